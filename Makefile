@@ -1,0 +1,46 @@
+# Every target sets up what it needs. PYTHON names another interpreter (3.11 or newer), ARGS go to the command.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test lint conformance bench clean
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
+
+.venv/.run: deploy/requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.test: .venv/.run tests/requirements.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/requirements.txt
+	@touch $@
+
+setup: .venv/.run ## make .venv with the command plimsoll in it
+	@echo "$(BIN)/plimsoll is ready"
+
+run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--port 9000")
+	$(BIN)/plimsoll serve $(ARGS)
+
+demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsoll (200)
+	$(BIN)/plimsoll demo $(ARGS)
+
+test: .venv/.test ## all tests; a real redis-server is found, installed, or its tests are said to be skipped
+	sh tests/redis_setup.sh
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.test ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+conformance: .venv/.test ## the OpenAI client's own 6,163 tests, straight and through the proxy
+	sh tests/conformance/run.sh $(ARGS)
+
+bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+clean: ## remove what was made
+	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage dist build

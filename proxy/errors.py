@@ -1,0 +1,66 @@
+"""What we ourselves tell clients, in OpenAI's error shape; it knows no request and no upstream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+class ConfigError(ValueError):
+    """A wrong setting or rules file; its text names the file or setting, the row and the reason."""
+
+
+def error_body(message: str, kind: str = "invalid_request_error", code: str = "", param: str | None = None) -> bytes:
+    """JSON of OpenAI's error contract: all four keys are always there."""
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code or None}})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientError(Exception):
+    """An answer of our own to a request that we did not pass on: HTTP status and the four keys of the error body.
+
+    `retry` says whether the same request may do better later (`x-should-retry`, which OpenAI's clients heed).
+    """
+
+    status: int
+    message: str
+    kind: str = "invalid_request_error"
+    code: str = ""
+    param: str | None = None
+    retry: bool = False
+
+    def body(self) -> bytes:
+        """The JSON that the client gets."""
+        return error_body(self.message, self.kind, self.code, self.param)
+
+
+def too_large(limit: int) -> ClientError:
+    """The body is over `PLIMSOLL_MAX_BODY` bytes."""
+    return ClientError(
+        413, f"The request body is larger than the {limit:,} bytes that this proxy takes.", code="body_too_large"
+    )
+
+
+def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str) -> ClientError:
+    """Nothing more can be cut; `takers` names what takes the room."""
+    return ClientError(
+        400,
+        f"This model's maximum context length is {window} tokens. However, your request needs at least "
+        f"{prompt + reply + margin} tokens ({prompt} in the prompt, {reply} for the completion, {margin} margin) "
+        f"after everything that may be cut was cut: {takers}.",
+        code="context_length_exceeded",
+        param="messages",
+    )
+
+
+def not_understood(reason: str) -> ClientError:
+    """Strict mode: what cannot be understood or measured is not passed on."""
+    return ClientError(
+        400, f"This proxy runs in strict mode and could not understand the request: {reason}.", code="not_understood"
+    )
+
+
+def bad_header(name: str, reason: str) -> ClientError:
+    """A control header of ours with a value that means nothing."""
+    return ClientError(400, f"The request header {name} {reason}.", code="invalid_header", param=name)

@@ -1,0 +1,42 @@
+"""Grouping messages into blocks that may go as one, and saying which of them are pinned; it counts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from proxy.types import Block, Message
+
+INSTRUCTIONS = frozenset({"system", "developer"})
+RESULTS = frozenset({"tool", "function"})
+
+
+def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The messages in runs: a call and the results that directly follow and answer it are one, others stand alone."""
+    found: list[list[Message]] = []
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role in RESULTS and waiting and (message.answers or "") in waiting:
+            found[-1].append(message)
+            continue
+        found.append([message])
+        waiting = {call.id for call in message.calls}
+    return [tuple(run) for run in found]
+
+
+def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] = ()) -> frozenset[int]:
+    """Which runs are never dropped: instructions, the first and the last user message, and the newest run.
+
+    An agent's run follows one user message for hundreds of turns, so of what follows the last user message only the
+    newest run (the one that the model must answer to) is pinned; a plain chat ends with its last user message anyway.
+    """
+    users = [i for i, run in enumerate(groups) if run[0].role == "user"]
+    pinned = {i for i, run in enumerate(groups) if run[0].role in INSTRUCTIONS}
+    pinned |= {i for i, run in enumerate(groups) if any(m.index in pins for m in run)}
+    return frozenset(pinned | set(users[:1]) | set(users[-1:]) | set(range(len(groups))[-1:]))
+
+
+def group(messages: Sequence[Message], pins: Collection[int] = ()) -> tuple[Block, ...]:
+    """The blocks of a conversation, in order, with their pins."""
+    groups = runs(messages)
+    pinned = pinned_indices(groups, pins)
+    return tuple(Block(run, i in pinned) for i, run in enumerate(groups))

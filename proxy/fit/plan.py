@@ -1,0 +1,139 @@
+"""The heart: walks a request down its ladder until it fits, and learns from a refusal; it does no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.fit.blocks import group
+from proxy.types import (
+    UNKNOWN_WINDOW,
+    Block,
+    Draft,
+    Facts,
+    Ladder,
+    Learned,
+    Message,
+    Note,
+    Plan,
+    Prompt,
+    Refusal,
+    Rung,
+    Want,
+    Window,
+)
+
+STINT = 0.9  # a refusal that names no figure teaches only that what we sent was too much: try with a tenth less
+CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
+
+
+def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
+    """What to send so that it fits, or what must be known first. Always planned from what the client sent."""
+    first = draft = start(prompt, ladder, facts)
+    if facts.window.guessed and ladder.unknown == "learn":
+        return Plan(first, first, trusting=True)  # a guess alone cuts nothing: a refusal teaches the truth
+    facts = replace(facts, original=first)
+    notes: list[Note] = []
+    for rung in ladder.rungs:
+        if not due(rung, draft, first):
+            continue
+        after = rung.apply(draft, facts)
+        if isinstance(after, Want):
+            return Plan(first, draft, tuple(notes), after)
+        if after is not draft:
+            notes.append(note(rung.step, draft, after))
+            draft = after
+    return Plan(first, draft, tuple(notes))
+
+
+def due(rung: Rung, draft: Draft, first: Draft) -> bool:
+    """Whether it is the step's turn: the draft does not fit, or the load has reached the step's own `at`."""
+    if rung.at is None:
+        return draft.excess > 0
+    return draft.excess > 0 or (first if rung.of_original else draft).load >= rung.at
+
+
+def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
+    """The draft of what the client sent, counted."""
+    blocks = tuple(replace(b, messages=_counted(b, facts)) for b in group(prompt.messages, prompt.pins))
+    fixed = sum(facts.meter.fixed.values())
+    return Draft(
+        model=prompt.model,
+        window=facts.window,
+        meter=facts.meter,
+        blocks=blocks,
+        prompt=fixed + sum(b.tokens for b in blocks),
+        reply=prompt.ask,
+        n=prompt.n,
+        floor=max(ladder.floor, prompt.reply_floor),
+        default_reserve=ladder.default_reserve,
+        needs=prompt.needs,
+    )
+
+
+def _counted(block: Block, facts: Facts) -> tuple[Message, ...]:
+    costs = facts.meter.costs(block.messages)
+    return tuple(replace(m, tokens=c) for m, c in zip(block.messages, costs, strict=True))
+
+
+def note(step: str, before: Draft, after: Draft) -> Note:
+    """What a step did, read off the drafts before and after it."""
+    return Note(step, before.prompt, after.prompt, before.reply, after.reply, before.model, after.model)
+
+
+def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
+    """What a refusal of `sent` teaches: the model's bound, or by how much our count was off; None where nothing new."""
+    learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
+    if learned == facts.learned:
+        learned = replace(learned, window=_less(sent))
+    if learned == facts.learned:
+        return None
+    return apply_learned(facts, learned)
+
+
+def apply_learned(facts: Facts, learned: Learned) -> Facts:
+    """The facts with what an upstream taught us laid over them."""
+    window = with_learned(facts.window, learned)
+    meter = (
+        facts.meter.scaled(learned.scale / facts.learned.scale) if learned.scale != facts.learned.scale else facts.meter
+    )
+    return replace(facts, window=window, meter=meter, learned=learned)
+
+
+def with_learned(window: Window, learned: Learned) -> Window:
+    """The window with the bounds that refusals named. A bound on the prompt alone says nothing of a larger window."""
+    if learned.window is not None:
+        window = replace(window, tokens=learned.window, source="refusal", guessed=False)
+    if learned.max_input is not None:
+        window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
+        window = replace(window, tokens=max(window.tokens, learned.max_input), source="refusal", guessed=False)
+    return window
+
+
+def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
+    """Our count corrected, where the upstream named its own and it is larger."""
+    true = refusal.prompt
+    if true is None and refusal.total is not None and sent.reply is not None:
+        true = refusal.total - (refusal.completion or sent.reply)
+    if true is None or true <= sent.prompt:
+        return learned
+    return replace(learned, scale=learned.scale * (CUT_SHORT if refusal.at_least else 1) * true / max(1, sent.prompt))
+
+
+def _with_bound(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
+    """The bound that the upstream named, where it is another than the one we planned with."""
+    limit = refusal.limit
+    if limit is None and refusal.excess is not None:
+        limit = sent.prompt + sent.least_reply - refusal.excess
+    if limit is None and sent.window.guessed and sent.prompt + sent.least_reply > UNKNOWN_WINDOW:
+        limit = UNKNOWN_WINDOW
+    if limit is None or limit <= 0:
+        return learned
+    if refusal.bounds == "input":
+        return learned if limit == sent.window.max_input else replace(learned, max_input=limit)
+    known = limit == sent.window.tokens and not sent.window.guessed
+    return learned if known else replace(learned, window=limit)
+
+
+def _less(sent: Draft) -> int:
+    """A window so small that what was sent counts as too long, where the refusal itself says no more."""
+    return max(1, int(STINT * min(sent.window.tokens, sent.prompt + sent.least_reply)))

@@ -1,0 +1,38 @@
+"""Lowers the reply limit to what fits beside the prompt (seed 001), never under the floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proxy.types import Draft, Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`floor`: the least reply worth asking for, in tokens; None takes the ladder's."""
+
+    floor: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.floor is not None and self.floor < 1:
+            raise ValueError("floor must be at least 1 token")
+
+
+def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
+    """Seed 001's negotiation: all figures in tokens."""
+    return max(floor, min(asked, window - prompt - margin))
+
+
+def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
+    """The draft with a reply limit that fits; unchanged where not even the floor does: then the prompt must shrink
+    first. With several answers (`n`) each gets its share."""
+    if draft.reply is None:
+        return draft
+    asked = min(draft.reply, draft.window.max_output or draft.reply)
+    floor = min(asked, max(draft.floor, params.floor or 0))
+    prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # what is over that bound must go anyway
+    margin = draft.meter.margin.of(prompt)
+    if draft.window.tokens - prompt - margin < floor * draft.n:
+        return draft
+    reply = clamp(draft.window.tokens, prompt, asked * draft.n, margin, floor * draft.n) // draft.n
+    return replace(draft, reply=reply) if reply < draft.reply else draft

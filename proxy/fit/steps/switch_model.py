@@ -1,0 +1,65 @@
+"""Chooses the first allowed model that holds the request with room to spare (seed 003)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from proxy.types import Draft, Facts, Rival
+
+OF_ORIGINAL = True  # seed 003 compares what the client sent, before anything was cut
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`to`: model names in order of preference; `spare`: the share of its load that a model must have to spare."""
+
+    to: tuple[str, ...] = ()
+    spare: float = 0.10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.spare < 10:
+            raise ValueError("spare must be a share between 0 and 10")
+
+
+def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
+    """The uncut original for the first rival that holds it; else, where the draft as it stands does not fit its own
+    model, that draft for the first that holds it; else the draft unchanged. What was moved and fits stays there."""
+    if facts.original is not None and facts.original.model != draft.model and draft.excess <= 0:
+        return draft
+    rivals = [r for r in _in_order(facts.rivals, params.to) if r.model != draft.model and able(r, draft)]
+    sources = [facts.original or draft, *([draft] if draft.excess > 0 else [])]
+    for source in sources:
+        for rival in rivals:
+            moved = move(source, rival)
+            if holds(moved, params.spare):
+                return moved
+    return draft
+
+
+def _in_order(rivals: tuple[Rival, ...], names: tuple[str, ...]) -> list[Rival]:
+    known = {rival.model: rival for rival in rivals}
+    return [known[name] for name in names if name in known]
+
+
+def able(rival: Rival, draft: Draft) -> bool:
+    """Whether nothing is known that the rival cannot do of what the request needs, a reply of the floor included."""
+    least = draft.floor if draft.reply is None else min(draft.floor, draft.reply)
+    if rival.window.max_output is not None and rival.window.max_output < least:
+        return False
+    return rival.window.can is None or draft.needs <= rival.window.can
+
+
+def move(draft: Draft, rival: Rival) -> Draft:
+    """The same request for another model, counted its way; its own bound on the reply is heeded."""
+    meter = rival.meter()
+    reply = draft.reply if draft.reply is None else min(draft.reply, rival.window.max_output or draft.reply)
+    moved = replace(draft, model=rival.model, window=rival.window, meter=meter, reply=reply)
+    return moved.with_blocks([replace(b, messages=moved.recount(b.messages)) for b in draft.blocks])
+
+
+def holds(draft: Draft, spare: float) -> bool:
+    """Whether prompt and reserve, and `spare` of them on top, are within the window; a guessed window holds nothing."""
+    if draft.window.guessed or draft.excess > 0:
+        return False
+    return math.floor((draft.prompt + draft.reserve) * (1 + spare)) <= draft.window.tokens

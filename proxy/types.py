@@ -1,0 +1,474 @@
+"""The vocabulary: the values that every other module speaks in; it imports nothing of ours and decides nothing.
+
+Units: every count is in tokens of the upstream's own tokenizer unless the name says bytes, characters or seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+Json = Any
+DEFAULT_RESERVE = 3000  # seed 000: the reply that a request is thought to want where it sets no limit
+STARVING = 0.5  # a reply limit over half the window (some clients ask for all of it) must not starve the prompt
+FLOOR = 500  # seed 001: the least reply worth asking for
+UNKNOWN_WINDOW = 8192  # seed 000: what a model counts as that nobody knows
+
+
+class Mode(StrEnum):
+    """What may be done to a request (section 7)."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    FIT = "fit"
+    STRICT = "strict"
+
+
+class Quality(StrEnum):
+    """How far a count may be trusted."""
+
+    EXACT = "exact"
+    CALIBRATED = "calibrated"
+    ESTIMATED = "estimated"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a model can hold: `tokens` in all, and where known its own bounds on prompt and reply.
+
+    `source` says where we know it from; `guessed` that nobody knew it. `can` names what the model is known to be
+    able to do (tools, vision, schema, ...); None where nothing is known.
+    """
+
+    tokens: int
+    max_input: int | None = None
+    max_output: int | None = None
+    source: str = "default"
+    guessed: bool = False
+    can: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """The gap kept between prompt + reply and the window: `base` tokens and a `share` of the prompt."""
+
+    base: int = 100
+    share: float = 0.0
+
+    def of(self, prompt: int) -> int:
+        """The margin in tokens beside a prompt of so many."""
+        return self.base + math.ceil(self.share * prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of an assistant message: the id that its result must name, and the function's name."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it would be sent: `raw` is its JSON object, untouched unless a step wrote it anew.
+
+    `index` is its place in the client's list (-1: a message of our own), `answers` the call id that a tool
+    result belongs to, `tokens` its share of the prompt, `why` the reason a step gave for what it did to it.
+    """
+
+    raw: bytes
+    role: str
+    index: int = -1
+    calls: tuple[Call, ...] = ()
+    answers: str | None = None
+    tokens: int = 0
+    why: str = ""
+
+    def fields(self) -> dict[str, Json]:
+        """The message parsed. Raises `msgspec.MsgspecError` where it is no JSON object."""
+        return msgspec.json.decode(self.raw, type=dict[str, Any])
+
+    def text(self) -> str:
+        """All its text: the content, text parts joined."""
+        return text_of(self.fields().get("content"))
+
+    def with_content(self, content: Json, why: str) -> Message:
+        """The same message with another content; every other key keeps its bytes. Its tokens are not counted anew."""
+        parts = msgspec.json.decode(self.raw, type=dict[str, msgspec.Raw])
+        parts["content"] = msgspec.Raw(msgspec.json.encode(content))
+        return replace(self, raw=msgspec.json.encode(parts), why=why)
+
+
+def text_of(content: Json) -> str:
+    """The text of a message's content: a string, or its text parts joined; an image has none."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The smallest run of messages that may go without breaking the protocol (section 1)."""
+
+    messages: tuple[Message, ...]
+    pinned: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """What the block adds to the prompt."""
+        return sum(m.tokens for m in self.messages)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether tool results stand in it."""
+        return any(m.answers is not None for m in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a client asked, understood: `head` is every top-level field but the messages, raw, in its order.
+
+    `ask` is the reply limit that the client set, in the field `ask_field`, for each of `n` answers; `reply_floor`
+    the least that this request's own options allow (a thinking budget); `needs` what a model must be able to do;
+    `pins` further message indices the client pinned; `opaque` that parts are in it whose cost no count can prove.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    head: Mapping[str, bytes] = field(default_factory=dict)
+    ask: int | None = None
+    ask_field: str = "max_tokens"
+    n: int = 1
+    reply_floor: int = 0
+    needs: frozenset[str] = frozenset()
+    stream: bool = False
+    pins: frozenset[int] = frozenset()
+    opaque: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a first look at a body tells without reading its messages: enough to prove that it fits.
+
+    `most` bounds its prompt tokens from above by its bytes; None where bytes prove nothing (images, `$ref`, ...).
+    """
+
+    model: str
+    reserve: int | None
+    n: int
+    stream: bool
+    most: int | None
+
+
+class Meter(Protocol):
+    """Counts for one request: bound to its model, its tools and whatever else its head adds to the prompt.
+
+    Every method is a pure function of its arguments; what it remembers only makes it faster.
+    """
+
+    @property
+    def quality(self) -> Quality:
+        """How far its counts may be trusted."""
+
+    @property
+    def margin(self) -> Margin:
+        """The gap that counts of this quality need."""
+
+    @property
+    def fixed(self) -> Mapping[str, int]:
+        """What the prompt costs besides its messages, by what takes it: base, tools, schema, ..."""
+
+    def text(self, text: str) -> int:
+        """Tokens of a bare text."""
+
+    def cut(self, text: str, tokens: int, *, tail: bool = False) -> str:
+        """The longest head (or tail) of a text that costs at most so many tokens."""
+
+    def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """What each message of one block adds to the prompt; the sum is exact, shares within the block may not be."""
+
+    def scaled(self, ratio: float) -> Meter:
+        """A meter whose counts are this one's times a ratio that an upstream taught us."""
+
+    def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
+        """None where this block's cost is remembered; else the key it will be remembered by, and the bytes it
+        depends on (for a keyed hash that may leave the process)."""
+
+
+class Memory(Protocol):
+    """Where a meter remembers counts: a bounded map of a short key to the costs of one block's messages."""
+
+    def get(self, key: bytes) -> tuple[int, ...] | None:
+        """What was remembered, or None."""
+
+    def put(self, key: bytes, value: tuple[int, ...]) -> None:
+        """Remember it; the oldest may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A model that `switch_model` may choose: its window, and the meter that counts this request for it."""
+
+    model: str
+    window: Window
+    meter: Callable[[], Meter]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
+    much its counts differ from ours (`scale`, from refusals)."""
+
+    window: int | None = None
+    max_input: int | None = None
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known when a plan is made. What is not known yet is asked for with a `Want`.
+
+    `original` is the draft of what the client sent, for steps that go back to it; `plan` sets it.
+    """
+
+    window: Window
+    meter: Meter
+    rivals: tuple[Rival, ...] = ()
+    knowledge: Mapping[str, Json] = field(default_factory=dict)
+    learned: Learned = Learned()
+    original: Draft | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Knowledge that a step lacks: `kind` says what (a summary), `key` under which name it goes into the facts."""
+
+    kind: str
+    key: str
+    payload: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A message of the client's that is no longer sent, and why."""
+
+    index: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request on its way down the ladder. Steps return another one; they never change this one.
+
+    `reply` is the limit that will be sent for each answer (None: the client set none, and none is added).
+    """
+
+    model: str
+    window: Window
+    meter: Meter
+    blocks: tuple[Block, ...]
+    prompt: int
+    reply: int | None = None
+    n: int = 1
+    floor: int = FLOOR
+    default_reserve: int = DEFAULT_RESERVE
+    needs: frozenset[str] = frozenset()
+    drops: tuple[Drop, ...] = ()
+
+    @property
+    def reserve(self) -> int:
+        """Room kept for the reply: all `n` answers."""
+        return self.n * (self.default_reserve if self.reply is None else self.reply)
+
+    @property
+    def least_reply(self) -> int:
+        """The reply that must fit beside the prompt: what we send, or the floor where the client set none."""
+        return self.n * (self.floor if self.reply is None else self.reply)
+
+    @property
+    def margin(self) -> int:
+        """The gap kept beside this prompt."""
+        return self.meter.margin.of(self.prompt)
+
+    @property
+    def load(self) -> float:
+        """How full the window would be: `(prompt + reserve) / window`."""
+        return (self.prompt + self.reserve) / self.window.tokens
+
+    @property
+    def excess(self) -> int:
+        """Tokens by which it does not fit; at most 0 means that it fits."""
+        over = self.prompt + self.least_reply + self.margin - self.window.tokens
+        if self.window.max_input is None:
+            return over
+        return max(over, self.prompt + self.margin - self.meter.margin.base - self.window.max_input)
+
+    @property
+    def held(self) -> int:
+        """What a cut leaves free for the reply: of a reserve over half the window only half counts (the clamp gives
+        back the rest of it), but never less than the floor."""
+        wanted = max(self.reserve, self.least_reply)
+        return min(wanted, max(self.n * self.floor, int(self.window.tokens * STARVING)))
+
+    @property
+    def room(self) -> int:
+        """What the prompt may take: the largest that fits beside what is held and the margin, and the model's own
+        input bound."""
+        margin = self.meter.margin
+        room = self.window.tokens - self.held - margin.base
+        if self.window.max_input is not None:
+            room = min(room, self.window.max_input)
+        return math.floor(room / (1 + margin.share))
+
+    @property
+    def fixed(self) -> int:
+        """What the prompt costs besides its messages."""
+        return sum(self.meter.fixed.values())
+
+    @property
+    def messages(self) -> Iterable[Message]:
+        """All its messages in order."""
+        return (m for block in self.blocks for m in block.messages)
+
+    def with_blocks(self, blocks: Sequence[Block], drops: Iterable[Drop] = ()) -> Draft:
+        """The same draft with other blocks, its prompt counted from theirs."""
+        prompt = self.fixed + sum(b.tokens for b in blocks)
+        return replace(self, blocks=tuple(blocks), prompt=prompt, drops=(*self.drops, *drops))
+
+    def recount(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages of one block with their costs counted anew."""
+        return tuple(replace(m, tokens=c) for m, c in zip(messages, self.meter.costs(messages), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What one step did: the prompt, the reply limit and the model before and after it."""
+
+    step: str
+    tokens_before: int
+    tokens_after: int
+    reply_before: int | None = None
+    reply_after: int | None = None
+    model_before: str = ""
+    model_after: str = ""
+
+
+Step = Callable[[Draft, Facts], "Draft | Want"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A step in its place in a ladder. `at` is the load from which it acts though the draft may still fit;
+    `of_original` that this load is of what the client sent, not of the draft as it stands; `models` are those that
+    it may choose, whose windows and counts it must be given."""
+
+    step: str
+    apply: Step
+    at: float | None = None
+    of_original: bool = False
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The ordered steps, gentlest first, and what holds for all of them."""
+
+    name: str
+    rungs: tuple[Rung, ...]
+    on_unfit: str = "reject"
+    unknown: str = "learn"
+    default_reserve: int = DEFAULT_RESERVE
+    floor: int = FLOOR
+
+    @property
+    def least_at(self) -> float:
+        """The load under which no step acts on a request that fits."""
+        return min((r.at for r in self.rungs if r.at is not None), default=math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be sent, and what was done to come there; or the knowledge that is wanted first."""
+
+    before: Draft
+    draft: Draft
+    notes: tuple[Note, ...] = ()
+    want: Want | None = None
+    trusting: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether what is to be sent fits, or (`trusting`) nobody knows the window and the upstream shall tell."""
+        return self.trusting or self.draft.excess <= 0
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything but the client's own bytes must be sent."""
+        return bool(self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An upstream's answer that the request was too long, with whatever figures it named.
+
+    `bounds` says what `limit` limits: the `window`, or only the `input`. `at_least` marks a prompt count that the
+    upstream cut short and so only bounds from below. `rule` is the row of rules/refusals.toml that knew it.
+    """
+
+    rule: str
+    limit: int | None = None
+    bounds: str = "window"
+    prompt: int | None = None
+    completion: int | None = None
+    total: int | None = None
+    excess: int | None = None
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the upstream said it counted."""
+
+    prompt: int
+    completion: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that is to be told of one request once it is over; holds no content and no key. Times in seconds."""
+
+    endpoint: str
+    result: str
+    status: int
+    mode: str = ""
+    ladder: str = ""
+    model: str = ""
+    model_sent: str = ""
+    window: int = 0
+    window_source: str = ""
+    quality: str = ""
+    prompt: int | None = None
+    prompt_sent: int | None = None
+    reserve: int = 0
+    reply_asked: int | None = None
+    reply_sent: int | None = None
+    load_before: float | None = None
+    load_after: float | None = None
+    messages_in: int = 0
+    messages_sent: int = 0
+    notes: tuple[Note, ...] = ()
+    refusals: tuple[str, ...] = ()
+    healed: bool = False
+    usage: Usage | None = None
+    stream: bool = False
+    own_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    first_byte_seconds: float | None = None

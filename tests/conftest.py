@@ -1,0 +1,15 @@
+"""How many random cases the laws try: a few by default, 10,000 each with HYPOTHESIS_PROFILE=laws."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+SLOW_START = (HealthCheck.too_slow, HealthCheck.data_too_large)  # conversations are large on purpose
+
+settings.register_profile(
+    "default", max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW_START
+)
+settings.register_profile("laws", max_examples=10_000, deadline=None, database=None, suppress_health_check=SLOW_START)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

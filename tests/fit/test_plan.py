@@ -1,0 +1,144 @@
+"""The heart: walking the ladder, and learning from refusals."""
+
+from dataclasses import replace
+
+from proxy.fit.plan import apply_learned, learn, plan
+from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window
+from tests.makers import contents, draft, facts, ladder, prompt, user, words
+
+
+def halve(found: Draft, known: Facts) -> Draft:
+    return found.with_blocks(found.blocks[len(found.blocks) // 2 :])
+
+
+def never(found: Draft, known: Facts) -> Draft:
+    raise AssertionError("it was not this step's turn")
+
+
+def same(found: Draft, known: Facts) -> Draft:
+    return found
+
+
+LONG = [user(words(50)) for _ in range(4)]
+
+
+def test_what_fits_is_left_alone() -> None:
+    found = plan(prompt(LONG), ladder(Rung("never", never), Rung("later", never, at=0.99)), facts(4000))
+    assert found.fits and not found.changed and found.draft is found.before
+
+
+def test_a_step_without_at_acts_when_it_does_not_fit() -> None:
+    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve)), facts(200))
+    assert found.fits
+    assert [(n.step, n.tokens_before, n.tokens_after) for n in found.notes] == [("halve", 219, 111)]
+
+
+def test_a_step_with_at_acts_from_that_load_though_it_fits() -> None:
+    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve, at=0.5)), facts(400))
+    assert [n.step for n in found.notes] == ["halve"]
+
+
+def test_thresholds_compare_the_draft_as_it_stands_unless_the_step_compares_the_original() -> None:
+    rungs = (
+        Rung("halve", halve, at=0.5),
+        Rung("now", never, at=0.5),
+        Rung("original", halve, at=0.5, of_original=True),
+    )
+    assert [n.step for n in plan(prompt(LONG, max_tokens=10), ladder(*rungs), facts(400)).notes] == [
+        "halve",
+        "original",
+    ]
+
+
+def test_a_step_that_changes_nothing_is_not_noted() -> None:
+    assert plan(prompt(LONG, max_tokens=10), ladder(Rung("same", same)), facts(100)).notes == ()
+
+
+def test_a_want_stops_the_walk_and_is_handed_out() -> None:
+    want = Want("summary", "k")
+    found = plan(prompt(LONG, max_tokens=9), ladder(Rung("ask", lambda d, f: want), Rung("never", never)), facts(100))
+    assert found.want is want
+
+
+def test_steps_can_go_back_to_what_the_client_sent() -> None:
+    seen = []
+
+    def look(found: Draft, known: Facts) -> Draft:
+        seen.append(known.original)
+        return found
+
+    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve), Rung("look", look, at=0.0)), facts(200))
+    assert seen == [found.before]
+
+
+def test_a_guessed_window_cuts_nothing_unless_the_ladder_assumes_it() -> None:
+    guess = replace(facts(100), window=Window(100, guessed=True))
+    trusting = plan(prompt(LONG), ladder(Rung("never", never)), guess)
+    assert trusting.fits and trusting.trusting and not trusting.changed
+    assert plan(prompt(LONG), ladder(Rung("halve", halve), unknown="assume"), guess).changed
+
+
+def sent(window: int = 1000, guessed: bool = False, max_tokens: int = 100) -> tuple[Facts, Draft]:
+    known = replace(facts(window), window=Window(window, guessed=guessed))
+    return known, plan(prompt(LONG, max_tokens=max_tokens), ladder(), known).draft
+
+
+def test_a_refusal_teaches_the_window_it_names() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=300, prompt=219))
+    assert taught is not None and taught.window.tokens == 300 and taught.learned == Learned(window=300)
+    assert taught.window.source == "refusal"
+
+
+def test_a_refusal_teaches_the_bound_on_the_prompt_alone() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=200, bounds="input"))
+    assert taught is not None and (taught.window.tokens, taught.window.max_input) == (1000, 200)
+
+
+def test_a_refusal_that_counts_more_than_we_did_scales_our_counts() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=1000, prompt=438))
+    assert taught is not None and taught.learned.scale == 2.0
+    assert taught.meter.costs(prompt(LONG).messages)[:1] == (108,)
+
+
+def test_the_prompt_is_worked_out_from_a_total() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=1000, total=538, completion=100))
+    assert taught is not None and taught.learned.scale == 2.0
+
+
+def test_a_count_cut_short_teaches_more_than_it_says() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=1000, prompt=438, at_least=True))
+    assert taught is not None and taught.learned.scale > 2.0
+
+
+def test_an_excess_alone_gives_the_window() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", excess=19))
+    assert taught is not None and taught.window.tokens == 300
+
+
+def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
+    known, what = sent(window=8192, guessed=True, max_tokens=9000)
+    taught = learn(known, what, Refusal("r"))
+    assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
+
+
+def test_a_refusal_without_figures_teaches_a_tenth_less_than_was_sent() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r"))
+    assert taught is not None and taught.window.tokens == int(0.9 * 319)
+
+
+def test_what_was_learned_lies_over_the_table() -> None:
+    known = apply_learned(facts(1000, max_input=900), Learned(window=500, max_input=2000, scale=1.5))
+    assert (known.window.tokens, known.window.max_input) == (2000, 900)
+    assert known.meter.text("one two") == 3
+
+
+def test_messages_are_only_dropped_whole_and_said_so() -> None:
+    found = draft([user("a"), user("b")], 100)
+    assert contents(found) == ["a", "b"]
