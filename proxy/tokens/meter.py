@@ -1,0 +1,191 @@
+"""The meter: counts one request for one model and remembers what it counted; it must not know where to or why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
+
+from proxy.tokens.encodings import encoding
+from proxy.tokens.families import ASSUMED, SURE, Family, family_of
+from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
+from proxy.tokens.messages import Counting, certain, costs, text_of_raw
+from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality
+
+NOTHING = Learned()
+INSTRUCTIONS = ("system", "developer")
+SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two messages share a key
+CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
+NO_OTHER = 0.03  # a learned ratio nearer to 1 is noise where counts are exact; a larger one says: another model
+RATIOS = (0.25, 8.0)  # no tokenizer that we know is further from the encodings; what is, was a fault
+ENOUGH = 1000  # tokens: a shorter prompt tells little of a ratio, because its frame weighs as much as its text
+
+
+def meter_for(
+    prompt: Prompt, model: str, memory: Memory, learned: Learned = NOTHING, ratio: float | None = None
+) -> Meter:
+    """The meter of a request for a model: the request's own, or one that it might be switched to.
+
+    `ratio` is how many of the model's tokens one of the encoding's proved to be worth (see `learned_ratio`).
+    """
+    system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
+    schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
+    terms = terms_for(model, schema, prompt.opaque)
+    ratio = _believed(ratio, terms.family)
+    factor = learned.scale * (ratio or terms.family.ratio or 1.0)
+    return RequestMeter(prompt, terms, memory, system, factor, learned.scale, ratio)
+
+
+def learned_ratio(meter: Meter, counted: int, used: int) -> float | None:
+    """The `ratio` that usage teaches: `used` tokens where the meter had counted so many. None where it tells nothing:
+    a short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
+    if not isinstance(meter, RequestMeter) or counted < ENOUGH or not meter.certain:
+        return None
+    found = used / counted * meter.factor / meter.scale
+    return found if RATIOS[0] <= found <= RATIOS[1] else None
+
+
+def _believed(ratio: float | None, family: Family) -> float | None:
+    if ratio is None or not RATIOS[0] <= ratio <= RATIOS[1]:
+        return None
+    return None if family.ratio is None and abs(ratio - 1) < NO_OTHER else ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a model counts messages with. `id` names everything but the messages that their counts depend on."""
+
+    family: Family
+    how: Counting
+    id: bytes
+    seed: int
+
+
+@lru_cache(maxsize=1024)
+def terms_for(model: str, schema: int, opaque: bool) -> Terms:
+    """The terms of a model; `schema` is 1 where the answer has one, 2 where instructions stand before it, `opaque`
+    whether there may be images, whose formula then is part of the name. Loads no encoding."""
+    family = family_of(model)
+    recipe, unit = family.recipe, 1 / (family.ratio or 1.0)
+    spoken = recipe.spoken + (recipe.schema_spoken[schema - 1] if schema else 0)
+    how = Counting(partial(_count, family.encoding), recipe, family.images, spoken, unit, family.second)
+    name = f"{family.encoding}|{recipe.name}|{spoken}"
+    if opaque:
+        name += f"|{family.images.name}|{unit:.4f}|{family.second}"
+    return Terms(family, how, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
+
+
+def _count(name: str, text: str) -> int:
+    return encoding(name).count(text)
+
+
+@dataclass(frozen=True)
+class RequestMeter:
+    """Satisfies `Meter`. What it remembers are tokens of the family's encoding; `factor` makes them the model's."""
+
+    prompt: Prompt
+    terms: Terms
+    memory: Memory
+    system: Message | None
+    factor: float
+    scale: float
+    ratio: float | None
+
+    @cached_property
+    def quality(self) -> Quality:
+        """Exact where encoding and recipe are the model's own; calibrated where usage or a refusal corrected it."""
+        if self.terms.family.ratio is None and self.factor == 1.0:
+            return Quality.EXACT if self.certain else Quality.ESTIMATED
+        return Quality.ESTIMATED if self.ratio is None and self.scale == 1.0 else Quality.CALIBRATED
+
+    @cached_property
+    def margin(self) -> Margin:
+        """The gap that counts of this quality need."""
+        family = self.terms.family
+        if family.ratio is None:
+            return SURE if self.quality is Quality.EXACT else ASSUMED
+        return family.margin if self.quality is Quality.ESTIMATED else family.calibrated
+
+    @cached_property
+    def certain(self) -> bool:
+        """Whether no part of the prompt has a cost that is only assumed."""
+        if not self._head[-1]:
+            return False
+        return not self.prompt.opaque or all(self._certain(message) for message in self.prompt.messages)
+
+    def _certain(self, message: Message) -> bool:
+        if b"[" not in message.raw:
+            return True  # no parts
+        key = xxh3_128_digest(message.raw, self.terms.seed ^ CERTAIN)
+        found = self.memory.get(key)
+        if found is None:
+            found = (int(certain(message, self.terms.how)),)
+            self.memory.put(key, found)
+        return found != (0,)
+
+    @cached_property
+    def fixed(self) -> Mapping[str, int]:
+        """What the prompt costs besides its messages, by what takes it."""
+        tokens = zip(PARTS, self._scaled(self._head[:-1]), strict=True)
+        return {part: count for part, count in tokens if count or part == PARTS[0]}
+
+    @cached_property
+    def _head(self) -> tuple[int, ...]:
+        """The costs of the head, and 1 where they are certain."""
+        head, system = self.prompt.head, self.system
+        raws = [head.get(key, b"") for key in KEYS]
+        key = xxh3_128_digest(b"\0".join((*raws, b"" if system is None else system.raw)), self.terms.seed ^ FIXED)
+        found = self.memory.get(key)
+        if found is None or len(found) != len(PARTS) + 1:
+            found = self._counted_head()
+            self.memory.put(key, found)
+        return found
+
+    def _counted_head(self) -> tuple[int, ...]:
+        how, text = self.terms.how, None if self.system is None else text_of_raw(self.system.raw)
+        try:
+            return (*fixed_costs(self.prompt.head, text, how), int(is_certain(self.prompt.head, how)))
+        except RecursionError:
+            return (*fixed_as_text(self.prompt.head, how), 0)
+
+    def text(self, text: str) -> int:
+        """Tokens of a bare text."""
+        return round(self.factor * self.terms.how.count(text))
+
+    def cut(self, text: str, tokens: int, *, tail: bool = False) -> str:
+        """The longest head (or tail) of a text that costs at most so many tokens."""
+        return encoding(self.terms.family.encoding).cut(text, int((tokens + 0.5) / self.factor), tail)
+
+    def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """What each message of one block adds to the prompt."""
+        raw = messages[0].raw if len(messages) == 1 else b"\0".join([m.raw for m in messages])
+        key = xxh3_128_digest(raw, self.terms.seed)
+        found = self.memory.get(key)
+        if found is None or len(found) != len(messages):
+            found = self._counted(messages)
+            self.memory.put(key, found)
+        return found if self.factor == 1.0 else self._scaled(found)
+
+    def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        try:
+            return costs(messages, self.terms.how)
+        except RecursionError:  # JSON nested too deep to be written again: as text, which costs no less
+            return tuple(self.terms.how.count(m.raw.decode("utf-8", "replace")) for m in messages)
+
+    def _scaled(self, found: Sequence[int]) -> tuple[int, ...]:
+        factor = self.factor
+        return tuple([int(count * factor + 0.5) for count in found])
+
+    def scaled(self, ratio: float) -> Meter:
+        """A meter whose counts are this one's times a ratio that an upstream taught us."""
+        return replace(self, factor=self.factor * ratio, scale=self.scale * ratio)
+
+    def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
+        """None where this block's cost is remembered; else its key, and the bytes that it depends on."""
+        raw = messages[0].raw if len(messages) == 1 else b"\0".join([m.raw for m in messages])
+        key = xxh3_128_digest(raw, self.terms.seed)
+        found = self.memory.get(key)
+        return None if found is not None and len(found) == len(messages) else (key, self.terms.id + b"\0" + raw)

@@ -1,0 +1,87 @@
+"""Ranks: the published vocabularies, read from the wheel that ships them, and verified; it opens no connection."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from binascii import a2b_base64
+from dataclasses import dataclass
+from pathlib import Path
+
+RANK_FILES = ("litellm", "litellm_core_utils/tokenizers")  # the package whose wheel ships them, and the folder in it
+
+# The published patterns of the two encodings (tiktoken_ext/openai_public.py, MIT).
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+class EncodingUnavailable(RuntimeError):
+    """No rank file, or not the one that was published: what we counted with it would be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an encoding's ranks lie: the file's name in the folder, the digest of its bytes, its pattern."""
+
+    file: str
+    sha256: str
+    pattern: str
+
+
+SOURCES = {
+    "o200k_base": Source(
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        O200K,
+    ),
+    "cl100k_base": Source(
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        CL100K,
+    ),
+}
+
+
+def source_of(name: str) -> Source:
+    """The row of an encoding. Raises `EncodingUnavailable`."""
+    if name not in SOURCES:
+        raise EncodingUnavailable(f"no encoding is called {name!r}; there are {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def ranks_of(source: Source) -> dict[bytes, int]:
+    """The tokens of a vocabulary and their ranks. Raises `EncodingUnavailable`."""
+    return parse(verified(folder_of(*RANK_FILES), source))
+
+
+def folder_of(package: str, folder: str) -> Path:
+    """A folder in an installed package; the package is found but not imported, which costs seconds."""
+    spec = importlib.util.find_spec(package)
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (Path(place) / folder).is_dir():
+            return Path(place) / folder
+    raise EncodingUnavailable(f"the package {package} with its {folder} is not installed")
+
+
+def verified(folder: Path, source: Source) -> bytes:
+    """The bytes of a rank file, which must be the published ones: with any others counts would be wrong in silence."""
+    path = folder / source.file
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise EncodingUnavailable(f"{path}: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != source.sha256:
+        raise EncodingUnavailable(f"{path}: not the published ranks")
+    return data
+
+
+def parse(data: bytes) -> dict[bytes, int]:
+    """Lines of a token in base64 and its rank. The published ranks are the numbers of their lines."""
+    return {token: rank for rank, token in enumerate(map(a2b_base64, data.split()[::2]))}
