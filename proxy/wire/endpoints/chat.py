@@ -1,0 +1,218 @@
+"""POST /v1/chat/completions: its JSON as a Prompt, and a Draft as its JSON again; what is unchanged keeps its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from proxy.types import Call, Glance, Message, Plan, Prompt
+
+PATH = "/v1/chat/completions"
+NAME = "chat"
+
+LIMITS = ("max_completion_tokens", "max_tokens")
+# Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
+UNPROVABLE_PARTS = (b'"image', b'"video', b'audio"', b'"file', b'"document')
+UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
+REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
+ESCAPING = 3  # results of parallel calls are counted as ASCII JSON: one character of two bytes becomes six
+NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
+MOST = 10**15  # larger numbers overflow what we reckon with
+NULL = msgspec.Raw(b"null")
+
+
+class NotUnderstood(ValueError):
+    """The body is no chat request that we can plan with; its text says why and holds nothing of the body."""
+
+
+class _Seen(msgspec.Struct):
+    content: msgspec.Raw = NULL
+
+
+class _Top(msgspec.Struct):
+    model: str
+    messages: list[_Seen]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    stream: bool | None = None
+    tools: msgspec.Raw = NULL
+    functions: msgspec.Raw = NULL
+    response_format: msgspec.Raw = NULL
+    web_search_options: msgspec.Raw = NULL
+    prediction: msgspec.Raw = NULL
+    audio: msgspec.Raw = NULL
+    modalities: msgspec.Raw = NULL
+
+
+class _Function(msgspec.Struct):
+    name: str = ""
+
+
+class _ToolCall(msgspec.Struct):
+    id: str = ""
+    function: _Function | None = None
+    custom: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+_TOP = msgspec.json.Decoder(_Top)
+_HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_MESSAGE = msgspec.json.Decoder(_Message)
+_INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
+
+
+def glance(body: bytes) -> Glance:
+    """A first look, in one pass and with contents left unread. Raises `NotUnderstood`."""
+    try:
+        top = _TOP.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(_reason(error)) from None
+    asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
+    n = 1 if top.n is None else _checked(top.n)
+    most = None if _unprovable(top) else most_tokens(body)
+    return Glance(top.model, n * max(asks) if asks else None, n, bool(top.stream), most)
+
+
+def most_tokens(body: bytes) -> int:
+    """An upper bound of a plain prompt's tokens by its bytes alone: a byte-level tokenizer never makes more tokens
+    than there are bytes, and the frame that a message costs is shorter than its JSON."""
+    return len(body) if body.isascii() or b'"tool_calls"' not in body else ESCAPING * len(body)
+
+
+def _unprovable(top: _Top) -> bool:
+    """Whether something stands in it whose cost its bytes do not bound."""
+    return (
+        any(bytes(getattr(top, key)) != b"null" for key in UNPROVABLE_HEAD)
+        or any(REFERS in bytes(schema) for schema in (top.tools, top.functions, top.response_format))
+        or any(_opaque(message.content) for message in top.messages)
+    )
+
+
+def _opaque(content: msgspec.Raw) -> bool:
+    """Whether a content has parts besides text (a plain string has none)."""
+    view = memoryview(content)
+    return view[0] == ord("[") and any(mark in bytes(view) for mark in UNPROVABLE_PARTS)
+
+
+def _checked(count: int) -> int:
+    if not 1 <= count <= MOST:
+        raise NotUnderstood("a limit or n is less than 1, or no number of anything")
+    return count
+
+
+def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:
+    """The request understood. Raises `NotUnderstood`."""
+    try:
+        head = _HEAD.decode(body)
+        if "messages" not in head or "model" not in head:
+            raise NotUnderstood("it has no model or no messages")
+        raws = _LIST.decode(head["messages"])
+        messages = tuple(_message(bytes(raw), i) for i, raw in enumerate(raws))
+        model = msgspec.json.decode(head["model"], type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(_reason(error)) from None
+    if not messages:
+        raise NotUnderstood("messages is empty")
+    fields = {key: bytes(raw) for key, raw in head.items()}
+    limits = [key for key in LIMITS if _positive(fields.get(key)) is not None]
+    return Prompt(
+        model=model,
+        messages=messages,
+        head=fields,
+        ask=max((_positive(fields[key]) or 0 for key in limits), default=None),
+        ask_field=limits[0] if limits else "max_tokens",
+        n=_positive(fields.get("n")) or 1,
+        reply_floor=_thinking(fields),
+        needs=_needs(fields, body),
+        stream=fields.get("stream") == b"true",
+        pins=frozenset(pins),
+        opaque=any(mark in fields["messages"] for mark in UNPROVABLE_PARTS),
+    )
+
+
+def _reason(error: Exception) -> str:
+    """What a decoder says of where it stopped, without anything of the text."""
+    return "it is no JSON that we understand" if isinstance(error, (UnicodeDecodeError, RecursionError)) else str(error)
+
+
+def _positive(raw: bytes | msgspec.Raw | None) -> int | None:
+    """A count from raw JSON; None for null or absent. Raises `NotUnderstood` for anything but a positive integer."""
+    if raw is None:
+        return None
+    try:
+        value = _INT.decode(raw)
+    except msgspec.MsgspecError:
+        raise NotUnderstood("a limit or n is no integer") from None
+    return None if value is None else _checked(value)
+
+
+def _message(raw: bytes, index: int) -> Message:
+    found = _MESSAGE.decode(raw)
+    calls = tuple(Call(c.id, _called(c)) for c in found.tool_calls or ())
+    if found.function_call is not None and not calls:
+        calls = (Call("", found.function_call.name),)  # before tools: the result has no id and follows at once
+    answers = found.tool_call_id
+    if found.role == "function":
+        answers = ""
+    elif found.role != "tool":
+        answers = None
+    return Message(raw, found.role, index, calls, answers)
+
+
+def _called(call: _ToolCall) -> str:
+    target = call.function or call.custom
+    return target.name if target is not None else ""
+
+
+def _thinking(head: Mapping[str, bytes]) -> int:
+    """The least reply limit beside a thinking budget: more than the budget itself (Anthropic refuses less)."""
+    raw = head.get("thinking")
+    if raw is None:
+        return 0
+    thinking = msgspec.json.decode(raw)
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return budget + 1 if isinstance(budget, int) and budget > 0 else 0
+
+
+def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
+    """What a model must be able to do to take this request's place."""
+    needs = {name for name, mark in NEEDS if mark in body}
+    if any(head.get(key, b"null") not in (b"null", b"[]") for key in ("tools", "functions")):
+        needs.add("tools")
+    if b'"json_schema"' in head.get("response_format", b""):
+        needs.add("schema")
+    return frozenset(needs)
+
+
+def render(prompt: Prompt, plan: Plan) -> bytes:
+    """The JSON of what is to be sent: the client's fields in the client's order, each with its own bytes unless a
+    step changed it."""
+    draft = plan.draft
+    changed: dict[str, bytes] = {}
+    if draft.model != prompt.model:
+        changed["model"] = msgspec.json.encode(draft.model)
+    if draft.reply != prompt.ask and draft.reply is not None:
+        changed |= _limits(prompt.head, draft.reply)
+    if draft.blocks is not plan.before.blocks:
+        changed["messages"] = b"[" + b",".join(m.raw for m in draft.messages) + b"]"
+    return _object((key, changed.get(key, raw)) for key, raw in prompt.head.items())
+
+
+def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:
+    """Every limit that the client set and that is over the reply, lowered; none is ever added."""
+    asked = {key: _positive(head.get(key)) for key in LIMITS}
+    return {key: str(reply).encode() for key, ask in asked.items() if ask is not None and ask > reply}
+
+
+def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
+    return b"{" + b",".join(msgspec.json.encode(key) + b":" + raw for key, raw in pairs) + b"}"

@@ -1,0 +1,40 @@
+"""Server-sent events out of bytes: where one ends and what its data are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+END = b"\n\n"  # of an event, once ends of lines are unified
+MARK = b"\xef\xbb\xbf"  # a stream may begin with a byte order mark
+
+
+def unified(data: bytes) -> bytes:
+    """The data with \\n at every end of line.
+
+    "Lines must be separated by either CRLF, LF or CR" (WHATWG HTML, server-sent events).
+    """
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+
+
+def events(data: bytes, finished: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    """Name and data of every event in unified data; `finished`: without the last, whose blank line is missing.
+
+    Comments and events without data are none: OpenRouter sends ten of them while a model thinks.
+    """
+    blocks = data.removeprefix(MARK).split(END)
+    for block in blocks[:-1] if finished else blocks:
+        name, lines = b"", []
+        for line in block.split(b"\n"):
+            field, _, value = line.partition(b":")
+            if field == b"data":
+                lines.append(value.removeprefix(b" "))
+            elif field == b"event":
+                name = value.strip()
+        payload = b"\n".join(lines).strip()
+        if payload:
+            yield name, payload
+
+
+def first_event(buffer: bytes) -> bytes | None:
+    """The data of the first complete event in the beginning of a stream; None until one is complete."""
+    return next((payload for _, payload in events(unified(buffer), finished=True)), None)

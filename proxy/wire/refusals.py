@@ -1,0 +1,163 @@
+"""Knows an upstream's "too long" when it sees one, in whatever words, by the rows of rules/refusals.toml.
+
+It holds no wording of its own and never decides what follows from a refusal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from proxy.types import Json, Refusal
+from proxy.wire.wordings import Row, Rules, compile_rules
+
+__all__ = ["Rules", "compile_rules", "recognise", "recognise_event"]
+
+LOOK = 65_536  # bytes of a body that are looked at: errors are short, and what is longer quotes somebody
+TEXT = 4_000  # characters that patterns run over, so that no body can hold up the event loop
+VALUE = 2_000  # characters of one value: a long one must not push the others out of TEXT
+DEPTH = 12  # levels of nesting that are walked
+
+# Keys under which servers echo what the client sent: whatever a user wrote there, it is no refusal.
+ECHOES = frozenset({"input", "input_value", "messages", "prompt", "request", "body"})
+ECHO = re.compile(r"""["'](?:input|messages|prompt|request|body)\\*["']\s*:|\binput_value=""")
+ESCAPE = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+([nrt])|\\+")
+QUOTES = str.maketrans("", "", "\"'`´‘’“”")
+
+
+def recognise(rules: Rules, status: int, body: bytes) -> Refusal | None:
+    """The refusal that an HTTP answer is, or None. `body` has no content-encoding any more.
+
+    An answer with a status under 400 is looked at as `recognise_event` looks at an event.
+    """
+    if status < 400:
+        return recognise_event(rules, body)
+    return _match(rules, status, _readable(body[:LOOK]))
+
+
+def recognise_event(rules: Rules, data: bytes) -> Refusal | None:
+    """The refusal that the data of one event inside a 200 stream is, or None.
+
+    An error there has no status but the number in it, else 400. What is no error can still refuse by its finish
+    reason (rows for status 200), where no content is in it; that none came before it is for the caller to know.
+    """
+    event = _parsed(data[:LOOK])
+    if not isinstance(event, dict):
+        return _match(rules, 400, _readable(data[:LOOK]))
+    return _match(rules, _status_within(event) if _is_error(event) else 200, _joined(event))
+
+
+def _match(rules: Rules, status: int, text: str) -> Refusal | None:
+    if any(_applies(row, status, text) for row in rules.vetoes):
+        return None
+    for row in rules.refusals:
+        if _means(rules, row, status) and _applies(row, status, text):
+            return _refusal(row, _figures((*row.patterns, *row.figures, *rules.figures), text))
+    return None
+
+
+def _means(rules: Rules, row: Row, status: int) -> bool:
+    """Whether a row may speak of this status: one that names none means errors, without those that never are."""
+    return bool(row.status) or (status >= 400 and status not in rules.never)
+
+
+def _applies(row: Row, status: int, text: str) -> bool:
+    if row.status and status not in row.status:
+        return False
+    if row.code is not None and not row.code.search(text):
+        return False
+    return not row.patterns or any(p.search(text) for p in row.patterns)
+
+
+def _figures(patterns: Iterable[re.Pattern[str]], text: str) -> dict[str, int]:
+    """What the text names, by group; the first pattern that finds a figure wins it."""
+    found: dict[str, int] = {}
+    for pattern in patterns:
+        if pattern.groupindex.keys() <= found.keys():
+            continue
+        match = pattern.search(text)
+        for name, digits in match.groupdict().items() if match else ():
+            if digits is not None:
+                found.setdefault(name, int(re.sub(r"[.,_]", "", digits)))
+    return found
+
+
+def _refusal(row: Row, found: Mapping[str, int]) -> Refusal:
+    limit, prompt, completion = found.get("limit") or None, found.get("prompt") or None, found.get("completion")
+    total, excess = found.get("total"), found.get("excess")
+    if total is not None and completion is not None and total >= completion:
+        prompt = total - completion  # some tell the parts of a prompt apart: messages, functions, tools
+    if prompt is None and row.bounds == "input" and limit is not None and excess is not None:
+        prompt = limit + excess
+    return Refusal(row.name, limit, row.bounds, prompt, completion, total, excess, row.at_least)
+
+
+def _readable(body: bytes) -> str:
+    """The text of an error body as patterns see it: a line a value (`key: value`) in JSON, else one line."""
+    parsed = _parsed(body)
+    return _joined(parsed) if parsed is not None else _plain(body[: 2 * TEXT].decode(errors="replace"))[:TEXT]
+
+
+def _parsed(body: bytes) -> Json:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _joined(parsed: Json) -> str:
+    lines: list[str] = []
+    size = 0
+    for key, value in _scalars(parsed, "", DEPTH):
+        lines.append(f"{key}: {_plain(value[:VALUE])}" if key else _plain(value[:VALUE]))
+        size += len(lines[-1])
+        if size > TEXT:
+            break
+    return "\n".join(lines)
+
+
+def _scalars(value: Json, key: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Every text and number with its key, in the body's order, without what is empty and without echoes."""
+    if isinstance(value, dict):
+        for name, inner in value.items() if depth else ():
+            if name not in ECHOES:
+                yield from _scalars(inner, name.lower(), depth - 1)
+    elif isinstance(value, list):
+        for inner in value if depth else ():
+            yield from _scalars(inner, key, depth - 1)
+    elif value != "" and not isinstance(value, bool | None):
+        yield key, str(value)
+
+
+def _plain(text: str) -> str:
+    """Lower case, one space between words, without quotes, escapes, and all from the first echo on."""
+    echo = ECHO.search(text)
+    text = ESCAPE.sub(_unescaped, text[: echo.start()] if echo else text)
+    return " ".join(text.translate(QUOTES).replace("&gt;", ">").lower().split())
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """What is left of an escape in JSON within a JSON string: u003e is a >, n a space, a quote goes anyway."""
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return " " if escape[2] else ""
+
+
+def _is_error(event: Mapping[str, Json]) -> bool:
+    """Errors stand under "error" or are told by object or type; some providers send only a message."""
+    if event.get("error") or event.get("object") == "error" or event.get("type") in ("error", "response.failed"):
+        return True
+    return not event.get("choices") and (isinstance(event.get("message"), str) or bool(event.get("base_resp")))
+
+
+def _status_within(event: Mapping[str, Json]) -> int:
+    """The HTTP status that an error names, else 400."""
+    error = event.get("error")
+    for holder in (error if isinstance(error, dict) else {}, event):
+        for key in ("status_code", "status", "code"):
+            named = str(holder.get(key))
+            if re.fullmatch(r"[45]\d\d", named):
+                return int(named)
+    return 400

@@ -1,0 +1,133 @@
+"""Saying what was done: a Plan as response headers and as the JSON of /inspect; it shows figures, never content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from proxy.types import Block, Draft, Json, Note, Plan
+
+GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
+
+
+def step_summary(note: Note) -> str:
+    """One step for the header: `trim_tool_results;-1234`, `clamp_output;4096->1200`, `switch_model;gpt-4->gpt-4o`."""
+    if note.model_before != note.model_after:
+        return f"{note.step};{note.model_before}->{note.model_after}"
+    if note.reply_before != note.reply_after and note.tokens_before == note.tokens_after:
+        return f"{note.step};{note.reply_before}->{note.reply_after}"
+    return f"{note.step};{note.tokens_after - note.tokens_before:+d}"
+
+
+def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
+    """The x-plimsoll-* response headers of section 7. `sent` is False where the plan was only observed."""
+    draft = plan.draft if sent else plan.before
+    pairs = [
+        ("tokens", str(plan.before.prompt)),
+        ("tokens-sent", str(draft.prompt)),
+        ("count", str(plan.before.meter.quality)),
+    ]
+    if draft.reply is not None:
+        pairs.append(("max-tokens", str(draft.reply)))
+    if draft.model != plan.before.model:
+        pairs.append(("model", draft.model))
+    if plan.notes:
+        pairs.append(("steps", ", ".join(map(step_summary, plan.notes))))
+    return [(b"x-plimsoll-" + name.encode(), header_value(value)) for name, value in pairs]
+
+
+def header_value(text: str) -> bytes:
+    """The text as a header may carry it: visible ASCII only (a model's name is the client's own text)."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text).encode("ascii")
+
+
+def inspection(plan: Plan, request: Json) -> dict[str, Any]:
+    """The JSON of section 7 for /inspect; `request` is the body as it would be sent."""
+    before, draft = plan.before, plan.draft
+    return {
+        "model": before.model,
+        "model_sent": draft.model,
+        "window": before.window.tokens,
+        "window_source": before.window.source,
+        "window_guessed": before.window.guessed,
+        "window_sent": draft.window.tokens,
+        "tokens": {
+            "prompt": before.prompt,
+            "prompt_sent": draft.prompt,
+            "reserve": before.reserve,
+            "max_tokens_sent": draft.reply,
+            "margin": before.margin,
+            "quality": str(before.meter.quality),
+        },
+        "load": {"before": round(before.load, 4), "after": round(draft.load, 4)},
+        "fits": plan.fits,
+        "excess": max(0, draft.excess),
+        "steps": [_step(note) for note in plan.notes],
+        "messages": {"in": count(before), "sent": count(draft), "detail": fates(plan)},
+        "parts": {"before": parts(before), "sent": parts(draft)},
+        "metadata": {  # seed 001's own names, for those who read them already
+            "messageCount": count(draft),
+            "inputTokenCount": draft.prompt,
+            "adjustedMaxTokens": draft.reply,
+        },
+        "request": request,
+    }
+
+
+def _step(note: Note) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": note.step, "tokens_before": note.tokens_before, "tokens_after": note.tokens_after}
+    if note.reply_before != note.reply_after:
+        told |= {"max_tokens_before": note.reply_before, "max_tokens_after": note.reply_after}
+    if note.model_before != note.model_after:
+        told |= {"model_before": note.model_before, "model_after": note.model_after}
+    return told
+
+
+def count(draft: Draft) -> int:
+    """How many messages it holds."""
+    return sum(len(block.messages) for block in draft.blocks)
+
+
+def fates(plan: Plan) -> list[dict[str, Any]]:
+    """For each of the client's messages: whether it was kept, shortened or dropped, why, and its tokens both ways."""
+    dropped = {drop.index: drop.why for drop in plan.draft.drops}
+    sent = {m.index: m for m in plan.draft.messages}
+    newest = len(plan.before.blocks) - 1
+    told = []
+    for place, block in enumerate(plan.before.blocks):
+        for m in block.messages:
+            now = sent.get(m.index)
+            told.append(
+                {
+                    "index": m.index,
+                    "role": m.role,
+                    "fate": "dropped" if now is None else "kept" if now.raw == m.raw else "shortened",
+                    "why": dropped.get(m.index, "") if now is None else now.why or _kept(block, place == newest),
+                    "tokens": m.tokens,
+                    "tokens_sent": 0 if now is None else now.tokens,
+                }
+            )
+    return told
+
+
+def _kept(block: Block, newest: bool) -> str:
+    return "newest" if newest else "pinned" if block.pinned else "fits"
+
+
+def parts(draft: Draft) -> dict[str, int]:
+    """What takes the room, in tokens: system, tools, history, tool results, reply and margin."""
+    taken: Counter[str] = Counter({"tools": sum(v for k, v in draft.meter.fixed.items() if k != "base")})
+    taken["history"] += draft.meter.fixed.get("base", 0)
+    for message in draft.messages:
+        taken[GROUPS.get(message.role, "history")] += message.tokens
+    return {**taken, "reply": draft.reserve, "margin": draft.margin}
+
+
+def takers(draft: Draft) -> str:
+    """What takes the room, for an error: `tools alone take 7,100 of 8,192` or the largest parts in order."""
+    taken = {k: v for k, v in parts(draft).items() if k not in ("reply", "margin") and v > 0}
+    names = {"tool_results": "tool results", "system": "system messages", "history": "messages"}
+    told = [f"{names.get(k, k)} {v:,}" for k, v in sorted(taken.items(), key=lambda kv: -kv[1])]
+    first = max(taken, key=lambda k: taken[k], default="")
+    lead = f"{names.get(first, first)} alone take {taken[first]:,} of {draft.window.tokens:,}" if taken else "nothing"
+    return lead if len(told) < 2 else f"{lead} ({', '.join(told)})"
