@@ -1,0 +1,105 @@
+"""A ladder's TOML as a `Ladder`: each row is checked against the step that it names; it reads no file."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from proxy.config.sheet import listed, reason
+from proxy.types import DEFAULT_RESERVE, FLOOR, Ladder, Rung
+
+STEPS = "proxy.fit.steps"  # a step's name is its file's name there
+Params = Mapping[str, Mapping[str, Any]]  # parameters by step
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands above a ladder's steps and holds for all of them."""
+
+    on_unfit: Literal["reject", "forward"] = "reject"
+    unknown: Literal["learn", "assume"] = "learn"
+    default_reserve: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_RESERVE
+    floor: Annotated[int, msgspec.Meta(ge=1)] = FLOOR
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What any row of a ladder may say; all else in it are parameters of its step."""
+
+    name: str
+    at: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[use]]`: the ladder of the models whose names match a pattern."""
+
+    model: str
+    ladder: str
+
+
+def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: str = STEPS) -> tuple[Ladder, list[str]]:
+    """A ladder as TOML has it, and all that is wrong with it, a line each.
+
+    `given` are parameters that the user set elsewhere (the environment); a row's own come first.
+    """
+    problems: list[str] = []
+    head = Head()
+    try:
+        head = msgspec.convert({key: value for key, value in table.items() if key not in ("step", "use")}, Head)
+    except ValueError as error:
+        problems.append(reason(error))
+    rungs = []
+    for place, row in enumerate(listed(table.get("step", [])), 1):
+        try:
+            rungs.append(_rung(row, given, package))
+        except ValueError as error:
+            title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
+            problems.append(f"step {place}{title}: {reason(error)}")
+    return Ladder(name, tuple(rungs), head.on_unfit, head.unknown, head.default_reserve, head.floor), problems
+
+
+def _rung(row: Any, given: Params, package: str) -> Rung:
+    place = msgspec.convert(row, Place)
+    step = _step(place.name, package)
+    own = {key: value for key, value in row.items() if key not in ("name", "at")}
+    params = _params(step.Params, {**given.get(place.name, {}), **own})
+    apply = functools.partial(step.apply, params=params)
+    models = tuple(getattr(params, "to", ()))
+    return Rung(place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models)
+
+
+def _step(name: str, package: str) -> ModuleType:
+    known = known_steps(package)
+    if name not in known:
+        raise ValueError(f"there is no such step, there are {', '.join(known)}")
+    return importlib.import_module(f"{package}.{name}")
+
+
+@functools.cache
+def known_steps(package: str = STEPS) -> tuple[str, ...]:
+    """The names of all steps there are."""
+    folders = importlib.import_module(package).__path__
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))
+
+
+def _params(kind: Any, values: Mapping[str, Any]) -> Any:
+    known = [field.name for field in dataclasses.fields(kind)]
+    if unknown := [key for key in values if key not in known]:
+        raise ValueError(f"{', '.join(unknown)}: no such parameter, there are {', '.join(known) or 'none'}")
+    return msgspec.convert(values, kind)
+
+
+def parse_uses(table: Mapping[str, Any]) -> tuple[tuple[Use, ...], list[str]]:
+    """Which ladder a model takes, and all that is wrong with it, a line a row."""
+    uses, problems = [], []
+    for place, row in enumerate(listed(table.get("use", [])), 1):
+        try:
+            uses.append(msgspec.convert(row, Use))
+        except ValueError as error:
+            problems.append(f"use {place}: {reason(error)}")
+    return tuple(uses), problems

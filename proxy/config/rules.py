@@ -1,0 +1,202 @@
+"""The rules folder as one immutable, checked value: the built-in files, and the user's laid over them.
+
+A ladder or the summary prompt of the user's replaces the built-in file of that name. Rows of the user's windows.toml
+and refusals.toml come before the built-in ones; a refusal or veto replaces the built-in row of its name.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from proxy.config.ladders import STEPS, Params, Use, parse_ladder, parse_uses
+from proxy.config.sheet import Sheet, parse_sheet
+from proxy.errors import ConfigError, bad_header
+from proxy.types import Ladder
+from proxy.wire import refusals
+
+PACKAGE = Path(__file__).parents[1]
+DEFAULT = "default"  # the ladder in ladder.toml
+FILES = frozenset({"ladder.toml", "windows.toml", "refusals.toml", "summary.txt"})
+ROWS = ("step ", "use ", "window ", "gap ", "beside ", "refusal row ", "veto row ")  # how lines about rows begin
+NOTHING: Params = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules, checked: ladders by name, which of them a model takes, rows of windows, refusals' wordings, and the
+    prompt that asks for a summary (None where there is none)."""
+
+    ladders: Mapping[str, Ladder]
+    uses: tuple[Use, ...] = ()
+    windows: Sheet = field(default_factory=Sheet)
+    refusals: refusals.Rules = field(default_factory=refusals.Rules)
+    summary: str | None = None
+
+    def ladder_for(self, model: str, wanted: str | None = None, default: str = DEFAULT) -> Ladder:
+        """The ladder that a request wants, else that of the first `[[use]]` which matches its model, else the default.
+
+        Raises ClientError where it wants one that there is not.
+        """
+        if wanted and wanted not in self.ladders:
+            raise bad_header("x-plimsoll-ladder", f"names no ladder; there are {', '.join(sorted(self.ladders))}")
+        name = model.lower()
+        chosen = (use.ladder for use in self.uses if fnmatch.fnmatchcase(name, use.model.lower()))
+        return self.ladders[wanted or next(chosen, default)]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One rules folder and how errors call it."""
+
+    folder: Path
+    title: str
+
+
+@dataclass(slots=True)
+class Reading:
+    """The layers, uppermost first, and the problems met while reading them."""
+
+    layers: Sequence[Layer]
+    problems: list[str] = field(default_factory=list)
+
+    def toml(self, layer: Layer, name: str) -> dict[str, Any]:
+        """A layer's file as TOML has it; nothing where it has none, or none that can be read."""
+        text = self.text(layer, name)
+        try:
+            return tomllib.loads(text or "")
+        except tomllib.TOMLDecodeError as error:
+            self.report(layer, name, [str(error)])
+            return {}
+
+    def text(self, layer: Layer, name: str) -> str | None:
+        """A layer's file, if it has it."""
+        try:
+            return (layer.folder / name).read_text("utf-8") if (layer.folder / name).is_file() else None
+        except (OSError, UnicodeDecodeError) as error:
+            self.report(layer, name, [f"cannot be read: {error}"])
+            return None
+
+    def top(self, name: str) -> Layer | None:
+        """The uppermost layer that has a file of this name."""
+        return next((layer for layer in self.layers if (layer.folder / name).is_file()), None)
+
+    def report(self, layer: Layer, name: str, lines: Sequence[str]) -> None:
+        """Note what is wrong with a file, a line each: by its row where it is a row's fault."""
+        for line in lines:
+            self.problems.append(f"{layer.title}/{name}{', ' if line.startswith(ROWS) else ': '}{line}")
+
+
+def built_in() -> Path:
+    """The folder of the built-in rules: inside the package where it is installed, beside it in a source tree."""
+    return next(folder for folder in (PACKAGE / "rules", PACKAGE.parent / "rules") if folder.is_dir())
+
+
+def load_rules(folder: Path | None, *, default: str = DEFAULT, given: Params = NOTHING) -> Rules:
+    """The rules, with the user's folder laid over the built-in ones. `default` must be a ladder that there is; `given`
+    are steps' parameters for rows that do not set them (`{"switch_model": {"to": [...]}}`).
+
+    Raises ConfigError with every problem: file, row and reason, one a line.
+    """
+    rules, problems = read_rules(folder, default, given)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return rules
+
+
+def check_rules(folder: Path | None) -> list[str]:
+    """All that is wrong with a rules folder, a line each."""
+    return read_rules(folder, DEFAULT, NOTHING)[1]
+
+
+def read_rules(folder: Path | None, default: str, given: Params, steps: str = STEPS) -> tuple[Rules, list[str]]:
+    """The rules as far as they can be understood, and all that is wrong with them."""
+    base = Layer(built_in(), "rules")
+    if folder is not None and not folder.is_dir():
+        return Rules({}), [f"PLIMSOLL_RULES: there is no folder {folder}"]
+    reading = Reading([base] if folder is None else [Layer(folder, str(folder)), base])
+    _strangers(reading)
+    ladders, uses = _ladders(reading, given, steps)
+    if default not in ladders:
+        reading.problems.append(f"PLIMSOLL_LADDER is {default!r}, there are {', '.join(sorted(ladders))}")
+    summary = reading.top("summary.txt")
+    rules = Rules(
+        ladders=MappingProxyType(ladders),
+        uses=uses,
+        windows=_windows(reading),
+        refusals=_refusals(reading),
+        summary=reading.text(summary, "summary.txt") if summary else None,
+    )
+    return rules, reading.problems
+
+
+def _strangers(reading: Reading) -> None:
+    """A file that nothing reads is most likely a misspelt one."""
+    known = ", ".join(sorted(FILES))
+    for layer in reading.layers[:-1]:
+        for path in sorted(layer.folder.glob("*.toml")):
+            if path.name not in FILES:
+                reading.report(layer, path.name, [f"nothing reads this file; there are {known} and ladders/*.toml"])
+
+
+def _ladders(reading: Reading, given: Params, steps: str) -> tuple[dict[str, Ladder], tuple[Use, ...]]:
+    files = {DEFAULT: "ladder.toml"}
+    for layer in reading.layers:
+        for path in sorted((layer.folder / "ladders").glob("*.toml")):
+            if path.stem == DEFAULT:
+                reading.report(layer, f"ladders/{path.name}", [f"the ladder {DEFAULT!r} stands in ladder.toml"])
+            files.setdefault(path.stem, f"ladders/{path.name}")
+    ladders: dict[str, Ladder] = {}
+    uses: tuple[Use, ...] = ()
+    for name, file in files.items():
+        layer = reading.top(file) or reading.layers[-1]
+        table = reading.toml(layer, file)
+        ladders[name], problems = parse_ladder(name, table, given, steps)
+        reading.report(layer, file, problems)
+        if name == DEFAULT:
+            uses, problems = parse_uses(table)
+            problems += [
+                f"use {place}: there is no ladder {use.ladder!r}, there are {', '.join(sorted(files))}"
+                for place, use in enumerate(uses, 1)
+                if use.ladder not in files
+            ]
+            reading.report(layer, file, problems)
+        elif "use" in table:
+            reading.report(layer, file, ["use: only ladder.toml says which ladder a model takes"])
+    return ladders, uses
+
+
+def _windows(reading: Reading) -> Sheet:
+    sheet = Sheet()
+    for layer in reading.layers:
+        rows, problems = parse_sheet(reading.toml(layer, "windows.toml"), layer.folder)
+        reading.report(layer, "windows.toml", problems)
+        sheet = sheet.over(rows)
+    return sheet
+
+
+def _refusals(reading: Reading) -> refusals.Rules:
+    merged: dict[str, Any] = {}
+    for layer in reading.layers:
+        table = reading.toml(layer, "refusals.toml")
+        try:
+            refusals.compile_rules(table)  # alone first: so that an error names the file it is in
+        except ValueError as error:
+            reading.report(layer, "refusals.toml", [str(error)])
+        else:
+            merged = _under(merged, table)
+    return refusals.compile_rules(merged)
+
+
+def _under(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
+    """Two tables of refusals: the upper one's rows first, and of two rows of one name the upper one's alone."""
+    merged = dict(upper)
+    for key, rows in lower.items():
+        taken = {row["name"] for row in upper.get(key, []) if isinstance(row, dict)}
+        merged[key] = [*upper.get(key, []), *(r for r in rows if not isinstance(r, dict) or r["name"] not in taken)]
+    return merged

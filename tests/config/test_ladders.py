@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from proxy.config import ladders
+from proxy.config.ladders import Use, known_steps, parse_ladder, parse_uses
+from proxy.types import Ladder, Rung
+
+STEP = """
+from __future__ import annotations
+from dataclasses import dataclass
+OF_ORIGINAL = True
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    cap_tokens: int = 2000
+    share: float = 0.5
+    to: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.cap_tokens < 100:
+            raise ValueError("a cap under 100 tokens leaves nothing")
+
+def apply(draft, facts, params):
+    return params
+"""
+PLAIN = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Params:
+    pass
+
+def apply(draft, facts, params):
+    return draft
+"""
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a package with two steps, `trim` and `plain`."""
+    package = f"steps_of_{tmp_path.name}".replace("-", "_")
+    (tmp_path / package).mkdir()
+    for name, text in {"__init__": "", "trim": STEP, "plain": PLAIN, "_hidden": ""}.items():
+        (tmp_path / package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package
+    known_steps.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
+
+
+def parsed(text: str, steps: str, given: ladders.Params | None = None) -> tuple[Ladder, list[str]]:
+    return parse_ladder("test", tomllib.loads(text), given or {}, steps)
+
+
+def test_what_stands_above_the_steps_holds_for_all_of_them(steps: str) -> None:
+    head = 'on_unfit = "forward"\nunknown = "assume"\ndefault_reserve = 1000\nfloor = 200'
+    assert parsed(head, steps) == (Ladder("test", (), "forward", "assume", 1000, 200), [])
+    assert parsed("", steps) == (Ladder("test", (), "reject", "learn", 3000, 500), [])
+
+
+def test_a_row_becomes_a_rung_with_the_steps_parameters(steps: str) -> None:
+    ladder, problems = parsed('[[step]]\nname = "trim"\nat = 0.85\ncap_tokens = 300\nshare = 1\nto = ["a", "b"]', steps)
+    assert problems == []
+    (rung,) = ladder.rungs
+    assert (rung.step, rung.at, rung.of_original, rung.models) == ("trim", 0.85, True, ("a", "b"))
+    params = rung.apply(None, None)  # type: ignore[arg-type]
+    assert (params.cap_tokens, params.share, params.to) == (300, 1.0, ("a", "b"))  # type: ignore[union-attr]
+
+
+def test_rows_keep_their_order_and_a_step_may_stand_twice(steps: str) -> None:
+    ladder, problems = parsed('step = [{name="plain"}, {name="trim"}, {name="plain", at=1}]', steps)
+    assert problems == []
+    assert [(rung.step, rung.at) for rung in ladder.rungs] == [("plain", None), ("trim", None), ("plain", 1.0)]
+    assert not ladder.rungs[0].of_original
+
+
+def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> None:
+    text = 'step = [{name="trim"}, {name="trim", to=["mine"]}, {name="plain"}]'
+    ladder, problems = parsed(text, steps, {"trim": {"to": ["given"], "share": 0.25}})
+    assert problems == []
+    assert [rung.models for rung in ladder.rungs] == [("given",), ("mine",), ()]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('on_unfit = "explode"', "on_unfit: Invalid enum value 'explode'"),
+        ("default_reserv = 1", "unknown field default_reserv"),
+        ("floor = 0", "floor: expected int >= 1"),
+        ('step = [{name="trimm"}]', "step 1 (trimm): there is no such step, there are plain, trim"),
+        ('step = [{name="_hidden"}]', "step 1 (_hidden): there is no such step, there are plain, trim"),
+        ('step = [{name="../trim"}]', "step 1 (../trim): there is no such step, there are plain, trim"),
+        ("step = [{cap_tokens=1}]", "step 1: missing field name"),
+        ("step = [{name=5}]", "step 1: name: expected str, got int"),
+        ("step = 5", "step 1: expected object, got int"),
+        ('step = [{name="trim", cap_tokens="x"}]', "step 1 (trim): cap_tokens: expected int, got str"),
+        ('step = [{name="trim", cap_tokens=1.5}]', "step 1 (trim): cap_tokens: expected int, got float"),
+        ('step = [{name="trim", to="x"}]', "step 1 (trim): to: expected array, got str"),
+        ('step = [{name="trim", cap_tokens=5}]', "step 1 (trim): a cap under 100 tokens leaves nothing"),
+        (
+            'step = [{name="trim", cap=5, x=1}]',
+            "step 1 (trim): cap, x: no such parameter, there are cap_tokens, share, to",
+        ),
+        ('step = [{name="plain", x=1}]', "step 1 (plain): x: no such parameter, there are none"),
+        ('step = [{name="plain", at=1.5}]', "step 1 (plain): at: expected float <= 1.0"),
+        ('step = [{name="plain", at="high"}]', "step 1 (plain): at: expected float | null, got str"),
+    ],
+)
+def test_what_is_wrong_is_named_by_row_and_step_with_the_reason(text: str, problem: str, steps: str) -> None:
+    assert parsed(text, steps)[1] == [problem]
+
+
+def test_all_problems_of_a_ladder_are_told(steps: str) -> None:
+    _, problems = parsed('floor = "x"\nstep = [{name="trim"}, {name="no"}, {name="plain", at=-1}]', steps)
+    assert [problem.partition(":")[0] for problem in problems] == ["floor", "step 2 (no)", "step 3 (plain)"]
+
+
+def test_the_steps_that_there_are_are_the_files_in_their_folder() -> None:
+    assert {"trim_tool_results", "clamp_output", "switch_model", "prune_history"} <= set(known_steps())
+
+
+def test_a_real_step_is_bound_to_its_parameters() -> None:
+    ladder, problems = parse_ladder("test", {"step": [{"name": "clamp_output", "floor": 400}]}, {})
+    assert problems == []
+    (rung,) = ladder.rungs
+    assert isinstance(rung, Rung) and isinstance(rung.apply, partial)
+    assert rung.apply.keywords["params"].floor == 400
+
+
+def test_uses_say_which_ladder_a_model_takes() -> None:
+    assert parse_uses({"use": [{"model": "claude-*", "ladder": "agent"}]}) == ((Use("claude-*", "agent"),), [])
+    assert parse_uses({}) == ((), [])
+
+
+def test_a_wrong_use_is_named_by_its_place() -> None:
+    uses, problems = parse_uses({"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]})
+    assert problems == ["use 2: missing field ladder", "use 3: model: expected str, got int"]
+    assert uses == (Use("a", "b"),)

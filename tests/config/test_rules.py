@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from proxy.config import rules
+from proxy.config.rules import Rules, built_in, check_rules, load_rules
+from proxy.errors import ClientError, ConfigError
+from proxy.wire import refusals
+
+TOO_LONG = b'{"error": {"message": "the cargo weighs more than 4096 stones", "code": "heavy"}}'
+
+
+def written(folder: Path, **files: str) -> Path:
+    """A rules folder of files; `ladders__x` is ladders/x.toml, `summary` summary.txt."""
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + (".txt" if name == "summary" else ".toml"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder
+
+
+def test_the_built_in_rules_are_right() -> None:
+    assert check_rules(None) == []
+
+
+def test_the_built_in_ladders_are_there() -> None:
+    loaded = load_rules(None)
+    assert {"default", "chat", "agent", "lossless", "economy"} <= set(loaded.ladders)
+    assert all(name == ladder.name for name, ladder in loaded.ladders.items())
+
+
+def test_a_ladder_of_the_users_replaces_the_built_in_one_of_that_name(tmp_path: Path) -> None:
+    folder = written(tmp_path, ladder='[[step]]\nname = "clamp_output"', ladders__agent="floor = 7", ladders__mine="")
+    loaded = load_rules(folder)
+    assert [rung.step for rung in loaded.ladders["default"].rungs] == ["clamp_output"]
+    assert loaded.ladders["agent"].floor == 7
+    assert "mine" in loaded.ladders
+    own = load_rules(None).ladders["chat"]
+    assert [rung.step for rung in loaded.ladders["chat"].rungs] == [rung.step for rung in own.rungs]
+
+
+def test_a_request_takes_the_ladder_it_wants_else_its_models_else_the_default(tmp_path: Path) -> None:
+    text = '[[use]]\nmodel = "Claude-3*"\nladder = "agent"\n[[use]]\nmodel = "claude-*"\nladder = "chat"'
+    loaded = load_rules(written(tmp_path, ladder=text))
+    assert loaded.ladder_for("claude-3-opus").name == "agent"
+    assert loaded.ladder_for("CLAUDE-2").name == "chat"
+    assert loaded.ladder_for("gpt-4o").name == "default"
+    assert loaded.ladder_for("gpt-4o", None, "economy").name == "economy"
+    assert loaded.ladder_for("claude-2", "lossless").name == "lossless"
+
+
+def test_a_wanted_ladder_that_there_is_not_is_the_clients_error() -> None:
+    with pytest.raises(ClientError) as caught:
+        load_rules(None).ladder_for("gpt-4o", "nope")
+    assert caught.value.status == 400
+    assert "agent, chat, default" in caught.value.message
+    assert "nope" not in caught.value.message
+
+
+def test_a_default_ladder_that_there_is_not_stops_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"PLIMSOLL_LADDER is 'nope', there are agent, "):
+        load_rules(None, default="nope")
+
+
+def test_parameters_given_elsewhere_reach_the_steps() -> None:
+    loaded = load_rules(None, given={"switch_model": {"to": ["gpt-4o"]}})
+    models = [rung.models for rung in loaded.ladders["default"].rungs if rung.step == "switch_model"]
+    assert models == [("gpt-4o",)]
+
+
+def test_rows_of_windows_come_before_the_built_in_ones(tmp_path: Path) -> None:
+    folder = written(tmp_path, windows='[[window]]\nmodel = "gpt-4"\ntokens = 5')
+    own, mixed = load_rules(None).windows, load_rules(folder).windows
+    assert mixed.rows[0].tokens == 5
+    assert mixed.rows[1:] == own.rows
+    assert (mixed.gaps, mixed.beside) == (own.gaps, own.beside)
+
+
+def test_wordings_of_refusals_come_before_the_built_in_ones(tmp_path: Path) -> None:
+    assert refusals.recognise(load_rules(None).refusals, 400, TOO_LONG) is None
+    text = "[[refusal]]\nname = 'house'\npatterns = ['weighs more than {limit} stones']"
+    loaded = load_rules(written(tmp_path, refusals=text))
+    found = refusals.recognise(loaded.refusals, 400, TOO_LONG)
+    assert found is not None
+    assert (found.rule, found.limit) == ("house", 4096)
+    assert loaded.refusals.refusals[0].name == "house"
+
+
+def test_a_wording_replaces_the_built_in_one_of_its_name(tmp_path: Path) -> None:
+    own = load_rules(None).refusals
+    name = own.refusals[-1].name
+    text = f"never = [418]\nfigures = ['weighs {{limit}}']\n[[refusal]]\nname = '{name}'\npatterns = ['stones']"
+    mixed = load_rules(written(tmp_path, refusals=text)).refusals
+    assert [row.name for row in mixed.refusals] == [name, *(row.name for row in own.refusals[:-1])]
+    assert mixed.never == own.never | {418}
+    assert len(mixed.figures) == len(own.figures) + 1
+
+
+def test_the_summary_prompt_is_the_users_where_there_is_one(tmp_path: Path) -> None:
+    assert load_rules(written(tmp_path, summary="Sum up:")).summary == "Sum up:"
+
+
+def test_without_a_summary_prompt_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path / "rules"
+    shutil.copytree(built_in(), base)
+    (base / "summary.txt").unlink(missing_ok=True)
+    monkeypatch.setattr(rules, "PACKAGE", tmp_path)
+    assert load_rules(None).summary is None
+
+
+def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        ladder='[[step]]\nname = "trim_tool_results"\ncap_tokens = "x"\n[[use]]\nmodel = "a"\nladder = "nope"',
+        ladders__mine="floor = 0\n[[use]]\nmodel = 'a'\nladder = 'mine'",
+        ladders__default="",
+        ladders__torn="[[step",
+        windows='[[window]]\nmodel = "m"\ntokens = 0',
+        refusals="[[refusal]]\nname = 'a'\npatterns = ['(']",
+        window="",
+    )
+    problems = check_rules(folder)
+    assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
+        "window.toml: nothing reads this file; there are ladder.toml, refusals.toml, summary.txt, windows.toml "
+        "and ladders/*.toml",
+        "ladders/default.toml: the ladder 'default' stands in ladder.toml",
+        "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
+        f"ladder.toml, use 1: there is no ladder 'nope', there are {', '.join(sorted(_names(folder)))}",
+        "ladders/mine.toml: floor: expected int >= 1",
+    ]
+    assert problems[5].endswith("ladders/mine.toml: use: only ladder.toml says which ladder a model takes")
+    assert f"{folder}/ladders/torn.toml: " in problems[6]
+    assert problems[7].startswith(f"{folder}/windows.toml, window 1 (m): ")
+    assert problems[8].startswith(f"{folder}/refusals.toml, refusal row 1 (a): ")
+    assert len(problems) == 9
+    with pytest.raises(ConfigError) as caught:
+        load_rules(folder)
+    assert str(caught.value).splitlines() == problems
+
+
+def _names(folder: Path) -> set[str]:
+    return {
+        "default",
+        *(path.stem for path in [*(built_in() / "ladders").glob("*.toml"), *(folder / "ladders").glob("*.toml")]),
+    }
+
+
+def test_a_folder_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    assert check_rules(tmp_path / "nope") == [f"PLIMSOLL_RULES: there is no folder {tmp_path / 'nope'}"]
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "ladder.toml").write_bytes(b"\xff\xfe")
+    assert check_rules(tmp_path)[0].startswith(f"{tmp_path}/ladder.toml: cannot be read: ")
+
+
+def test_what_a_config_map_adds_to_its_folder_is_no_problem(tmp_path: Path) -> None:
+    data = written(tmp_path / "..2025_01_01", ladder="floor = 9")
+    os.symlink(data, tmp_path / "..data")
+    os.symlink(Path("..data") / "ladder.toml", tmp_path / "ladder.toml")
+    assert check_rules(tmp_path) == []
+    assert load_rules(tmp_path).ladders["default"].floor == 9
+
+
+def test_the_built_in_rules_are_found_inside_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "proxy" / "rules").mkdir(parents=True)
+    (tmp_path / "rules").mkdir()
+    monkeypatch.setattr(rules, "PACKAGE", tmp_path / "proxy")
+    assert built_in() == tmp_path / "proxy" / "rules"
+
+
+def test_rules_are_values() -> None:
+    with pytest.raises(TypeError):
+        load_rules(None).ladders["x"] = None  # type: ignore[index]
+    assert Rules({}).refusals.refusals == ()

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+
+from proxy.config.settings import SETTINGS, Settings, misspelt, read_settings
+from proxy.errors import ConfigError
+from proxy.types import Mode
+
+
+def test_an_empty_environment_means_the_documented_defaults() -> None:
+    settings = read_settings({})
+    assert (settings.upstream, settings.host, settings.port) == ("https://api.openai.com/v1", "127.0.0.1", 8080)
+    assert (settings.admin_port, settings.secret, settings.rules, settings.redis, settings.api_key) == (None,) * 5
+    assert (settings.mode, settings.ladder, settings.workers, settings.log) == (Mode.FIT, "default", 1, "auto")
+    assert settings.max_body == 64 * 1024 * 1024
+    assert (settings.connect_timeout, settings.read_timeout, settings.body_timeout, settings.drain) == (5, 600, 60, 30)
+    assert settings.llm_fallback_enabled is False
+    assert settings.llm_allowed_fallback_models == ()
+    assert settings.context_total_token_limit is None
+    assert settings.context_recent_history_token_budget is None
+    assert settings.context_rag_token_budget is None
+
+
+def test_every_setting_can_be_set_by_its_variable() -> None:
+    settings = read_settings(
+        {
+            "PLIMSOLL_UPSTREAM": "http://localhost:8000/v1/",
+            "PLIMSOLL_HOST": "0.0.0.0",
+            "PLIMSOLL_PORT": "0",
+            "PLIMSOLL_ADMIN_PORT": "9090",
+            "PLIMSOLL_SECRET": " 32 random bytes\n",
+            "PLIMSOLL_RULES": "/etc/plimsoll",
+            "PLIMSOLL_REDIS": "redis://:pw@redis:6379/0",
+            "PLIMSOLL_MODE": "strict",
+            "PLIMSOLL_LADDER": "agent",
+            "PLIMSOLL_WORKERS": "2",
+            "PLIMSOLL_API_KEY": "sk-1",
+            "PLIMSOLL_MAX_BODY": "10MB",
+            "PLIMSOLL_CONNECT_TIMEOUT": "2.5",
+            "PLIMSOLL_READ_TIMEOUT": "10m",
+            "PLIMSOLL_BODY_TIMEOUT": "1m",
+            "PLIMSOLL_DRAIN": "0",
+            "PLIMSOLL_LOG": "json",
+            "LLM_FALLBACK_ENABLED": "true",
+            "LLM_ALLOWED_FALLBACK_MODELS": "openai/gpt-5-mini,gemini-2.5-flash,x-ai/grok-4-fast",
+            "CONTEXT_TOTAL_TOKEN_LIMIT": "200000",
+            "CONTEXT_RECENT_HISTORY_TOKEN_BUDGET": "150000",
+            "CONTEXT_RAG_TOKEN_BUDGET": "50000",
+        }
+    )
+    models = ("openai/gpt-5-mini", "gemini-2.5-flash", "x-ai/grok-4-fast")
+    assert settings == Settings(
+        upstream="http://localhost:8000/v1",
+        host="0.0.0.0",
+        port=0,
+        admin_port=9090,
+        secret=b"32 random bytes",
+        rules=Path("/etc/plimsoll"),
+        redis="redis://:pw@redis:6379/0",
+        mode=Mode.STRICT,
+        ladder="agent",
+        workers=2,
+        api_key="sk-1",
+        max_body=10_000_000,
+        connect_timeout=2.5,
+        read_timeout=600.0,
+        body_timeout=60.0,
+        drain=0.0,
+        log="json",
+        llm_fallback_enabled=True,
+        llm_allowed_fallback_models=models,
+        context_total_token_limit=200_000,
+        context_recent_history_token_budget=150_000,
+        context_rag_token_budget=50_000,
+    )
+    assert settings.fallback_models == models
+
+
+def test_allowed_models_are_not_used_unless_fallback_is_enabled() -> None:
+    assert read_settings({"LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o"}).fallback_models == ()
+
+
+def test_an_empty_variable_means_the_default() -> None:
+    assert read_settings({"PLIMSOLL_PORT": "", "PLIMSOLL_REDIS": " "}) == read_settings({})
+
+
+def test_a_flag_outranks_the_variable_and_an_absent_one_does_not() -> None:
+    environ = {"PLIMSOLL_PORT": "1", "PLIMSOLL_MODE": "off"}
+    settings = read_settings(environ, {"port": "2", "mode": None})
+    assert (settings.port, settings.mode) == (2, Mode.OFF)
+
+
+def test_every_wrong_value_is_named_with_what_is_allowed() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings({"PLIMSOLL_PORT": "http", "PLIMSOLL_MODE": "on", "PLIMSOLL_MAX_BODY": "lots"}, {"workers": "0"})
+    assert str(caught.value).splitlines() == [
+        "PLIMSOLL_PORT is 'http', must be a whole number from 0 to 65535",
+        "PLIMSOLL_MODE is 'on', must be one of off, observe, fit, strict",
+        "--workers is '0', must be a whole number from 1 to 1024",
+        "PLIMSOLL_MAX_BODY is 'lots', must be a size such as 67108864, 10MB or 64MiB",
+    ]
+
+
+def test_no_secret_shows_in_a_repr_or_in_an_error() -> None:
+    environ = {
+        "PLIMSOLL_SECRET": "canary-secret",
+        "PLIMSOLL_API_KEY": "canary-key",
+        "PLIMSOLL_REDIS": "redis://u:canary-password@h",
+    }
+    assert "canary" not in repr(read_settings(environ))
+    wrong = {
+        "PLIMSOLL_API_KEY": "canary key",
+        "PLIMSOLL_REDIS": "canary-password@h",
+        "PLIMSOLL_UPSTREAM": "https://u:canary@h/v1",
+    }
+    with pytest.raises(ConfigError) as caught:
+        read_settings(wrong)
+    assert len(str(caught.value).splitlines()) == 3
+    assert "canary" not in str(caught.value)
+
+
+def test_the_address_of_a_service_that_kubernetes_sets_is_no_port() -> None:
+    environ = {"PLIMSOLL_PORT": "tcp://10.96.0.1:8080", "PLIMSOLL_ADMIN_PORT": "tcp://10.96.0.1:9090"}
+    assert read_settings(environ) == read_settings({})
+
+
+def test_the_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        read_settings({}).port = 1  # type: ignore[misc]
+
+
+def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> None:
+    assert [s.field for s in SETTINGS] == [f.name for f in fields(Settings)]
+    flags = {s.name: s.flag for s in SETTINGS}
+    assert flags["PLIMSOLL_ADMIN_PORT"] == "--admin-port"
+    assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"
+    assert all(s.help for s in SETTINGS)
+    assert {s.name for s in SETTINGS if s.private} == {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY"}
+
+
+def test_a_misspelt_variable_is_told_with_what_was_probably_meant() -> None:
+    environ = {
+        "PLIMSOLL_UPSTREM": "x",
+        "PLIMSOLL_ZZZ": "x",
+        "PLIMSOLL_PORT": "1",
+        "PLIMSOLL_SERVICE_HOST": "10.0.0.1",
+        "PLIMSOLL_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "PLIMSOLL_REDIS_PORT": "tcp://10.0.0.1:6379",
+        "PATH": "/bin",
+    }
+    assert misspelt(environ) == (
+        "PLIMSOLL_UPSTREM is no setting: did you mean PLIMSOLL_UPSTREAM?",
+        "PLIMSOLL_ZZZ is no setting",
+    )

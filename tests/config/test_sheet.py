@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config.sheet import Beside, Gap, Row, Sheet, parse_sheet
+
+
+def parsed(text: str, folder: Path = Path()) -> tuple[Sheet, list[str]]:
+    return parse_sheet(tomllib.loads(text), folder)
+
+
+def test_rows_of_each_kind_are_read_in_their_order() -> None:
+    sheet, problems = parsed(
+        """
+        beside = [{ input = 272000, output = 128000 }]
+        [[window]]
+        model = "a"
+        tokens = 1000
+        max_input = 900
+        max_output = 100
+        can = ["tools", "vision"]
+        [[window]]
+        model = "b*"
+        can = []
+        [[gap]]
+        model = "c"
+        tokens = 5
+        """
+    )
+    assert problems == []
+    assert sheet == Sheet(
+        rows=(Row("a", 1000, 900, 100, can=("tools", "vision")), Row("b*", can=())),
+        gaps=(Gap("c", 5),),
+        beside=(Beside(272_000, 128_000),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[window]]\nmodel = "m"\ntokens = "many"', "window 1 (m): tokens: expected int | null, got str"),
+        ('[[window]]\nmodel = "m"\ntokens = true', "window 1 (m): tokens: expected int | null, got bool"),
+        ('[[window]]\nmodel = "m"\ntokns = 5', "window 1 (m): unknown field tokns"),
+        ('[[window]]\nmodel = "m"', "window 1 (m): the row says nothing of the model"),
+        ("[[window]]\ntokens = 5", "window 1: missing field model"),
+        ('[[window]]\nmodel = " "\ntokens = 5', "window 1 ( ): model must not be empty"),
+        (
+            '[[window]]\nmodel = "m"\nmax_output = 0',
+            "window 1 (m): tokens, max_input and max_output must be at least 1 token",
+        ),
+        ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
+        ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
+        ("beside = [{ input = 1 }]", "beside 1: missing field output"),
+        ("window = 5", "window 1: expected object, got int"),
+        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside"),
+        ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
+        (
+            '[[window]]\nmodel = "m"\ncan = ["tool"]',
+            "window 1 (m): can: tool is not among audio, files, reasoning, schema, tools, video, vision, web_search",
+        ),
+    ],
+)
+def test_a_wrong_row_is_named_by_kind_place_and_model_with_the_reason(text: str, problem: str) -> None:
+    sheet, problems = parsed(text)
+    assert problems == [problem]
+    assert sheet == Sheet()
+
+
+def test_all_problems_are_told_and_right_rows_kept() -> None:
+    sheet, problems = parsed('window = [{ model = "a" }, { model = "b", tokens = 1 }, { tokens = 2 }]')
+    assert [problem.partition(":")[0] for problem in problems] == ["window 1 (a)", "window 3"]
+    assert sheet.rows == (Row("b", 1),)
+
+
+def test_a_tokenizer_is_a_file_relative_to_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "llama3.json").write_text("{}")
+    sheet, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "llama3.json"', tmp_path)
+    assert problems == []
+    assert sheet.rows == (Row("m", tokenizer=str(tmp_path / "llama3.json")),)
+
+
+def test_a_tokenizer_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert problems == [f"window 1 (m): tokenizer: there is no file {tmp_path / 'x.json'}"]
+
+
+def test_the_upper_sheets_rows_come_first() -> None:
+    upper, _ = parsed('[[window]]\nmodel = "a"\ntokens = 1\n[[gap]]\nmodel = "g"\ntokens = 1')
+    lower, _ = parsed('beside = [{ input = 1, output = 2 }]\n[[window]]\nmodel = "a"\ntokens = 2')
+    both = upper.over(lower)
+    assert [row.tokens for row in both.rows] == [1, 2]
+    assert (len(both.gaps), len(both.beside)) == (1, 1)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import built_in
+from proxy.config.sheet import parse_sheet
+from proxy.config.table import read_table
+from proxy.config.windows import REMEMBERED, Windows, capped, load_windows
+from proxy.types import UNKNOWN_WINDOW, Window
+
+ROWS: dict[str, dict[str, Any]] = {
+    "gpt-4": {"max_input_tokens": 8192, "max_output_tokens": 4096, "supports_function_calling": True},
+    "gpt-4o": {"max_input_tokens": 128_000, "max_output_tokens": 16_384, "supports_vision": True},
+    "gpt-4o-mini": {"max_input_tokens": 128_000, "max_output_tokens": 16_384},
+    "azure/gpt-4o-2024-08-06": {"max_input_tokens": 120_000},
+    "gpt-5": {"max_input_tokens": 272_000, "max_output_tokens": 128_000},
+    "dashscope/qwen3-coder-flash": {"max_input_tokens": 997_952},
+}
+
+
+def made(sheet: str = "") -> Windows:
+    parsed, problems = parse_sheet(tomllib.loads(sheet), Path())
+    assert problems == []
+    rows = {name: {"mode": "chat", **row} for name, row in ROWS.items()}
+    beside = {(pair.input, pair.output) for pair in parsed.beside}
+    return Windows(parsed, read_table(json.dumps(rows).encode(), beside))
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Windows:
+    sheet, problems = parse_sheet(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
+    assert problems == []
+    return load_windows(sheet)
+
+
+def test_a_model_of_the_table_is_known_from_there() -> None:
+    assert made().find("gpt-4o") == Window(128_000, None, 16_384, "litellm", can=frozenset({"vision"}))
+
+
+@pytest.mark.parametrize(
+    "name", ["GPT-4o", "openai/gpt-4o", "x/y/gpt-4o", "openai.gpt-4o", "gpt-4o-2099-01-01", "gpt-4o-latest"]
+)
+def test_a_name_is_known_without_its_path_its_maker_and_its_date(name: str) -> None:
+    assert made().find(name).tokens == 128_000
+
+
+def test_the_row_of_the_very_name_comes_before_that_of_its_stem() -> None:
+    assert made().find("azure/gpt-4o-2024-08-06").tokens == 120_000
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("gpt-4o-mini-foo", 128_000),
+        ("my-gpt-4-proxy", 8192),
+        ("team:gpt-4@prod", 8192),
+        ("ft:gpt-4o-mini:org::id", 128_000),
+    ],
+)
+def test_a_name_is_known_by_its_longest_known_part(name: str, tokens: int) -> None:
+    window = made().find(name)
+    assert (window.tokens, window.guessed) == (tokens, False)
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown-model", "my-gpt", "gpt-4.7", "gpt-4omni", "xgpt-4", "", "/", "-", "é", "x" * 10_000]
+)
+def test_what_nobody_knows_is_a_guess_of_8192(name: str) -> None:
+    assert made().find(name) == Window(UNKNOWN_WINDOW, source="guess", guessed=True)
+    assert not made().known(name)
+
+
+def test_a_users_row_outranks_the_table_and_takes_from_it_what_it_does_not_say() -> None:
+    windows = made('[[window]]\nmodel = "gpt-4o"\ntokens = 32000')
+    assert windows.find("gpt-4o") == Window(32_000, None, 16_384, "rules", can=frozenset({"vision"}))
+    assert windows.find("azure/gpt-4o-2024-08-06").tokens == 32_000
+
+
+def test_a_users_row_without_a_window_only_adds_to_what_is_known() -> None:
+    windows = made('[[window]]\nmodel = "*"\nmax_input = 900\nmax_output = 100\ncan = []')
+    assert windows.find("gpt-4o") == Window(128_000, 900, 100, "litellm", can=frozenset())
+    assert windows.find("nobody") == Window(8192, 900, 100, "guess", guessed=True, can=frozenset())
+
+
+def test_a_stated_window_drops_bounds_that_do_not_go_with_it() -> None:
+    beside = "beside = [{ input = 272000, output = 128000 }]\n"
+    assert made(beside).find("gpt-5") == Window(400_000, 272_000, 128_000, "litellm")
+    assert made(beside + '[[window]]\nmodel = "gpt-5"\ntokens = 1000000').find("gpt-5") == Window(
+        1_000_000, None, 128_000, "rules"
+    )
+    assert made(beside + '[[window]]\nmodel = "gpt-5"\ntokens = 50000').find("gpt-5") == Window(
+        50_000, None, None, "rules"
+    )
+
+
+def test_of_users_rows_the_first_that_matches_wins() -> None:
+    windows = made('window = [{model="gpt-4?", tokens=1}, {model="gpt-4o", tokens=2}, {model="gpt-4o", tokens=3}]')
+    assert windows.find("gpt-4o").tokens == 1
+    again = made('window = [{model="gpt-4o", tokens=2}, {model="gpt-4?", tokens=1}, {model="gpt-4o", tokens=3}]')
+    assert again.find("gpt-4o").tokens == 2
+
+
+def test_a_users_row_also_holds_for_names_that_contain_its_own() -> None:
+    windows = made('[[window]]\nmodel = "house-model-7"\ntokens = 5000')
+    assert windows.find("team-house-model-7-blue").tokens == 5000
+
+
+def test_a_gap_gives_way_to_the_tables_own_row_and_comes_before_rows_that_only_share_the_name() -> None:
+    windows = made('gap = [{model="gpt-4o", tokens=1}, {model="qwen/qwen3-coder-flash", tokens=128000}]')
+    assert windows.find("gpt-4o").source == "litellm"
+    assert windows.find("qwen/qwen3-coder-flash") == Window(128_000, source="gap")
+    assert windows.find("qwen3-coder-flash").tokens == 997_952
+
+
+def test_a_gap_is_found_by_pattern_and_by_part() -> None:
+    windows = made('gap = [{model="llama3.2:*", tokens=128000}, {model="grok-beta", tokens=131072, can=["tools"]}]')
+    assert windows.find("llama3.2:3b").tokens == 128_000
+    assert windows.find("my-grok-beta") == Window(131_072, source="gap", can=frozenset({"tools"}))
+
+
+def test_the_tokenizer_is_the_users(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("{}")
+    sheet, _ = parse_sheet({"window": [{"model": "llama*", "tokenizer": "t.json"}]}, tmp_path)
+    windows = Windows(sheet, read_table(b"{}"))
+    assert windows.tokenizer("llama-3") == tmp_path / "t.json"
+    assert windows.tokenizer("other") is None
+    assert not windows.known("llama-3")
+
+
+def test_under_what_a_model_was_found_can_be_shown() -> None:
+    found = made('[[window]]\nmodel = "gpt-4"\nmax_output = 8192').look("my-gpt-4-proxy")
+    assert found.part == "gpt-4"
+    assert found.row is not None and found.row.model == "gpt-4"
+    assert found.known is not None and found.known.tokens == 8192
+
+
+def test_names_are_remembered_but_not_without_bound() -> None:
+    windows = made()
+    for number in range(REMEMBERED + 100):
+        windows.find(f"model-{number}")
+    assert windows.look("gpt-4") is windows.look("gpt-4")
+    assert windows._remembered.cache_info().currsize == REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("window", "limit", "expected"),
+    [
+        (Window(8192, source="litellm"), 4000, Window(4000, source="cap")),
+        (Window(8192, source="litellm"), 9000, Window(8192, source="litellm")),
+        (Window(8192, source="litellm"), None, Window(8192, source="litellm")),
+        (Window(8192, source="guess", guessed=True), 32_000, Window(32_000, source="cap")),
+        (Window(8192, source="guess", guessed=True), 1000, Window(1000, source="cap")),
+        (Window(8192, source="guess", guessed=True), None, Window(8192, source="guess", guessed=True)),
+    ],
+)
+def test_a_cap_never_widens_a_window_that_is_known(window: Window, limit: int | None, expected: Window) -> None:
+    assert capped(window, limit) == expected
+
+
+SEEDS = {  # every model that the seeds name, with the figure that they give it
+    "gpt-4": 8192,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-3.5-turbo": 16_385,
+    "claude-3-opus": 200_000,
+    "claude-3-sonnet": 200_000,
+    "claude-3-haiku": 200_000,
+    "claude-3-5-sonnet": 200_000,
+    "llama3.2:3b": 128_000,
+    "llama3.1:70b": 128_000,
+    "deepseek-coder:6.7b": 16_000,
+    "qwen2.5:7b": 128_000,
+    "mistral:7b": 32_768,
+    "grok-beta": 131_072,
+    "grok-3": 131_072,
+    "qwen/qwen3-coder-flash": 128_000,
+    "qwen/qwen3-235b-a22b": 262_144,
+    "openai/gpt-5-mini": 400_000,
+    "gemini-2.5-flash": 1_048_576,
+}
+
+
+@pytest.mark.parametrize(("model", "tokens"), SEEDS.items())
+def test_the_seeds_models_have_the_seeds_windows(shipped: Windows, model: str, tokens: int) -> None:
+    window = shipped.find(model)
+    assert (window.tokens, window.guessed) == (tokens, False)
+
+
+@pytest.mark.parametrize("model", ["deepseek-chat", "x-ai/grok-4-fast"])
+def test_models_that_grew_since_the_seeds_hold_at_least_as_much(shipped: Windows, model: str) -> None:
+    assert shipped.find(model).tokens >= 64_000
+
+
+def test_gpt_5_bounds_the_prompt_within_its_window(shipped: Windows) -> None:
+    window = shipped.find("gpt-5-mini-2025-08-07")
+    assert (window.tokens, window.max_input, window.max_output) == (400_000, 272_000, 128_000)
+
+
+def test_every_shipped_row_is_found_under_its_own_name(shipped: Windows) -> None:
+    sheet, _ = parse_sheet(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
+    for gap in sheet.gaps:
+        name = gap.model.replace(":[0-9]*", ":7b").replace("*", "x")
+        assert shipped.known(name), gap.model
+        assert not shipped.look(name).part, gap.model
