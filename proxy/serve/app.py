@@ -1,0 +1,150 @@
+"""The web surface: routes to the fitted endpoints, admin routes, everything else passed through; it decides nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+
+from proxy.config.rules import Rules, load_rules
+from proxy.config.settings import Settings
+from proxy.config.windows import Windows, load_windows
+from proxy.serve.cache import Cache
+from proxy.serve.client import Receive, Scope, Send
+from proxy.serve.gateway import Gateway
+from proxy.serve.knowledge import Knowledge
+from proxy.serve.log import make_log
+from proxy.serve.metrics import CONTENT_TYPE, Metrics
+from proxy.serve.planning import Planner
+from proxy.serve.pool import Timeouts
+from proxy.serve.upstream import Upstream
+from proxy.tokens.encodings import encoding
+from proxy.types import Outcome
+from proxy.wire.endpoints import chat
+
+FIRST_ENCODING = "o200k_base"  # the one of nearly all models; others are loaded when they are first needed
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class House:
+    """Everything that one process serves with, joined once at its start."""
+
+    settings: Settings
+    rules: Rules
+    windows: Windows
+    cache: Cache
+    upstream: Upstream
+    metrics: Metrics
+    gateway: Gateway
+    tell: Callable[[Outcome], None]
+    ready: bool = False
+
+    async def open(self) -> None:
+        """Loads what requests need, so that the first one does not wait for it."""
+        await self.cache.start()
+        encoding(FIRST_ENCODING)
+        self.ready = True
+
+    async def close(self) -> None:
+        """Ends what it began."""
+        self.ready = False
+        await self.gateway.close()
+        await self.cache.close()
+        await self.upstream.close()
+
+
+def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> House:
+    """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
+    fallbacks = {"switch_model": {"to": settings.fallback_models}} if settings.fallback_models else {}
+    rules = load_rules(settings.rules, default=settings.ladder, given=fallbacks)
+    windows = load_windows(rules.windows)
+    cache = Cache(settings.redis, settings.secret, settings.upstream)
+    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+    upstream = Upstream(settings.upstream, timeouts, settings.api_key)
+    knowledge = Knowledge(settings.context_total_token_limit, windows, cache, upstream)
+    planner = Planner(rules, knowledge, settings.max_body, settings.ladder)
+    metrics = Metrics(windows.known)
+    tell = tell or make_log(settings.log)
+    gateway = Gateway(settings, planner, upstream, rules.refusals, metrics, tell)
+    return House(settings, rules, windows, cache, upstream, metrics, gateway, tell)
+
+
+@dataclass(slots=True)
+class Fitted:
+    """A fitted path: POST to its handler; other methods (stored completions) and odd spellings pass through."""
+
+    path: bytes
+    handler: Asgi
+    other: Asgi
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exact = scope["method"] == "POST" and scope.get("raw_path", b"").partition(b"?")[0] == self.path
+        await (self.handler if exact else self.other)(scope, receive, send)
+
+
+@dataclass(slots=True)
+class Plain:
+    """An admin route: GET gives a status, a type and a body."""
+
+    answer: Callable[[], tuple[int, bytes, bytes]]
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=((b"cache-control", b"no-store"),))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, kind, body = self.answer()
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *self.headers]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A handler as Starlette knows an ASGI application from a function of a request: an object that is called."""
+
+    handler: Asgi
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.handler(scope, receive, send)
+
+
+def admin_routes(house: House) -> list[Route]:
+    """What operators and people ask of the proxy itself."""
+
+    def ready() -> tuple[int, bytes, bytes]:
+        return (200, b"text/plain", b"ready\n") if house.ready else (503, b"text/plain", b"not ready\n")
+
+    return [
+        Route("/metrics", Plain(lambda: (200, CONTENT_TYPE, house.metrics.exposition()))),
+        Route("/healthz", Plain(lambda: (200, b"text/plain", b"alive\n"))),
+        Route("/readyz", Plain(ready)),
+        Route("/inspect" + chat.PATH, Asked(house.gateway.inspect), methods=["POST"]),
+    ]
+
+
+def create_app(house: House) -> Starlette:
+    """The data port: fitted endpoints, everything else passed through; the admin routes unless they have their own."""
+    through = house.gateway.other
+    routes: list[Route | Mount] = [Route(chat.PATH, Fitted(chat.PATH.encode(), house.gateway.chat, through))]
+    if house.settings.admin_port is None:
+        routes += admin_routes(house)
+    return Starlette(routes=[*routes, Mount("/", Asked(through))], lifespan=_lifespan(house))
+
+
+def create_admin(house: House) -> Starlette:
+    """The admin port, where it has one of its own."""
+    return Starlette(routes=admin_routes(house))
+
+
+def _lifespan(house: House) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        await house.open()
+        try:
+            yield
+        finally:
+            await house.close()
+
+    return lifespan

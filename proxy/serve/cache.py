@@ -1,0 +1,199 @@
+"""What replicas share, behind one door; the only module that knows redis. No request fails or waits long because of it.
+
+To add a backend: a class with the methods of `shared.remote.Backend`, and its URL schemes in `BACKENDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from proxy.errors import ConfigError
+from proxy.serve.shared.contents import Contents
+from proxy.serve.shared.counts import Counts, Pair, Tally
+from proxy.serve.shared.keyring import SECRET, Keyring
+from proxy.serve.shared.memory import LocalMemory as LocalMemory
+from proxy.serve.shared.remote import MOST_ASKING, Backend, BackendError, Remote, Values
+from proxy.serve.shared.teaching import Teaching
+from proxy.types import Learned
+
+COMMAND_SECONDS = 0.1  # a command's end; with redis-py's own defaults and retries that is 59 s
+CONNECT_SECONDS = 0.25  # TCP and TLS. No request waits for either, only for `remote.BUDGET`
+SPREAD = 0.1  # of a value's time to live: not all end at once
+ASIDE = 8  # connections for what no request waits for
+
+
+class RedisBackend:
+    """Redis behind one URL (redis://, rediss://, unix://)."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._place = f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
+        self._client = redis.asyncio.Redis.from_url(
+            url,
+            socket_timeout=COMMAND_SECONDS,
+            socket_connect_timeout=CONNECT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            max_connections=MOST_ASKING + ASIDE,
+            protocol=2,  # no HELLO and no CLIENT, so that a narrow ACL will do
+            lib_name=None,
+            lib_version=None,
+        )
+
+    @property
+    def place(self) -> str:
+        """Host and port, or the socket's path."""
+        return self._place
+
+    async def get(self, names: Sequence[bytes]) -> Values:
+        """One MGET."""
+        values: Values = await _done(self._client.mget(list(names)))
+        return values
+
+    async def put(self, items: Sequence[tuple[bytes, bytes, float]]) -> None:
+        """One pipeline of SETs, each with its end."""
+        pipe = self._client.pipeline(transaction=False)
+        for name, value, seconds in items:
+            pipe.set(name, value, px=round(1000 * seconds * random.uniform(1 - SPREAD, 1 + SPREAD)))
+        await _done(pipe.execute())
+
+    async def agree(self, name: bytes, value: bytes) -> bytes | None:
+        """SET NX, then GET: whoever came first decided."""
+        await _done(self._client.set(name, value, nx=True))
+        agreed: bytes | None = await _done(self._client.get(name))
+        return agreed
+
+    async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
+        """One pipeline of STRLENs; what is no string has no size."""
+        pipe = self._client.pipeline(transaction=False)
+        for name in names:
+            pipe.strlen(name)
+        sizes = await _done(pipe.execute(raise_on_error=False))
+        return [size if isinstance(size, int) else 0 for size in sizes]
+
+    async def drop(self, names: Sequence[bytes]) -> None:
+        """One UNLINK."""
+        await _done(self._client.unlink(*names))
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await _done(self._client.aclose())
+
+
+async def _done(work: Awaitable[Any]) -> Any:
+    """What a command came to. Whatever the library raises, its own mistakes too, becomes one kind of error, without
+    its text: keys, values and passwords stand in those."""
+    try:
+        return await work
+    except Exception as error:
+        raise BackendError(type(error).__name__) from None
+
+
+BACKENDS: Mapping[str, Callable[[str], Backend]] = {
+    "redis": RedisBackend,
+    "rediss": RedisBackend,
+    "unix": RedisBackend,
+}
+
+
+def backend_of(url: str) -> Backend:
+    """The backend of a URL. Raises ConfigError, which does not repeat the URL: a password may stand in it."""
+    make = BACKENDS.get(url.partition("://")[0].lower())
+    if make is None:
+        raise ConfigError(f"PLIMSOLL_REDIS must begin with {', '.join(f'{scheme}://' for scheme in BACKENDS)}")
+    try:
+        return make(url)
+    except Exception:
+        raise ConfigError("PLIMSOLL_REDIS holds a port, a path or an option that means nothing") from None
+
+
+class Cache:
+    """Counts, lessons and contents: in this process first, and shared where there is a URL.
+
+    `secret` makes names and seals; without one, replicas agree on one and contents stay in process. Methods may be
+    called before `start` and after `close`: then they know what this process knows.
+    """
+
+    def __init__(self, url: str | None = None, secret: bytes | None = None, upstream: str = "") -> None:
+        self.memory = LocalMemory()
+        self._tally = Tally()
+        self._keyring = Keyring(secret)
+        self._remote = Remote(backend_of(url), SECRET) if url else None
+        self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
+        self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally)
+        self.contents = Contents(self._remote, self._keyring, self._tally)
+
+    async def start(self) -> None:
+        """Connects, and begins to share. It does not wait for the backend."""
+        if self._remote is None:
+            return
+        self._remote.start()
+        self._remote.spawn(self._teaching.refresh_on())
+        if not self._keyring.may_seal:
+            self._remote.spawn(self._keyring.agree_on(self._remote))
+
+    async def close(self) -> None:
+        """Tells the backend what it was not told yet, if it answers soon, and ends all connections."""
+        if self._remote is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._teaching.refresh(), COMMAND_SECONDS)
+        await self._remote.close()
+
+    async def fetch_counts(self, pairs: Sequence[Pair]) -> None:
+        """Puts what is shared of these into `memory`: one question, and at most `remote.BUDGET` seconds."""
+        if self._counts is not None:
+            await self._counts.fetch(pairs)
+
+    def store_counts(self, pairs: Sequence[Pair]) -> None:
+        """Shares what `memory` now knows of pairs that `fetch_counts` asked for in vain. Nobody waits for it."""
+        if self._counts is not None:
+            self._counts.store(pairs)
+
+    async def learn_of(self, model: str) -> None:
+        """Asks for what other replicas learned of a model; at most `remote.BUDGET` seconds, and only now and then."""
+        await self._teaching.learn_of(model)
+
+    def learned_now(self, model: str) -> Learned:
+        """What refusals taught of a model, by what is known here."""
+        return self._teaching.lesson(model).learned
+
+    def ratio_now(self, model: str) -> float | None:
+        """By how much a model's answers say that our counts must be multiplied; None where none told."""
+        return self._teaching.lesson(model).ratio
+
+    def keep_learned(self, model: str, learned: Learned) -> None:
+        """Keeps what a refusal taught of a model, for every replica."""
+        self._teaching.keep(model, learned)
+
+    def observe(self, model: str, ratio: float) -> None:
+        """Adds what one answer's usage told of a model's ratio."""
+        self._teaching.observe(model, ratio)
+
+    def lookups(self) -> dict[tuple[str, str], int]:
+        """Lookups so far, by tier and result."""
+        return {
+            ("local", "hit"): self.memory.hits,
+            ("local", "miss"): self.memory.misses,
+            ("redis", "hit"): self._tally.hits,
+            ("redis", "miss"): self._tally.misses,
+        }
+
+    def troubles(self) -> dict[tuple[str], int]:
+        """What went wrong so far, by kind: those of `remote.Tally`, and `foreign` values."""
+        kinds = ("skipped", "late", "errors", "lost", "oversize")
+        tally = self._remote.tally if self._remote else None
+        return {("foreign",): self._tally.foreign, **{(kind,): getattr(tally, kind, 0) for kind in kinds}}
+
+    def open_breakers(self) -> dict[tuple[str], int]:
+        """1 for what is not asked at present, reading or writing."""
+        breakers = {"reading": self._remote.reading, "writing": self._remote.writing} if self._remote else {}
+        return {(name,): int(not breaker.closed) for name, breaker in breakers.items()}

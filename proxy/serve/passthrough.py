@@ -1,0 +1,148 @@
+"""Every path that is not fitted: the request goes to the upstream and its answer back, untouched and as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+
+from proxy.errors import ClientError
+from proxy.serve.client import (
+    BrokenOff,
+    Gone,
+    Receive,
+    Scope,
+    Send,
+    Upload,
+    Watch,
+    read_body,
+    receive_body,
+    relay,
+    send_error,
+    target_of,
+    unless_gone,
+)
+from proxy.serve.upstream import Answer, Upstream, UpstreamError
+from proxy.types import Outcome
+from proxy.wire.headers import value_of
+
+__all__ = (  # what the gateway needs of the client's side is here too
+    "BrokenOff",
+    "Gone",
+    "Receive",
+    "Scope",
+    "Send",
+    "Watch",
+    "passthrough",
+    "read_body",
+    "relay",
+    "send_error",
+    "target_of",
+    "unless_gone",
+)
+
+NAME = "passthrough"
+CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
+BODY_SECONDS = 60.0
+ALLOWED = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
+
+
+async def passthrough(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    upstream: Upstream,
+    on_done: Callable[[Outcome], None],
+    body_seconds: float = BODY_SECONDS,
+) -> None:
+    """Passes one HTTP request on and its answer back.
+
+    `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (by the upstream, in the
+    middle) or `cancelled` (by the client). `body_seconds` is how long the client may pause in its request's body.
+    """
+    passage = _Passage(scope, receive, send, upstream, body_seconds)
+    result, status = "bug", 500
+    try:
+        result, status = await passage.go()
+    finally:
+        on_done(passage.outcome(result, status))
+
+
+class _Passage:
+    """One request on its way. Times are of `time.perf_counter`."""
+
+    __slots__ = ("_began", "_body_seconds", "_first", "_receive", "_scope", "_send", "_sent", "_upstream", "answer")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._upstream, self._body_seconds = upstream, body_seconds
+        self._began = self._sent = time.perf_counter()
+        self._first: float | None = None
+        self.answer: Answer | None = None
+
+    async def go(self) -> tuple[str, int]:
+        """The result and the status that the client got."""
+        try:
+            self._check()
+            answer = await self._ask()
+            await relay(answer, self._receive, self._send, watch=self._watch)
+        except ClientError as error:
+            return await self._reject(error)
+        except UpstreamError as error:
+            await send_error(self._send, error.for_client())
+            return "upstream_error", error.status
+        except BrokenOff:
+            assert self.answer is not None
+            return "broken_off", self.answer.status
+        except Gone:
+            return "cancelled", CLIENT_LEFT
+        return "passed", answer.status
+
+    def _check(self) -> None:
+        if self._scope["method"] == "TRACE":
+            raise ClientError(405, "TRACE is not passed on.", code="method_not_allowed")
+        if not target_of(self._scope).startswith(b"/"):
+            raise ClientError(400, "The request's target is not a path.", code="invalid_target")
+
+    async def _ask(self) -> Answer:
+        body = await self._body()
+        self._sent = time.perf_counter()
+        target = target_of(self._scope)
+        sending = self._upstream.send(self._scope["method"], target, self._scope["headers"], body)
+        self.answer = await unless_gone(sending, self._receive)
+        return self.answer
+
+    async def _body(self) -> bytes | AsyncIterator[bytes] | None:
+        """The body, whole where it came at once; else a stream, behind which the client is watched from now on."""
+        headers = self._scope["headers"]
+        length = value_of(headers, b"content-length")
+        if length == b"0" or (length is None and value_of(headers, b"transfer-encoding") is None):
+            return None
+        first, more = await receive_body(self._receive, self._body_seconds)
+        if not more:
+            return first
+        upload = Upload(first, self._receive, self._body_seconds)
+        self._receive = upload.receive
+        return upload.chunks()
+
+    async def _reject(self, error: ClientError) -> tuple[str, int]:
+        """A body that stalls behind an answer's head can only be broken off: the answer is not completed."""
+        if self.answer is None:
+            await send_error(self._send, error, ALLOWED if error.status == 405 else ())
+        return "rejected", error.status
+
+    def _watch(self, chunk: bytes) -> None:
+        if self._first is None:
+            self._first = time.perf_counter() - self._sent
+
+    def outcome(self, result: str, status: int) -> Outcome:
+        """What is to be told."""
+        kind = value_of(self.answer.headers, b"content-type") if self.answer else None
+        return Outcome(
+            endpoint=NAME,
+            result=result,
+            status=status,
+            stream=bool(kind and kind.startswith(b"text/event-stream")),
+            own_seconds=self._sent - self._began,
+            upstream_seconds=time.perf_counter() - self._sent,
+            first_byte_seconds=self._first,
+        )

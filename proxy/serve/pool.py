@@ -1,0 +1,205 @@
+"""The connections to one upstream: dials them, keeps them for the next request, ends those that are silent too long.
+
+It never sends a request twice that may have been acted upon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import aiohappyeyeballs
+
+from proxy.serve.connection import Connection, Exchange, Fault, Header, LinkError
+
+# RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
+IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
+NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
+PACE = 1.0  # seconds between two looks at what is silent: one timer for all instead of one for each request
+LINE = b"%b: %b"
+JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
+# A model may think for minutes without a byte: probes keep NAT and load balancers from forgetting the connection.
+PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to connect (name, TCP and TLS together), of silence while an answer is due, of an upstream that takes
+    no more of a body, and that an unused connection is kept (load balancers close theirs after 60)."""
+
+    connect: float = 5.0
+    read: float = 600.0
+    write: float = 60.0
+    idle: float = 50.0
+
+
+class Wired(NamedTuple):
+    """A request as it goes out: its headers are complete and say how a streamed body is framed."""
+
+    method: str
+    target: bytes
+    headers: Sequence[Header]
+    body: bytes | AsyncIterator[bytes]
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it does no harm to send it again when nobody answered on a kept connection."""
+        return self.method in IDEMPOTENT and isinstance(self.body, bytes)
+
+    def head(self) -> bytes:
+        """Its head, with the empty line. Raises LinkError where a line break would begin another header."""
+        lines = [b"%b %b HTTP/1.1" % (self.method.encode(), self.target), *map(LINE.__mod__, self.headers)]
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
+            raise LinkError(Fault.ILLEGAL, "A line break in a header or in the target.")
+        return head + b"\r\n\r\n"
+
+
+class Pool:
+    """Connections to `host` and `port`, as many as there are requests at once."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts) -> None:
+        self._host, self._port, self._tls, self._timeouts = host, port, tls, timeouts
+        self._idle: dict[Connection, None] = {}  # the newest last
+        self._busy: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
+
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return len(self._idle) + len(self._busy)
+
+    async def send(self, request: Wired) -> Exchange:
+        """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
+        kept = self._kept()
+        if kept is not None:
+            try:
+                return await self._exchange(kept, request)
+            except LinkError as error:
+                if error.fault is not Fault.CLOSED or not request.repeatable:
+                    raise
+        return await self._exchange(await self._dial(), request)
+
+    async def _exchange(self, connection: Connection, request: Wired) -> Exchange:
+        exchange = connection.begin(request.method)
+        self._busy.add(connection)
+        if self._timer is None:
+            self._sweep()
+        try:
+            if isinstance(request.body, bytes):
+                _write(connection, request.head(), request.body)
+                exchange.sent = True
+            else:
+                connection.write(request.head())
+                chunked = not any(name == b"content-length" for name, _ in request.headers)
+                exchange.upload = asyncio.create_task(_upload(connection, exchange, request.body, chunked))
+            await exchange.head()
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
+
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.open:
+                return connection
+        return None
+
+    def _ended(self, connection: Connection, reusable: bool) -> None:
+        self._busy.discard(connection)
+        self._idle.pop(connection, None)
+        if reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle[connection] = None
+
+    async def _dial(self) -> Connection:
+        where = f"{self._host}:{self._port}"
+        try:
+            async with asyncio.timeout(self._timeouts.connect):
+                return await self._connect()
+        except TimeoutError as error:
+            raise LinkError(Fault.CONNECT_TIMEOUT, f"No connection to {where} in time.") from error
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise LinkError(Fault.CONNECT, f"No connection to {where}: {reason}.") from error
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
+        try:
+            _tune(sock)
+            name = self._host if self._tls else None
+            made = partial(Connection, loop, self._ended)
+            _, connection = await loop.create_connection(made, sock=sock, ssl=self._tls, server_hostname=name)
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in tuple(self._busy):
+            self._look_at(connection, now)
+        for connection in tuple(self._idle):
+            if now - connection.idle_since < self._timeouts.idle:
+                break  # the rest is younger
+            connection.close()
+        self._timer = loop.call_later(self._pace, self._sweep) if len(self) else None
+
+    def _look_at(self, connection: Connection, now: float) -> None:
+        exchange = connection.exchange
+        if exchange is None:
+            return
+        stalled, silent = connection.stalled_since, exchange.silent_since
+        if stalled is not None and now - stalled > self._timeouts.write:
+            exchange.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))
+        elif exchange.sent and silent is not None and now - silent > self._timeouts.read:
+            exchange.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
+
+    async def close(self) -> None:
+        """Closes every connection; exchanges that still run fail."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in (*self._idle, *self._busy):
+            connection.close()
+        while len(self):
+            await asyncio.sleep(0)
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES:
+        if hasattr(socket, name):  # macOS calls the first another name
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _write(connection: Connection, head: bytes, body: bytes) -> None:
+    if len(body) <= JOIN:
+        connection.write(head + body)
+    else:
+        connection.write(head)
+        connection.write(body)
+
+
+async def _upload(connection: Connection, exchange: Exchange, body: AsyncIterator[bytes], chunked: bool) -> None:
+    """Sends a body as it comes, no faster than the upstream takes it; what goes wrong goes to the answer's reader."""
+    try:
+        async for chunk in body:
+            if chunk:
+                connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+                await connection.drain()
+        if chunked:
+            connection.write(b"0\r\n\r\n")
+        exchange.all_sent()
+    except Exception as error:
+        exchange.fail(error)

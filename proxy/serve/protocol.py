@@ -1,0 +1,181 @@
+"""One client's connection: uvicorn's HTTP protocol with limits on what a client may make it wait for or hold."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from proxy.errors import ClientError
+
+HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
+MAX_HEAD = 64 * 1024  # bytes of a request's head
+MAX_HEADERS = 200
+MAX_TARGET = 32 * 1024
+LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
+REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
+REFUSAL_HEAD = (
+    b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
+)
+UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
+
+BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
+HEAD_TOO_LARGE = ClientError(
+    431, f"The request's head has over {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
+)
+TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
+NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
+
+
+class Protocol(HttpToolsProtocol):
+    """One client's connection: uvicorn's protocol with deadlines and limits for the head of a request.
+
+    A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers.
+    """
+
+    head_seconds = HEAD_SECONDS
+    linger_seconds = LINGER_SECONDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._error = BAD
+        self._head_open = self._body_open = self._deaf = False
+        self._unmade = 0  # bytes since something was made of what comes: of a head, of trailers, of chunk extensions
+        self._replay = b""
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client that says nothing may not stay."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._head_in_time()
+        self._stop_lingering()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        self._unmade += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on_without_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(self._error)
+        else:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        if not self._head_open:
+            self._head_in_time()
+            if self._unmade > MAX_HEAD and self._body_open:
+                self._refuse(BAD)
+        elif self._unmade > MAX_HEAD:
+            self._refuse(HEAD_TOO_LARGE)
+        elif self._head_timer is None:
+            self._expect_head()
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _head_in_time(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    # What the parser calls. What is raised here comes out of feed_data as HttpParserError.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._head_open = True
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: refused, or handed to the application."""
+        self._head_open = False
+        if len(self.url) > MAX_TARGET:
+            raise self._because(TARGET_TOO_LONG)
+        too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
+        if too_large or len(self.headers) > MAX_HEADERS:
+            raise self._because(HEAD_TOO_LARGE)
+        if self.parser.should_upgrade():
+            self._replay = self._plain_head()
+            return
+        super().on_headers_complete()
+        self.scope["plimsoll.target"] = self.url  # type: ignore[typeddict-unknown-key]
+        self.headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
+        self._body_open = True
+        self._unmade = 0
+
+    def _because(self, error: ClientError) -> ValueError:
+        self._error = error
+        return ValueError(error.code)
+
+    def _plain_head(self) -> bytes:
+        """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8); many Java
+        clients send `Upgrade: h2c` with every first request, and llhttp takes their bodies for the new protocol."""
+        if self._get_upgrade() == b"websocket":
+            raise self._because(NO_WEBSOCKET)
+        if self.parser.get_method() == b"CONNECT":
+            raise self._because(BAD)
+        kept = [b"%b: %b\r\n" % header for header in self.headers if header[0] not in UPGRADE]
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(kept))
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        head, self._replay = self._replay, b""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn: the first answer is sent
+        self.data_received(head + rest)
+
+    def on_body(self, body: bytes) -> None:
+        """Bytes of the body."""
+        self._unmade = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        if not self._replay:
+            self._unmade = 0
+            self._body_open = False
+            self._stop_lingering()
+            super().on_message_complete()
+
+    # The ends.
+
+    def on_response_complete(self) -> None:
+        """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""
+        super().on_response_complete()
+        if self._body_open and self._linger_timer is None:
+            self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+
+    def _stop_lingering(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+
+    def _refuse(self, error: ClientError) -> None:
+        """Answers a request that reaches no application, if no other answer is due before it, and closes."""
+        self._deaf = True
+        self._head_in_time()
+        cycle = self.cycle
+        pending = cycle is not None and not cycle.response_complete
+        if pending:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if pending and (cycle.response_started or not self._body_open):
+            self.transport.close()
+            return
+        body = error.body()
+        self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # To close with bytes unread would reset the connection, and the client might never see why (RFC 9112, 9.6).
+        self.loop.call_later(REFUSED_SECONDS, self.transport.close)

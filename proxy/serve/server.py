@@ -1,0 +1,121 @@
+"""uvicorn as we run it: its fast parts, nothing added to what passes, and a stop that drains."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from proxy.serve.protocol import Protocol
+
+KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
+SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: what balances the load must hear of it
+# How uvicorn reports that an answer was not completed: for us that is meant, it shows the client that it broke off.
+MEANT = "ASGI callable returned without completing response."
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Server(uvicorn.Server):
+    """Serves an application, and beside it perhaps another one for those who watch it on a port of its own.
+
+    From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
+    are refused; then running requests get the configuration's `timeout_graceful_shutdown` to end. The other port
+    answers until the last one has.
+    """
+
+    def __init__(self, config: uvicorn.Config, admin: uvicorn.Config | None = None, settle: float = 0.0) -> None:
+        super().__init__(config)
+        self._admin, self._settle = admin, settle
+        self._watched = ServerState()
+        self._door: asyncio.Server | None = None
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports that it listens on: the application's, and the one beside it where there is one."""
+        doors = [*self.servers, *([self._door] if self._door else [])]
+        return tuple(door.sockets[0].getsockname()[1] for door in doors)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the ports."""
+        await super().startup(sockets)
+        admin = self._admin
+        if admin is not None and not self.should_exit:
+            admin.load()
+            self._door = await asyncio.get_running_loop().create_server(
+                lambda: Protocol(admin, self._watched, self.lifespan.state), admin.host, admin.port
+            )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Says that it drains, then drains."""
+        self.lifespan.state["draining"] = True
+        if signal.SIGTERM in self._captured_signals:
+            await asyncio.sleep(self._settle)
+        await super().shutdown(sockets)
+        if self._door is not None:
+            self._door.close()
+            for connection in tuple(self._watched.connections):
+                connection.shutdown()
+        self._captured_signals.clear()  # uvicorn would raise them again: a drained stop is a success, exit code 0
+
+
+def configuration(
+    app: Asgi, host: str, port: int, drain: float = 30.0, http: type[Protocol] = Protocol
+) -> uvicorn.Config:
+    """uvicorn's configuration for us: fast parts, and no header, log line or meaning that it would add by itself.
+
+    `drain` is how many seconds running requests get to end at a stop.
+    """
+    return uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="uvloop",
+        http=http,
+        ws="none",
+        interface="asgi3",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(drain)),
+    )
+
+
+def run(
+    app: Asgi,
+    host: str,
+    port: int,
+    *,
+    admin: Asgi | None = None,
+    admin_port: int | None = None,
+    drain: float = 30.0,
+    settle: float = SETTLE_SECONDS,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host."""
+    logging.getLogger("uvicorn.error").addFilter(unless_meant)
+    _take_all_files()
+    beside = configuration(admin, host, admin_port) if admin is not None and admin_port is not None else None
+    Server(configuration(app, host, port, drain), beside, settle).run()
+
+
+def unless_meant(record: logging.LogRecord) -> bool:
+    """A filter for uvicorn's log: an answer that was broken off on purpose is no error."""
+    return record.getMessage() != MEANT
+
+
+def _take_all_files() -> None:
+    """Each request in flight holds two sockets, and the usual soft limit of files is 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

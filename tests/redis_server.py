@@ -1,0 +1,93 @@
+"""Starts a real redis-server for tests: on a free port of 127.0.0.1, in a folder of its own, ended with the test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 10.0
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(slots=True)
+class RedisServer:
+    """A redis-server of ours; `options` are those of its command line. It keeps nothing on disk."""
+
+    binary: str
+    port: int
+    folder: Path
+    options: Sequence[str] = ()
+    tls: bool = False
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"{'rediss' if self.tls else 'redis'}://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Starts it, and waits until it listens."""
+        ports = ["--port", "0", "--tls-port", str(self.port)] if self.tls else ["--port", str(self.port)]
+        plain = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(self.folder)]
+        with (self.folder / "log").open("ab") as out:
+            self.process = subprocess.Popen([self.binary, *ports, *plain, *self.options], stdout=out, stderr=out)
+        ends = time.monotonic() + START_SECONDS
+        while not self._listens():
+            if self.process.poll() is not None or time.monotonic() > ends:
+                raise RuntimeError(f"redis-server did not start: {(self.folder / 'log').read_text()[-500:]}")
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash does; what it held is gone."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def cli(self, *arguments: str) -> bytes:
+        """What redis-cli answers to a command, raw."""
+        return subprocess.run(
+            ["redis-cli", "-p", str(self.port), *arguments], check=True, capture_output=True, timeout=10
+        ).stdout
+
+    def names(self) -> list[str]:
+        """The names of all that it holds."""
+        return sorted(self.cli("--scan").decode().split())
+
+
+@contextmanager
+def redis_server(*options: str, tls: bool = False) -> Iterator[RedisServer]:
+    """A running redis-server. Where none is installed the test is skipped, and fails in CI (`CI=true`)."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("redis-server is not installed: CI must have one (tests/redis_setup.sh)")
+        pytest.skip("redis-server is not installed: this test needs a real one (apt-get install redis-server)")
+    with tempfile.TemporaryDirectory(prefix="plimsoll-redis-") as folder:
+        server = RedisServer(binary, free_port(), Path(folder), options, tls)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
