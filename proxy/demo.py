@@ -26,11 +26,15 @@ TOPICS = (
     "the ballast pumps",
     "the manifest",
 )
+QUESTION = (
+    "Which of these matters most today? Answer in one sentence, and name the entry, its own day and who has to sign the "
+    "book before the next shift begins its first round."
+)
 Answer = tuple[int, dict[str, str], Any]
 
 
-def conversation(messages: int = 160) -> list[dict[str, str]]:
-    """A long talk, made up the same way every time: about 10,000 tokens, more than gpt-4's 8,192 hold."""
+def conversation(messages: int = 142) -> list[dict[str, str]]:
+    """Seed 000's case, a talk of 7,793 tokens for gpt-4, made up the same way every time."""
     dice = random.Random(8192)
     talk = [{"role": "system", "content": "You are the harbour master's assistant. Be brief and exact."}]
     for turn in range(messages):
@@ -40,10 +44,9 @@ def conversation(messages: int = 160) -> list[dict[str, str]]:
             talk.append({"role": "user", "content": text + "What follows from that for the next shift? " * 2})
         else:
             text = f"Entry {number} on {topic} stands. The next shift checks it again and signs the book. "
-            talk.append(
-                {"role": "assistant", "content": text + "Nothing else changes until then; the log is closed. " * 4}
-            )
-    return [*talk, {"role": "user", "content": "Which of these matters most today?"}]
+            text += "Nothing else changes until then; the log is closed. " * 4
+            talk.append({"role": "assistant", "content": text})
+    return [*talk, {"role": "user", "content": QUESTION}]
 
 
 def run(stay: bool = False, console: Console | None = None) -> int:

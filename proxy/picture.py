@@ -18,7 +18,6 @@ PARTS = (  # in the order in which they stand in the bar
     ("margin", "margin", "white"),
 )
 FATES = {"kept": "green", "shortened": "yellow", "recalled": "cyan", "summarised": "magenta", "dropped": "red"}
-MOST_ROWS = 40  # a longer conversation shows its first and last messages
 
 
 def bar(parts: Mapping[str, int], window: int, width: int) -> Text:
@@ -92,18 +91,28 @@ def _change(step: Mapping[str, Any], key: str) -> str:
 
 
 def _messages(messages: Mapping[str, Any]) -> Table:
+    """One row a message; a run of messages that fared alike is one row."""
     table = Table("message", "role", "tokens", "sent", "", "why", box=None, header_style="dim")
-    detail = messages["detail"]
-    shown = detail if len(detail) <= MOST_ROWS else [*detail[: MOST_ROWS // 2], *detail[-MOST_ROWS // 2 :]]
-    last = -1
-    for row in shown:
-        if row["index"] > last + 1 and last >= 0:
-            table.add_row("…", "", "", "", "", f"{row['index'] - last - 1} messages not shown")
-        last = row["index"]
-        fate = Text(row["fate"], style=FATES.get(row["fate"], ""))
-        table.add_row(f"#{last}", row["role"], f"{row['tokens']:,}", f"{row['tokens_sent']:,}", fate, row["why"])
+    for run in _runs(messages["detail"]):
+        first, last = run[0], run[-1]
+        names = f"#{first['index']}" if first is last else f"#{first['index']}…#{last['index']}"
+        role = first["role"] if first is last else f"{len(run)} messages"
+        before, after = (f"{sum(row[key] for row in run):,}" for key in ("tokens", "tokens_sent"))
+        table.add_row(names, role, before, after, Text(first["fate"], style=FATES.get(first["fate"], "")), first["why"])
     table.add_row("", "", "", "", "", Text(f"{messages['sent']} of {messages['in']} messages sent", style="dim"))
     return table
+
+
+def _runs(detail: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Neighbours with the same fate for the same reason, together."""
+    runs: list[list[Mapping[str, Any]]] = []
+    for row in detail:
+        alike = runs and (runs[-1][0]["fate"], runs[-1][0]["why"]) == (row["fate"], row["why"])
+        if alike and row["fate"] != "shortened":
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
 
 
 def show(told: Mapping[str, Any], console: Console | None = None) -> None:
