@@ -23,7 +23,7 @@ NEAR = 1 << 11  # characters to the next safe place beyond which that is not tri
 # in. Letters are named one by one, because two libraries need not agree on what a letter is.
 LETTER = "A-Za-z\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
 SAFE = re.compile(
-    rf"(?<=\S)(?= )|(?<=\n)(?=[^\s/])|(?<=[{LETTER}0-9])(?=[,.;:!?\"(){{}}\[\]<>=\uff0c\u3002\u3001])"
+    rf"(?<=\S)(?= )|(?<=\n)(?=[^\s/])|(?<=[{LETTER}0-9])(?=[\s,.;:!?\"(){{}}\[\]<>=\uff0c\u3002\u3001])"
     rf"|(?<=[{LETTER}])(?=[0-9])|(?<=[0-9])(?=[{LETTER}])"
 )
 

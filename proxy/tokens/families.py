@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from proxy.tokens.images import Crops, Flat, Images, Patches, Tiles
 from proxy.tokens.recipes import AUDIO, CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, REASONING, SEARCH, Recipe
@@ -179,7 +178,6 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-@lru_cache(maxsize=1024)
 def family_of(model: str) -> Family:
     """The first row whose pattern is found in the model's name, without its case and whatever stands before it."""
     name = model.lower().rsplit("/", 1)[-1].removeprefix("ft:")

@@ -69,7 +69,7 @@ class Patches:
 
     @property
     def name(self) -> str:
-        return f"patches{self.side}*{self.each}<{self.most}>{self.least}"
+        return f"patches{self.side}*{self.each}+{self.more}<{self.most}>{self.least}"
 
     def cost(self, size: Size | None, low: bool) -> int:
         patches = self.most if size is None else min(self.most, self._patches(*size))
@@ -99,7 +99,7 @@ class Crops:
 
     @property
     def name(self) -> str:
-        return f"crops{self.each}"
+        return f"crops{self.each}*{self.unknown}>{self.small}"
 
     def cost(self, size: Size | None, low: bool) -> int:
         if size is None:

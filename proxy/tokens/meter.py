@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 
-from xxhash import xxh3_64_intdigest, xxh3_128_digest
+from xxhash import xxh3_128_digest
 
 from proxy.tokens.encodings import encoding
-from proxy.tokens.families import ASSUMED, SURE, Family, family_of
+from proxy.tokens.families import ASSUMED, SURE, Family
 from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
-from proxy.tokens.messages import Counting, certain, costs, text_of_raw
+from proxy.tokens.messages import certain, costs, text_of_raw
+from proxy.tokens.terms import Terms, terms_for
 from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality
 
 NOTHING = Learned()
 INSTRUCTIONS = ("system", "developer")
-SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two messages share a key
 CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
 NO_OTHER = 0.03  # a learned ratio nearer to 1 is noise where counts are exact; a larger one says: another model
 RATIOS = (0.25, 8.0)  # no tokenizer that we know is further from the encodings; what is, was a fault
@@ -54,35 +53,7 @@ def _believed(ratio: float | None, family: Family) -> float | None:
     return None if family.ratio is None and abs(ratio - 1) < NO_OTHER else ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a model counts messages with. `id` names everything but the messages that their counts depend on."""
-
-    family: Family
-    how: Counting
-    id: bytes
-    seed: int
-
-
-@lru_cache(maxsize=1024)
-def terms_for(model: str, schema: int, opaque: bool) -> Terms:
-    """The terms of a model; `schema` is 1 where the answer has one, 2 where instructions stand before it, `opaque`
-    whether there may be images, whose formula then is part of the name. Loads no encoding."""
-    family = family_of(model)
-    recipe, unit = family.recipe, 1 / (family.ratio or 1.0)
-    spoken = recipe.spoken + (recipe.schema_spoken[schema - 1] if schema else 0)
-    how = Counting(partial(_count, family.encoding), recipe, family.images, spoken, unit, family.second)
-    name = f"{family.encoding}|{recipe.name}|{spoken}"
-    if opaque:
-        name += f"|{family.images.name}|{unit:.4f}|{family.second}"
-    return Terms(family, how, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
-
-
-def _count(name: str, text: str) -> int:
-    return encoding(name).count(text)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RequestMeter:
     """Satisfies `Meter`. What it remembers are tokens of the family's encoding; `factor` makes them the model's."""
 
@@ -135,14 +106,17 @@ class RequestMeter:
     @cached_property
     def _head(self) -> tuple[int, ...]:
         """The costs of the head, and 1 where they are certain."""
-        head, system = self.prompt.head, self.system
-        raws = [head.get(key, b"") for key in KEYS]
-        key = xxh3_128_digest(b"\0".join((*raws, b"" if system is None else system.raw)), self.terms.seed ^ FIXED)
+        key = xxh3_128_digest(self._head_raw, self.terms.seed ^ FIXED)
         found = self.memory.get(key)
         if found is None or len(found) != len(PARTS) + 1:
             found = self._counted_head()
             self.memory.put(key, found)
         return found
+
+    @property
+    def _head_raw(self) -> bytes:
+        head = [self.prompt.head.get(key, b"") for key in KEYS]
+        return b"\0".join((*head, b"" if self.system is None else self.system.raw))
 
     def _counted_head(self) -> tuple[int, ...]:
         how, text = self.terms.how, None if self.system is None else text_of_raw(self.system.raw)
@@ -157,12 +131,11 @@ class RequestMeter:
 
     def cut(self, text: str, tokens: int, *, tail: bool = False) -> str:
         """The longest head (or tail) of a text that costs at most so many tokens."""
-        return encoding(self.terms.family.encoding).cut(text, int((tokens + 0.5) / self.factor), tail)
+        return encoding(self.terms.family.encoding).cut(text, int(tokens / self.factor), tail)
 
     def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """What each message of one block adds to the prompt."""
-        raw = messages[0].raw if len(messages) == 1 else b"\0".join([m.raw for m in messages])
-        key = xxh3_128_digest(raw, self.terms.seed)
+        key = xxh3_128_digest(_joined(messages), self.terms.seed)
         found = self.memory.get(key)
         if found is None or len(found) != len(messages):
             found = self._counted(messages)
@@ -184,8 +157,17 @@ class RequestMeter:
         return replace(self, factor=self.factor * ratio, scale=self.scale * ratio)
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
-        """None where this block's cost is remembered; else its key, and the bytes that it depends on."""
-        raw = messages[0].raw if len(messages) == 1 else b"\0".join([m.raw for m in messages])
-        key = xxh3_128_digest(raw, self.terms.seed)
+        """None where this block's cost is remembered; else its key, and the bytes that it depends on. Without
+        messages the same for what the head costs."""
+        raw, mark, size = _joined(messages), b"\0", len(messages)
+        seed = self.terms.seed
+        if not messages:
+            raw, mark, size, seed = self._head_raw, b"|head\0", len(PARTS) + 1, seed ^ FIXED
+        key = xxh3_128_digest(raw, seed)
         found = self.memory.get(key)
-        return None if found is not None and len(found) == len(messages) else (key, self.terms.id + b"\0" + raw)
+        return None if found is not None and len(found) == size else (key, self.terms.id + mark + raw)
+
+
+def _joined(messages: Sequence[Message]) -> bytes:
+    """The bytes of a block. JSON holds no NUL, so what parts its messages cannot be mistaken."""
+    return messages[0].raw if len(messages) == 1 else b"\0".join([message.raw for message in messages])

@@ -12,6 +12,8 @@ UNSEEN = frozenset(
     "$schema required additionalProperties default minimum maximum exclusiveMinimum exclusiveMaximum multipleOf "
     "minItems maxItems minLength maxLength".split()
 )
+NUMBERS = ("integer", "number")
+UNSEEN_OF_NUMBERS = UNSEEN | {"format"}
 NAMED = frozenset({"properties", "$defs", "definitions"})  # their keys are names, not keywords
 VALUES = frozenset({"enum", "const", "examples"})  # these hold no schemas
 
@@ -26,7 +28,8 @@ def _stripped(schema: Json) -> Json:
         return [_stripped(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {key: _kept(key, value) for key, value in schema.items() if key not in UNSEEN}
+    unseen = UNSEEN_OF_NUMBERS if schema.get("type") in NUMBERS else UNSEEN
+    return {key: _kept(key, value) for key, value in schema.items() if key not in unseen}
 
 
 def _kept(key: str, value: Json) -> Json:

@@ -14,7 +14,7 @@ from proxy.tokens.leniently import mapping
 from proxy.types import Json
 
 NESTING = 16  # schemas may refer to themselves: what lies deeper is `any`
-SIZE = 4_000_000  # characters: schemas may refer to parts that refer to parts; what comes later is `any`
+SIZE = 2_000_000  # characters: schemas may refer to parts that refer to parts; what comes later is `any`
 NODE = 16  # characters that any part of a schema is thought to take
 SCALARS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 # What is told of a value after its type, by the type that it bounds.

@@ -36,6 +36,7 @@ CONTENT = (
     *("content", "reasoning_content", "reasoning", "reasoning_details", "thinking", "refusal"),
     *("tool_calls", "function_call", "audio", "images", "text", "partial_json", "output"),
 )
+MOST = 10**15  # tokens; a larger number is none, and overflows what reckons with it
 NOTHING = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -129,7 +130,7 @@ def _at(told: Json, path: Sequence[str]) -> Json:
 
 
 def _count(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
 def _value(raw: msgspec.Raw) -> Json:

@@ -12,11 +12,14 @@ PATH = "/v1/chat/completions"
 NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
+RESULTS = ("tool", "function")
 # Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
 UNPROVABLE_PARTS = (b'"image', b'"video', b'audio"', b'"file', b'"document')
 UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
 REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
-ESCAPING = 3  # results of parallel calls are counted as ASCII JSON: one character of two bytes becomes six
+# Where more may be counted than there are bytes: a call's arguments are parsed and written again (five bytes of 1e15,
+# become nine tokens), and results of parallel calls as ASCII JSON with blanks (two bytes of a letter become six).
+WRITTEN, ESCAPED = 2, 3
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 MOST = 10**15  # larger numbers overflow what we reckon with
 NULL = msgspec.Raw(b"null")
@@ -27,7 +30,10 @@ class NotUnderstood(ValueError):
 
 
 class _Seen(msgspec.Struct):
+    role: str = ""
     content: msgspec.Raw = NULL
+    tool_calls: list[msgspec.Raw] | None = None
+    function_call: msgspec.Raw = NULL
 
 
 class _Top(msgspec.Struct):
@@ -79,14 +85,27 @@ def glance(body: bytes) -> Glance:
         raise NotUnderstood(_reason(error)) from None
     asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
     n = 1 if top.n is None else _checked(top.n)
-    most = None if _unprovable(top) else most_tokens(body)
+    most = None if _unprovable(top) else len(body) + _surplus(top.messages)
     return Glance(top.model, n * max(asks) if asks else None, n, bool(top.stream), most)
 
 
-def most_tokens(body: bytes) -> int:
-    """An upper bound of a plain prompt's tokens by its bytes alone: a byte-level tokenizer never makes more tokens
-    than there are bytes, and the frame that a message costs is shorter than its JSON."""
-    return len(body) if body.isascii() or b'"tool_calls"' not in body else ESCAPING * len(body)
+def _surplus(messages: Iterable[_Seen]) -> int:
+    """By how much a plain prompt's tokens may be more than its bytes. A byte-level tokenizer never makes more tokens
+    than there are bytes, and the frame that a message costs is shorter than its JSON; what is rewritten may grow."""
+    surplus, parallel = 0, False
+    for message in messages:
+        if message.tool_calls:
+            parallel = len(message.tool_calls) > 1
+            surplus += (WRITTEN - 1) * sum(map(_size, message.tool_calls))
+        elif parallel and message.role in RESULTS:
+            surplus += (ESCAPED - 1) * _size(message.content)
+        if message.function_call is not NULL:
+            surplus += (WRITTEN - 1) * _size(message.function_call)
+    return surplus
+
+
+def _size(raw: msgspec.Raw) -> int:
+    return memoryview(raw).nbytes
 
 
 def _unprovable(top: _Top) -> bool:

@@ -1,0 +1,197 @@
+"""`make bench`: Plimsoll beside nginx and other proxies in one run, interleaved, each on one core.
+
+    python -m tests.bench [--quick] [--only nginx,plimsoll] [--json FILE]
+
+CPU a request is by the processes' own accounting; added latency is over the upstream asked directly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.bench.systems import HOME, OTHER, PATH, SYSTEMS, System, need, upstream
+
+LUA = """wrk.method = "POST"
+{headers}
+local text = [=[{body}]=]
+local n = math.random(10000000, 89999999)
+{request}
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format("RESULT %d %d %d %d %d\\n", summary.requests, summary.duration,
+    e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(50), latency:percentile(99)))
+end
+"""
+WARM = "wrk.body = text"
+COLD = """request = function()
+  n = n + 1
+  return wrk.format(nil, nil, nil, (string.gsub(text, "########", tostring(n))))
+end"""
+SENTENCE = "The quick brown fox jumps over the lazy dog while 42 ships pass the harbour and ask for a pilot. "
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is sent: about `size` bytes in `messages` messages, by so many clients at once."""
+
+    name: str
+    size: int
+    messages: int
+    clients: int
+    stream: bool = False
+    cold: bool = False
+
+
+CASES = (
+    Case("1 KB, 1", 1_000, 1, 1),
+    Case("1 KB, 16", 1_000, 1, 16),
+    Case("1 KB, 64", 1_000, 1, 64),
+    Case("1 KB, 16, cold", 1_000, 1, 16, cold=True),
+    Case("40 KB, 1", 40_000, 20, 1),
+    Case("40 KB, 16", 40_000, 20, 16),
+    Case("40 KB, 64", 40_000, 20, 64),
+    Case("40 KB, 16, cold", 40_000, 20, 16, cold=True),
+    Case("1 MB, 1", 1_000_000, 500, 1),
+    Case("1 MB, 4", 1_000_000, 500, 4),
+    Case("1 MB, 4, cold", 1_000_000, 500, 4, cold=True),
+    Case("stream of 100, 16", 1_000, 1, 16, stream=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One measurement: CPU microseconds a request, requests a second, latency in microseconds, errors, memory in MB."""
+
+    system: str
+    case: str
+    cpu_us: float
+    rate: float
+    p50: float
+    p99: float
+    errors: int
+    memory: float
+
+
+def body(case: Case) -> str:
+    """A chat body; ######## stands in every message, to be made new where the case is cold."""
+    each = max(20, case.size // case.messages - 45)
+    text = ("######## " + SENTENCE * (each // len(SENTENCE) + 1))[:each]
+    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i in range(case.messages)]
+    head = {"stream": True} if case.stream else {}
+    return json.dumps({**head, "model": "gpt-4o", "max_tokens": 100, "messages": messages}, separators=(",", ":"))
+
+
+def script(case: Case, system: System) -> Path:
+    """The case as a script for wrk."""
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test", **system.headers}
+    lines = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in headers.items())
+    path = HOME / f"{system.name}-{abs(hash(case))}.lua"
+    path.write_text(LUA.format(headers=lines, body=body(case), request=COLD if case.cold else WARM))
+    return path
+
+
+def measured(case: Case, system: System, seconds: float) -> Result:
+    """One run of wrk on the load's core."""
+    command = ["taskset", "-c", OTHER, "wrk", "-t1", f"-c{case.clients}", f"-d{seconds:g}s", "--timeout", "30s"]
+    before = system.cpu_seconds()
+    url = f"http://127.0.0.1:{system.port}{PATH}"
+    out = subprocess.run([*command, "-s", script(case, system), url], capture_output=True, text=True, check=True).stdout
+    used = system.cpu_seconds() - before
+    line = next(line for line in out.splitlines() if line.startswith("RESULT"))
+    count, took, errors, p50, p99 = map(int, line.split()[1:])
+    count = max(count, 1)
+    return Result(system.name, case.name, 1e6 * used / count, 1e6 * count / took, p50, p99, errors, system.memory_mb())
+
+
+def rounds(systems: Sequence[System], cases: Sequence[Case], seconds: float, times: int) -> Iterator[Result]:
+    """Every case on every system, interleaved, so that what the machine does meanwhile meets all of them alike."""
+    for _ in range(times):
+        for case in cases:
+            for system in systems:
+                result = measured(case, system, seconds)
+                print(
+                    f"  {result.case:18} {result.system:9} {result.cpu_us:9.0f} us {result.rate:8.0f}/s",
+                    file=sys.stderr,
+                )
+                yield result
+
+
+def median(results: Sequence[Result]) -> Result:
+    """The median of each figure over the rounds of one case and system."""
+    middle = {k: statistics.median(getattr(r, k) for r in results) for k in ("cpu_us", "rate", "p50", "p99", "memory")}
+    return Result(results[0].system, results[0].case, errors=sum(r.errors for r in results), **middle)
+
+
+def table(medians: dict[tuple[str, str], Result], cases: Sequence[Case], names: Sequence[str]) -> Iterator[str]:
+    """The result as Markdown."""
+    yield "| case, clients | system | CPU us/request | x nginx | requests/s | p50 added ms | p99 added ms | errors |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for case in cases:
+        direct, nginx = medians[case.name, "direct"], medians.get((case.name, "nginx"))
+        for name in names:
+            r = medians[case.name, name]
+            ratio = f"{r.cpu_us / nginx.cpu_us:.1f}" if nginx and nginx.cpu_us and name != "direct" else ""
+            cpu = "" if name == "direct" else f"{r.cpu_us:,.0f}"
+            added = [
+                f"{(getattr(r, p) - getattr(direct, p)) / 1000:.2f}" if name != "direct" else "" for p in ("p50", "p99")
+            ]
+            yield f"| {case.name} | {name} | {cpu} | {ratio} | {r.rate:,.0f} | {added[0]} | {added[1]} | {r.errors} |"
+
+
+def main() -> int:
+    """Runs and prints; exit code 1 where a system that was asked for could not be measured."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--quick", action="store_true", help="one short round, under two minutes")
+    arguments.add_argument("--only", default=",".join(SYSTEMS), help="systems, between commas")
+    arguments.add_argument("--cases", default="", help="only cases whose name begins with this")
+    arguments.add_argument("--json", type=Path, default=HOME / "bench.json")
+    chosen = arguments.parse_args()
+    HOME.mkdir(exist_ok=True)
+    need("wrk", "wrk")
+    seconds, times = (1.0, 1) if chosen.quick else (4.0, 3)
+    cases = [case for case in CASES if case.name.startswith(chosen.cases)]
+    running: list[System] = []
+    try:
+        behind = upstream(19100)
+        running.append(behind)
+        systems = [System("direct", 19100)]
+        for place, name in enumerate(filter(None, chosen.only.split(","))):
+            systems.append(SYSTEMS[name](19101 + place, 19100))
+            running.append(systems[-1])
+        idle = {s.name: (s.start_seconds, s.memory_mb()) for s in systems[1:]}
+        results = list(rounds(systems, cases, seconds, times))
+    finally:
+        for system in reversed(running):
+            system.stop()
+    names = [s.name for s in systems]
+    medians = {
+        (c.name, n): median([r for r in results if (r.case, r.system) == (c.name, n)]) for c in cases for n in names
+    }
+    print("\n".join(table(medians, cases, names)))
+    print("\n| system | start s | memory idle MB | memory after MB |\n|---|---|---|---|")
+    for name in names[1:]:
+        print(f"| {name} | {idle[name][0]:.1f} | {idle[name][1]:.0f} | {medians[cases[-1].name, name].memory:.0f} |")
+    print("\n" + machine())
+    chosen.json.write_text(
+        json.dumps({"machine": machine(), "results": [asdict(r) for r in results], "idle": idle}, indent=1)
+    )
+    return 0
+
+
+def machine() -> str:
+    """What it was measured on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
+    return f"{model}, Python {platform.python_version()}, Linux {platform.release().split('-')[0]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

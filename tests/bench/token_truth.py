@@ -1,0 +1,181 @@
+"""Compares our counts with the prompt tokens that providers reported for recorded requests; changes nothing.
+
+    python tests/bench/token_truth.py http://127.0.0.1:8080 --data DIR     asks a running proxy (/inspect)
+    python tests/bench/token_truth.py --direct --data DIR                  counts in this process
+
+DIR holds token_truth*.jsonl.gz: rows of provider, model, endpoint, request, prompt_tokens and features.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proxy.fit.blocks import runs
+from proxy.tokens.meter import meter_for
+from proxy.wire.endpoints import chat
+
+INSPECT = "/inspect/v1/chat/completions"
+SECONDS = 30
+SLACK = 8  # tokens: an under-count of more could turn a request that fits by our count into a refusal
+NEAR = 0.03
+OPENAI = re.compile(r"gpt-|o\d|chatgpt")
+# What no count of the request can show: the data of files, sounds and images was not recorded with it.
+UNSEEN = {"file", "audio", "image", "web_search", "custom_tool", "base64_stripped"}
+TARGET = "OpenAI and Azure, text and tools"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What was answered for one row, beside the truth; all in tokens."""
+
+    truth: int
+    prompt: int
+    margin: int
+    quality: str
+
+    @property
+    def under(self) -> int:
+        """By how much our count is too low."""
+        return self.truth - self.prompt
+
+
+Ask = Callable[[bytes], Count | None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables; returns 0, or 2 where there is nothing to measure."""
+    options = _options(arguments)
+    files = sorted(options.data.glob("token_truth*.jsonl.gz"))
+    if not files:
+        print(f"no data: {options.data} holds no token_truth*.jsonl.gz; name its folder with --data", file=sys.stderr)
+        return 2
+    if not options.direct and not options.url:
+        print("nothing to ask: give the address of a running proxy, or --direct", file=sys.stderr)
+        return 2
+    ask = directly if options.direct else over_http(options.url.rstrip("/") + INSPECT)
+    groups, failed = measured((row for file in files for row in rows(file)), ask)
+    for title in ("set", "provider", "feature", "quality"):
+        print(table(title, groups[title]), end="\n\n")
+    if failed:
+        print(f"not counted: {failed} rows whose body is no chat request, or that were refused")
+    return 0
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", nargs="?", help="where the proxy listens")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="the folder of the recorded rows")
+    parser.add_argument("--direct", action="store_true", help="count in this process, without a proxy")
+    return parser.parse_args(arguments)
+
+
+def rows(file: Path) -> Iterator[Row]:
+    """The chat rows of a file that tell what was counted."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            if row["endpoint"] == "chat" and row["prompt_tokens"]:
+                yield row
+
+
+def measured(found: Iterable[Row], ask: Ask) -> tuple[dict[str, Any], int]:
+    """The counts by kind of group and name of group, and how many rows could not be counted."""
+    groups: dict[str, dict[str, list[Count]]] = defaultdict(lambda: defaultdict(list))
+    failed = 0
+    for row in found:
+        body = {**row["request"], "model": row["model"] or row["request"].get("model") or "unknown"}
+        answer = ask(json.dumps(body).encode())
+        if answer is None:
+            failed += 1
+            continue
+        count = Count(row["prompt_tokens"], answer.prompt, answer.margin, answer.quality)
+        for title, name in _names(row, count):
+            groups[title][name].append(count)
+    return groups, failed
+
+
+def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
+    """The groups that a row belongs to."""
+    features = set(row["features"])
+    if row["provider"].startswith(("openai", "azure")) and OPENAI.match((row["model"] or "").lower()):
+        yield "set", TARGET if not features & UNSEEN else "OpenAI and Azure, with images, sounds or files"
+    else:
+        yield "set", "all others"
+    yield "provider", row["provider"]
+    yield "quality", count.quality
+    for feature in features or {"(text alone)"}:
+        yield "feature", feature
+
+
+def directly(body: bytes) -> Count | None:
+    """Counts a body in this process."""
+    try:
+        prompt = chat.parse(body)
+    except chat.NotUnderstood:
+        return None
+    meter = meter_for(prompt, prompt.model, _MEMORY)
+    tokens = sum(meter.fixed.values()) + sum(sum(meter.costs(run)) for run in runs(prompt.messages))
+    return Count(0, tokens, meter.margin.of(tokens), meter.quality.value)
+
+
+class _Memory(dict[bytes, tuple[int, ...]]):
+    def put(self, key: bytes, value: tuple[int, ...]) -> None:
+        self[key] = value
+
+
+_MEMORY = _Memory()
+
+
+def over_http(url: str) -> Ask:
+    """Asks a running proxy what it would count."""
+
+    def ask(body: bytes) -> Count | None:
+        request = urllib.request.Request(url, body, {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+                tokens = json.load(answer)["tokens"]
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                raise SystemExit(f"{url} is not there: is this a proxy with its /inspect on this port?") from None
+            return None
+        except urllib.error.URLError as error:
+            raise SystemExit(f"nobody answers at {url}: {error.reason}") from None
+        return Count(0, tokens["prompt"], tokens.get("margin", 0), tokens["quality"])
+
+    return ask
+
+
+def table(title: str, groups: Mapping[str, Sequence[Count]]) -> str:
+    """One line a group: rows, and shares of them in per cent."""
+    head = f"{title:<46} {'rows':>6} {'exact':>7} {'in 3 %':>7} {f'>{SLACK} under':>9} {'>margin':>8}"
+    lines = [_line(name, counts) for name, counts in sorted(groups.items(), key=lambda item: -len(item[1]))]
+    return "\n".join([head, *lines])
+
+
+def _line(name: str, counts: Sequence[Count]) -> str:
+    def share(holds: Callable[[Count], bool]) -> float:
+        return 100 * sum(map(holds, counts)) / len(counts)
+
+    exact = share(lambda c: c.under == 0)
+    near = share(lambda c: abs(c.under) <= NEAR * c.truth)
+    under = share(lambda c: c.under > SLACK)
+    beyond = share(lambda c: c.under > c.margin)
+    return f"{name[:46]:<46} {len(counts):>6} {exact:>7.1f} {near:>7.1f} {under:>9.2f} {beyond:>8.2f}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

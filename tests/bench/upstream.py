@@ -1,0 +1,87 @@
+"""A fast upstream that is not the bottleneck: answers every POST at once, plain or as a stream of 100 chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import uvloop
+
+ANSWER = (
+    b'{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-4o","choices":[{"index":0,"message":'
+    b'{"role":"assistant","content":"Hello there"},"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":177,"completion_tokens":3,"total_tokens":180}}'
+)
+PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENT = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-4o","choices":'
+    b'[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
+)
+CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+DONE = b"data: [DONE]\n\n"
+END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
+CHUNKS = 100
+PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
+
+
+class Upstream(asyncio.Protocol):
+    """One connection; requests are framed by content-length, as every proxy under test sends them."""
+
+    def __init__(self) -> None:
+        self.left = -1
+        self.seen = bytearray()
+        self.stream = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Counts the body's bytes and answers when the last has come."""
+        if self.left < 0:
+            self.seen += data
+            end = self.seen.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = bytes(self.seen[:end]).lower()
+            at = head.find(b"content-length:")
+            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            body = self.seen[end + 4 :]
+            self.stream = b'"stream":true' in body[:4096] or b'"stream": true' in body[:4096]
+            self.left = length - len(body)
+            self.seen.clear()
+        else:
+            self.left -= len(data)
+        if self.left <= 0:
+            self.left = -1
+            self.answer()
+
+    def answer(self) -> None:
+        """The whole answer, or its stream chunk by chunk."""
+        if not self.stream:
+            self.transport.write(PLAIN)
+            return
+        self.transport.write(HEAD + CHUNK)
+        self.send(CHUNKS - 1)
+
+    def send(self, left: int) -> None:
+        """The next chunk, and the one after it later."""
+        if self.transport.is_closing():
+            return
+        if not left:
+            self.transport.write(END)
+            return
+        self.transport.write(CHUNK)
+        asyncio.get_running_loop().call_later(PACE, self.send, left - 1)
+
+
+async def main(port: int) -> None:
+    """Serves until it is killed."""
+    server = await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port, backlog=1024)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1])))

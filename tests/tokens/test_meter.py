@@ -1,0 +1,280 @@
+"""The meter counts a request for a model, remembers it, and says how far it may be trusted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.fit.blocks import runs
+from proxy.tokens.messages import Counting
+from proxy.tokens.meter import learned_ratio, meter_for
+from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality
+from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
+from tests.tokens.remembering import Remembering
+
+TOOL = {"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": {}}}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+PIXEL = {
+    "type": "image_url",
+    "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"},
+}
+CHAT = (system("Be brief."), user("How are you?"), *tool_round("1", "Fine."), assistant("Fine."), user("Good."))
+
+
+def meter(
+    *messages: dict[str, Any],
+    model: str = "gpt-4o",
+    memory: Remembering | None = None,
+    learned: Learned = Learned(),  # noqa: B008
+    ratio: float | None = None,
+    **head: Any,
+) -> Meter:
+    return meter_for(prompt(messages or CHAT, **head), model, memory or Remembering(), learned, ratio)
+
+
+def total(found: Meter, asked: Prompt) -> int:
+    return sum(found.fixed.values()) + sum(sum(found.costs(run)) for run in runs(asked.messages))
+
+
+def message(fields: dict[str, Any]) -> Message:
+    return prompt([fields]).messages[0]
+
+
+def test_a_message_counted_once_is_not_counted_again() -> None:
+    memory = Remembering()
+    first = meter(memory=memory).costs((message(user("hello")),))
+    missed = memory.missed
+    assert meter(memory=memory).costs((message(user("hello")),)) == first == (5,)
+    assert memory.missed == missed == 1
+
+
+def test_what_the_head_costs_is_remembered_too() -> None:
+    memory = Remembering()
+    first = meter(memory=memory, tools=[TOOL]).fixed
+    missed = memory.missed
+    assert meter(memory=memory, tools=[TOOL]).fixed == first
+    assert memory.missed == missed == 1
+    assert meter(memory=memory, tools=[TOOL, TOOL]).fixed != first
+
+
+def test_models_that_count_alike_share_what_is_remembered_and_others_do_not() -> None:
+    memory = Remembering()
+    once = (message(user("hello")),)
+    for model in ("gpt-4o", "gpt-4.1", "openai/gpt-4.1-nano"):
+        meter(model=model, memory=memory).costs(once)
+    assert memory.missed == 1
+    for model in ("gpt-4", "gpt-5", "claude-haiku-4-5"):
+        meter(model=model, memory=memory).costs(once)
+    assert memory.missed == 4
+
+
+def test_images_are_remembered_apart_for_models_that_ask_different_prices() -> None:
+    memory = Remembering()
+    seen = prompt([user("x"), {"role": "user", "content": [PIXEL]}])
+    costs = [
+        meter_for(seen, model, memory).costs(seen.messages[1:])
+        for model in ("gpt-4o", "gpt-4.1-nano", "gpt-4o", "gpt-4.1-mini")
+    ]
+    assert costs == [(259,), (4 + 4,), (259,), (4 + 3,)]
+
+
+@pytest.mark.parametrize("poison", [(1, 2, 3), ()])
+def test_a_remembered_value_of_another_shape_is_counted_anew(poison: tuple[int, ...]) -> None:
+    memory = Remembering()
+    found = meter(memory=memory)
+    once = (message(user("hello")),)
+    for ask in ((), once):
+        missing = found.pending(ask)
+        assert missing is not None
+        memory.put(missing[0], poison)
+        assert found.pending(ask) is not None
+    assert found.costs(once) == (5,)
+    assert found.fixed == {"base": 3}
+
+
+def test_pending_names_the_key_and_the_bytes_until_a_block_is_counted() -> None:
+    memory = Remembering()
+    found = meter(memory=memory)
+    block = prompt(tool_round("1", "x")).messages
+    missing = found.pending(block)
+    assert missing is not None
+    key, material = missing
+    found.costs(block)
+    assert found.pending(block) is None and memory.kept[key] == found.costs(block)
+    assert material.startswith(b"o200k_base|classic|") and all(m.raw in material for m in block)
+
+
+def test_pending_without_messages_is_about_the_head() -> None:
+    found = meter(tools=[TOOL])
+    missing = found.pending(())
+    assert missing is not None and b"Searches." in missing[1]
+    assert found.fixed and found.pending(()) is None
+
+
+def test_the_bytes_of_two_messages_are_not_taken_for_those_of_one() -> None:
+    found = meter()
+    both = prompt([user("a"), user("b")]).messages
+    joined = Message(b"".join(m.raw for m in both), "user")
+    assert found.pending(both) != found.pending((joined,))
+
+
+def test_the_parts_of_the_fixed_cost_are_named_and_empty_ones_left_out() -> None:
+    assert meter(user("x")).fixed == {"base": 3}
+    wanted = {"type": "function", "function": {"name": "search"}}
+    assert list(meter(tools=[TOOL], tool_choice=wanted, response_format=SCHEMA).fixed) == [
+        "base",
+        "tools",
+        "tool_choice",
+        "schema",
+    ]
+
+
+def test_an_answers_schema_makes_the_assistants_own_messages_dearer() -> None:
+    said = (message(assistant("Fine.")),)
+    plain = sum(meter(user("x")).costs(said))
+    assert sum(meter(user("x"), response_format=SCHEMA).costs(said)) == plain + 3
+    assert sum(meter(system("x"), response_format=SCHEMA).costs(said)) == plain + 4
+
+
+@pytest.mark.parametrize(
+    ("model", "quality"),
+    [
+        ("gpt-4o", Quality.EXACT),
+        ("openai/gpt-5", Quality.EXACT),
+        ("claude-sonnet-4-5", Quality.ESTIMATED),
+        ("x", Quality.ESTIMATED),
+    ],
+)
+def test_only_where_the_encoding_is_public_counts_are_exact(model: str, quality: Quality) -> None:
+    assert meter(model=model).quality is quality
+
+
+def test_a_learned_ratio_takes_the_place_of_a_guess() -> None:
+    asked = prompt(CHAT)
+    guess = meter(model="claude-sonnet-4-5")
+    taught = meter(model="claude-sonnet-4-5", ratio=2.36)
+    assert taught.quality is Quality.CALIBRATED
+    assert total(taught, asked) == pytest.approx(2 * total(guess, asked), rel=0.05)
+    assert taught.margin.share < guess.margin.share
+
+
+def test_where_counts_are_exact_a_ratio_near_one_is_noise_and_another_says_another_model() -> None:
+    assert meter(ratio=1.01).quality is Quality.EXACT
+    assert meter(ratio=1.01).costs((message(user("hello")),)) == (5,)
+    other = meter(ratio=1.4)
+    assert other.quality is Quality.CALIBRATED and other.costs((message(user("hello")),)) == (7,)
+    assert other.margin.share > 0
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, 1000.0, float("nan"), float("inf")])
+def test_a_ratio_that_cannot_be_true_is_not_believed(ratio: float) -> None:
+    assert meter(ratio=ratio).quality is Quality.EXACT
+    assert meter(model="claude-sonnet-4-5", ratio=ratio).quality is Quality.ESTIMATED
+
+
+def test_what_a_refusal_taught_multiplies_every_count() -> None:
+    once = (message(user("hello")),)
+    taught = meter(learned=Learned(scale=2.0))
+    assert taught.costs(once) == (10,) and taught.fixed == {"base": 6} and taught.text("hello") == 2
+    assert taught.quality is Quality.CALIBRATED
+    again = taught.scaled(1.5)
+    assert again.costs(once) == (15,) and again.fixed == {"base": 9}
+    assert meter().scaled(1.0).quality is Quality.EXACT
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_cut_text_costs_no_more_than_asked(model: str, tail: bool) -> None:
+    found = meter(model=model)
+    text = "One for the money, two for the show. " * 50
+    for tokens in (0, 1, 7, 100):
+        kept = found.cut(text, tokens, tail=tail)
+        assert found.text(kept) <= tokens and (text.endswith(kept) if tail else text.startswith(kept))
+    assert found.text(found.cut(text, 100)) > 90
+
+
+def test_exact_counts_need_the_plain_margin_and_an_assumed_part_makes_it_wider() -> None:
+    assert meter().margin == Margin(100, 0.0)
+    guessed = meter({"role": "user", "content": [LINK]})
+    assert guessed.quality is Quality.ESTIMATED and guessed.margin.share > 0
+    known = meter(user("x"), {"role": "user", "content": [PIXEL]})
+    assert known.quality is Quality.EXACT and known.margin == Margin(100, 0.0)
+
+
+def test_hidden_work_of_the_host_makes_a_count_uncertain() -> None:
+    assert meter(prediction={"type": "content", "content": "x"}).quality is Quality.ESTIMATED
+    assert meter(tools=[{"type": "web_search"}]).quality is Quality.ESTIMATED
+
+
+def test_that_a_message_holds_no_assumed_part_is_remembered() -> None:
+    memory = Remembering()
+    for _ in range(2):
+        assert meter({"role": "user", "content": [PIXEL]}, memory=memory).quality is Quality.EXACT
+    assert memory.missed == 2  # one for the head, one for the message
+
+
+def test_usage_teaches_a_ratio() -> None:
+    found = meter(model="claude-sonnet-4-5")
+    taught = learned_ratio(found, counted=2000, used=2200)
+    assert taught == pytest.approx(1.18 * 1.1)
+    assert learned_ratio(meter(model="claude-sonnet-4-5", ratio=taught), 2200, 2200) == pytest.approx(taught)
+    scaled = meter(model="claude-sonnet-4-5", learned=Learned(scale=1.1))
+    assert learned_ratio(scaled, counted=2200, used=2200) == pytest.approx(1.18)
+
+
+def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothing() -> None:
+    assert learned_ratio(meter(), counted=50, used=60) is None
+    assert learned_ratio(meter(), counted=2000, used=200_000) is None
+    assert learned_ratio(meter({"role": "user", "content": [LINK]}), counted=2000, used=2200) is None
+    assert learned_ratio(WordMeter(), counted=2000, used=2200) is None
+
+
+def test_a_schema_that_nests_too_deep_is_counted_as_text() -> None:
+    schema = json.loads('{"items":' * 450 + "1" + "}" * 450)
+    found = meter(user("x"), response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+    assert found.fixed["schema"] > 900 and found.quality is Quality.ESTIMATED
+
+
+def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(messages: Sequence[Message], how: Counting) -> tuple[int, ...]:
+        raise RecursionError
+
+    monkeypatch.setattr("proxy.tokens.meter.costs", too_deep)
+    once = message(user("hello"))
+    assert meter().costs((once,)) == (meter().text(once.raw.decode()),)
+
+
+LAZY = """
+import sys
+from proxy.tokens import encodings
+from proxy.tokens.messages import Counting
+from proxy.tokens.meter import meter_for
+from proxy.types import Message, Prompt
+class Memory(dict):
+    put = dict.__setitem__
+message = Message(b'{"role":"user","content":"x"}', "user")
+meter = meter_for(Prompt("gpt-4o", (message,)), "gpt-4o", Memory())
+meter.pending((message,)), meter.fixed, meter.quality, meter.margin
+assert not encodings._loaded, "an encoding was loaded before anything was counted"
+assert meter.costs((message,)) == (5,) and encodings._loaded
+heavy = {"litellm", "httpx", "redis", "starlette", "prometheus_client", "requests", "asyncio"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_no_encoding_is_loaded_before_something_is_counted_and_no_client_library_ever() -> None:
+    done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_shares_of_a_block_add_up_whatever_the_factor() -> None:
+    block: Sequence[Message] = prompt([*tool_round("1", "a b c " * 40)]).messages
+    exact = meter().costs(block)
+    scaled = meter(learned=Learned(scale=1.5)).costs(block)
+    assert len(exact) == len(scaled) == 2 and sum(scaled) == pytest.approx(1.5 * sum(exact), abs=2)

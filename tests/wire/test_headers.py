@@ -1,0 +1,56 @@
+"""What may be forwarded, by name alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.wire.headers import HOP_BY_HOP, connection_options, to_client, to_upstream, value_of
+
+END_TO_END = [(b"content-type", b"application/json"), (b"x-a", b"1"), (b"x-a", b"2"), (b"accept", b"*/*")]
+
+
+def test_end_to_end_headers_keep_their_order_and_duplicates() -> None:
+    assert to_upstream(END_TO_END) == END_TO_END
+    assert to_client(END_TO_END) == END_TO_END
+
+
+@pytest.mark.parametrize("name", sorted(HOP_BY_HOP))
+def test_hop_by_hop_headers_go_neither_way(name: bytes) -> None:
+    assert to_upstream([(name, b"x"), *END_TO_END]) == END_TO_END
+    assert to_client([(name, b"x"), *END_TO_END]) == END_TO_END
+
+
+@pytest.mark.parametrize("name", [b"host", b"expect", b"x-plimsoll-mode", b"x-plimsoll-", b"x-plimsoll-anything"])
+def test_what_is_said_to_the_proxy_stays_here(name: bytes) -> None:
+    assert to_upstream([*END_TO_END, (name, b"x")]) == END_TO_END
+
+
+def test_a_name_that_only_begins_like_ours_is_forwarded() -> None:
+    headers = [(b"x-plimsollx", b"1"), (b"x-plimsol", b"2")]
+    assert to_upstream(headers) == headers
+
+
+def test_headers_that_connection_names_end_here() -> None:
+    named = [(b"connection", b"close, X-Secret ,,"), (b"x-secret", b"1"), (b"connection", b"x-a"), *END_TO_END]
+    kept = [h for h in END_TO_END if h[0] != b"x-a"]
+    assert to_upstream(named) == kept
+    assert to_client(named) == kept
+
+
+def test_close_and_keep_alive_name_no_header() -> None:
+    assert to_client([(b"connection", b"close"), (b"close", b"1"), (b"x", b"2")]) == [(b"close", b"1"), (b"x", b"2")]
+    assert to_client([(b"connection", b"keep-alive"), (b"x", b"2")]) == [(b"x", b"2")]
+
+
+def test_further_names_are_left_out_on_request() -> None:
+    assert to_upstream(END_TO_END, frozenset((b"x-a",))) == [END_TO_END[0], END_TO_END[3]]
+    assert to_client(END_TO_END, frozenset((b"x-a", b"accept"))) == [END_TO_END[0]]
+
+
+def test_options_are_names_in_lower_case() -> None:
+    assert connection_options([b"Close , TE", b"x"]) == {b"close", b"te", b"x"}
+
+
+def test_the_first_value_of_a_name_is_found() -> None:
+    assert value_of(END_TO_END, b"x-a") == b"1"
+    assert value_of(END_TO_END, b"x-b") is None
