@@ -71,6 +71,11 @@ class RedisServer:
             ["redis-cli", "-p", str(self.port), *arguments], check=True, capture_output=True, timeout=10
         ).stdout
 
+    def put(self, name: str, value: bytes) -> None:
+        """Stores a value of any size."""
+        command = ["redis-cli", "-p", str(self.port), "-x", "SET", name]
+        subprocess.run(command, input=value, check=True, capture_output=True, timeout=10)
+
     def names(self) -> list[str]:
         """The names of all that it holds."""
         return sorted(self.cli("--scan").decode().split())

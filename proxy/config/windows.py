@@ -67,10 +67,11 @@ class Windows:
         self._gaps = Patterns(sheet.gaps)
         self._table = table
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._search)
+        self._windows = lru_cache(maxsize=REMEMBERED)(lambda model: window_of(self._remembered(model)))
 
     def find(self, model: str) -> Window:
         """The window of a model; for one that nobody knows a guess of 8192 tokens, marked as such."""
-        return window_of(self.look(model))
+        return self._windows(model) if len(model) <= names.LONGEST else window_of(Found())
 
     def known(self, model: str) -> bool:
         """Whether its window is more than a guess."""

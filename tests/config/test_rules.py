@@ -67,7 +67,7 @@ def test_a_default_ladder_that_there_is_not_stops_the_start() -> None:
 
 
 def test_parameters_given_elsewhere_reach_the_steps() -> None:
-    loaded = load_rules(None, given={"switch_model": {"to": ["gpt-4o"]}})
+    loaded = load_rules(None, given={"switch_model": {"to": ("gpt-4o",)}})
     models = [rung.models for rung in loaded.ladders["default"].rungs if rung.step == "switch_model"]
     assert models == [("gpt-4o",)]
 

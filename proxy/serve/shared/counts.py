@@ -16,7 +16,8 @@ from proxy.serve.shared.remote import Remote, Values
 from proxy.serve.shared.seals import Seals
 
 KIND = f"count:{__version__}"  # another version may count otherwise
-MOST_KEYS = 1_000  # of one question: the longest texts, which cost most to count
+WORTH = 16 * 1024  # bytes that take longer to count (some 4 ms) than to ask for (0.5 ms)
+MOST_KEYS = 500  # of one question: the longest texts, which cost most to count
 MOST_ASKED = 20_000  # names of counts that were asked for and not stored yet
 HASH_INLINE = 256 * 1024  # bytes that are hashed at once, 0.3 ms; more go to a thread
 DAY = 86_400.0  # seconds
@@ -53,9 +54,13 @@ class Counts:
         self._asked: dict[bytes, bytes] = {}
 
     async def fetch(self, pairs: Sequence[Pair]) -> None:
-        """Puts what the backend knows of these into the memory: one question, within a request's budget."""
+        """Puts what the backend knows of these into the memory: one question, within a request's budget, and none
+        where counting is quicker, as it is for the newest turn of a conversation."""
         seals = self._keyring.seals
-        if seals is None or not self._remote.usable or not pairs:
+        if seals is None or not pairs:
+            return
+        if not self._remote.usable:  # before anything is hashed
+            self._remote.tally.skipped += 1
             return
         longest = sorted(pairs, key=lambda pair: -len(pair[1]))[:MOST_KEYS]
         names = await _named(seals, [material for _, material in longest])
@@ -70,7 +75,8 @@ class Counts:
                     self._memory.put(key, counts)
                     self._asked.pop(key, None)
 
-        await self._remote.ask(names, take)
+        if sum(len(material) for _, material in longest) >= WORTH:
+            await self._remote.ask(names, take)
 
     def store(self, pairs: Sequence[Pair]) -> None:
         """Shares what the memory now knows of pairs that were asked for in vain. Nobody waits for it."""

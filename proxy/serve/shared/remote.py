@@ -19,7 +19,8 @@ BUDGET = 0.020  # seconds that a request waits; the answer may come later, for t
 PROBE_SECONDS = 0.050  # an answer to a probe that takes longer is none
 MOST_ASKING = 32  # questions under way; further requests go on alone rather than wait for a connection
 GATHER = 0.05  # seconds in which writes are gathered into one batch
-BATCH = 500  # writes of one round trip
+BATCH = 50  # writes of one round trip: redis-py takes 50 us for each, in which the event loop stands still
+BREATH = 0.005  # seconds between two batches of a longer queue
 MOST_QUEUED = 10_000  # writes that wait; further ones are forgotten
 LARGEST = 64 * 1024  # bytes of a value that can be ours; one of 100 MB would stop every question that meets it
 QUIET = 60.0  # seconds between two lines about trouble
@@ -103,9 +104,10 @@ class Remote:
     async def close(self) -> None:
         """Writes what waits, if that can be done soon, and ends: nothing is asked any more."""
         self._ended = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:  # again, if need be: a library may lose a cancellation that meets it while it connects
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=PROBE_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROBE_SECONDS):
                 while self._queue and self.writing.closed:
@@ -127,6 +129,7 @@ class Remote:
         if not self.usable:
             self.tally.skipped += 1
             return
+        self._asking += 1
         task = self.spawn(self._asked(names, take))
         await asyncio.wait({task}, timeout=BUDGET)
         for _ in range(4):  # a busy event loop may have the answer and not have handed it on yet
@@ -138,7 +141,6 @@ class Remote:
         self._trouble(self.reading, "slow")
 
     async def _asked(self, names: Sequence[bytes], take: Callable[[Values], None]) -> None:
-        self._asking += 1
         self.tally.asked += 1
         began = self._clock()
         try:
@@ -173,7 +175,7 @@ class Remote:
     async def _write_on(self) -> None:
         while True:
             await self._queued.wait()
-            await asyncio.sleep(max(GATHER, self.writing.remaining))
+            await asyncio.sleep(max(BREATH if len(self._queue) > BATCH else GATHER, self.writing.remaining))
             await self._write()
 
     async def _write(self) -> None:

@@ -21,15 +21,15 @@ class Seals:
     """All that is made from one secret; of any length, best 32 random bytes."""
 
     def __init__(self, secret: bytes) -> None:
-        self._naming = _derived(secret, b"name")
+        self._naming = blake2b(key=_derived(secret, b"name"), digest_size=16)
         self._tagging = _derived(secret, b"tag")
         self._sealing = _derived(secret, b"seal")
 
     def name(self, kind: str, *parts: bytes) -> bytes:
         """The key under which something is kept: `plimsoll:{v1}:<kind>:<keyed hash of the parts>`."""
-        made = blake2b(key=self._naming, digest_size=16)
-        for part in (kind.encode(), *parts):
-            made.update(len(part).to_bytes(8, "big"))
+        made = self._naming.copy()
+        made.update(b"".join([len(part).to_bytes(8, "big") for part in (*parts, kind.encode())]) + kind.encode())
+        for part in parts:
             made.update(part)
         return PREFIX + kind.encode() + b":" + made.hexdigest().encode()
 

@@ -96,11 +96,12 @@ class Teaching:
         for model, value in zip(models, values, strict=True):
             name, seals = self._name(model), self._keyring.seals
             payload = seals.unwrap(name, value) if value is not None and name and seals else None
-            theirs = self._tally.note(value, None if payload is None else unpack(payload))
-            if theirs is not None:
-                known = self._known(model)
-                mine = known.lesson
-                known.lesson = mine.joined(theirs) if model in self._unsent else theirs.joined(mine)
+            theirs = self._tally.note(value, None if payload is None else unpack(payload)) or Lesson()
+            known = self._known(model)
+            new = model in self._unsent
+            known.lesson = known.lesson.joined(theirs) if new else theirs.joined(known.lesson)
+            if known.lesson != theirs:  # theirs is older, or was lost, or another replica wrote over ours
+                self._tell(model)
 
     async def refresh_on(self) -> None:
         """Reads and tells for as long as we run."""

@@ -22,6 +22,7 @@ class Shelf:
     gets: list[list[bytes]] = field(default_factory=list)
     puts: list[list[tuple[bytes, bytes, float]]] = field(default_factory=list)
     answered: int = 0
+    agreements: int = 0
     closed: bool = False
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -56,6 +57,7 @@ class Shelf:
 
     async def agree(self, name: bytes, value: bytes) -> bytes | None:
         await self._turn()
+        self.agreements += 1
         return self.values.setdefault(name, value)
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:

@@ -68,7 +68,6 @@ def test_a_request_waits_no_longer_than_its_budget_and_the_answer_still_serves_t
         assert (remote.tally.late, remote.usable, taken.values) == (1, False, None)
         shelf.release()
         await until(lambda: taken.values == [b"1"])
-        assert not remote.reading.closed or remote.tally.late == 1
 
     run(test)
 
@@ -150,8 +149,8 @@ def test_when_too_many_questions_are_under_way_further_requests_go_on_alone() ->
         shelf.hold()
         waiting = [asyncio.create_task(remote.ask([b"%d" % n], Taken())) for n in range(MOST_ASKING)]
         await until(lambda: len(shelf.gets) == 1 + MOST_ASKING)
-        assert await timed(remote.ask([b"more"], Taken())) < BUDGET
-        assert remote.tally.skipped == 1
+        await remote.ask([b"more"], Taken())
+        assert (remote.tally.skipped, len(shelf.gets)) == (1, 1 + MOST_ASKING)
         await asyncio.gather(*waiting)
 
     run(test)
