@@ -7,61 +7,125 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
+from shutil import get_terminal_size
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 
 from proxy import __version__
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import SETTINGS, Settings, misspelt, read_settings
+from proxy.config.values import Parser, whole
 from proxy.errors import ClientError, ConfigError
+
+WIDTH = 110  # columns of a help text where the terminal has more
+LOCAL = "127.0.0.1"
+# The settings that a plan depends on; the rest is about serving.
+PLANNING = ("rules", "ladder", "max_body", "llm_fallback_enabled", "llm_allowed_fallback_models")
+LIMITING = ("context_total_token_limit", "context_recent_history_token_budget", "context_rag_token_budget")
+EPILOG = (
+    "Each --flag is also a variable of the environment: PLIMSOLL_ and its name in capitals (--admin-port is "
+    "PLIMSOLL_ADMIN_PORT), or for --llm-... and --context-... the name alone."
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; a wrong setting or rules file ends it with its text and exit code 2."""
+    """Runs a command; a wrong argument, setting or file ends it with its text and exit code 2."""
     arguments = parser().parse_args(argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows ASCII alone gets a picture all the same
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
         return code
     except ConfigError as error:
         print(f"plimsoll: {error}", file=sys.stderr)
         return 2
-    except (BrokenPipeError, KeyboardInterrupt):
+    except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read what we print has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands with their flags; each setting is a flag of the same name."""
-    top = argparse.ArgumentParser(prog="plimsoll", description="Makes every request fit its model's context window.")
+    top = argparse.ArgumentParser(
+        prog="plimsoll", description="Makes every request fit its model's context window.", formatter_class=_formatter
+    )
     top.add_argument("--version", action="version", version=f"plimsoll {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
 
-    serving = commands.add_parser("serve", help="serve as a reverse proxy")
-    serving.set_defaults(run=serve)
-    looking = commands.add_parser("inspect", help="show what would be done with a request's body")
-    looking.set_defaults(run=inspect)
-    looking.add_argument("file", help="a file with the JSON body of a chat request; - reads standard input")
-    looking.add_argument("--json", action="store_true", help="print JSON instead of a picture")
-    looking.add_argument("--window", help="tokens, as the header x-plimsoll-window")
-    looking.add_argument("--request", action="store_true", help="print only the body as it would be sent")
-    models = commands.add_parser("models", help="show what is known of models, and from where")
-    models.set_defaults(run=show_models)
-    models.add_argument("model", nargs="+")
+    def command(run: Callable[..., int], name: str, help: str, usage: str, epilog: str = "") -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name, help=help, description=_said(help), usage=usage, epilog=epilog, formatter_class=_formatter
+        )
+        made.set_defaults(run=run)
+        return made
+
+    serving = command(serve, "serve", "serve as a reverse proxy", "plimsoll serve [--flag VALUE ...]", EPILOG)
+    _settings_of(serving)
+    looking = command(inspect, "inspect", LOOKING, "plimsoll inspect [--json | --request] [...] FILE", EPILOG)
+    looking.add_argument("file", metavar="FILE", help="the JSON body of a chat request; - reads standard input")
+    output = looking.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/v1/chat/completions does")
+    output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
+    looking.add_argument("--window", type=_value(whole(1)), metavar="TOKENS", help="a smaller window than the model's")
+    _settings_of(looking, (*PLANNING, *LIMITING))
+    models = command(show_models, "models", MODELS, "plimsoll models [--json] [--rules FOLDER] MODEL [MODEL ...]")
+    models.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as a request has it")
     models.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    checking = commands.add_parser("check", help="check a folder of rules")
-    checking.set_defaults(run=check)
-    checking.add_argument("folder", nargs="?", type=Path, help="PLIMSOLL_RULES where none is given")
-    showing = commands.add_parser("demo", help="an overlong conversation, straight and through the proxy")
-    showing.set_defaults(run=demo)
+    _settings_of(models, ("rules",))
+    checking = command(check, "check", "check a folder of rules", "plimsoll check [FOLDER]")
+    checking.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="else PLIMSOLL_RULES, else our own")
+    showing = command(demo, "demo", "an overlong conversation, straight and through the proxy", "plimsoll demo")
     showing.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
-    simulating = commands.add_parser("simulate", help="serve the simulator: an upstream as strict as the real ones")
-    simulating.set_defaults(run=simulate)
-    simulating.add_argument("--port", type=int, default=8081)
-    for command in (serving, looking, models, checking):
-        for setting in SETTINGS:
-            command.add_argument(setting.flag, dest=setting.field, metavar=setting.name, help=setting.help)
+    simulating = command(simulate, "simulate", SIMULATING, "plimsoll simulate [--port PORT] [...]")
+    simulating.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
+    simulating.add_argument("--port", type=_value(whole(0, 65535)), default=8081, help="(default: 8081)")
+    simulating.add_argument("--window", type=_value(whole(1)), default=8192, help="tokens (default: 8192)")
+    simulating.add_argument("--speaks", metavar="PROVIDER", default="openai-old", help="in whose words it refuses")
     return top
+
+
+LOOKING = "show what would be done with a request's body, and send nothing"
+MODELS = "show what is known of models, and from where"
+SIMULATING = "serve the simulator: an upstream as strict as the real ones"
+
+
+def _said(help: str) -> str:
+    return f"{help[0].upper()}{help[1:]}."
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, max_help_position=32, width=min(get_terminal_size().columns - 2, WIDTH))
+
+
+def _settings_of(command: argparse.ArgumentParser, fields: Collection[str] = ()) -> None:
+    group = command.add_argument_group("settings")
+    for setting in SETTINGS:
+        if not fields or setting.field in fields:
+            told = f"{setting.help} (default: {setting.default or 'none'})"
+            group.add_argument(setting.flag, dest=setting.field, metavar="VALUE", help=told)
+
+
+def _value(parse: Parser) -> Callable[[str], Any]:
+    """A parser of settings as argparse knows them."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
@@ -73,49 +137,51 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
-    from proxy.serve.app import build, create_admin, create_app
-    from proxy.serve.server import run
-
     settings = settings_of(arguments)
-    house = build(settings)
-    admin = None if settings.admin_port is None else create_admin(house)
-    print(f"plimsoll {__version__}: http://{settings.host}:{settings.port}/v1 -> {settings.upstream}", file=sys.stderr)
-    run(
-        create_app(house),
-        settings.host,
-        settings.port,
-        admin=admin,
-        admin_port=settings.admin_port,
-        drain=settings.drain,
-    )
-    return 0
+    with ExitStack() as stack:
+        if settings.workers > 1:  # before prometheus is loaded, which looks for it just once
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(_folder())
+        from proxy.serve.starting import start
+
+        return start(settings, say=partial(print, f"plimsoll {__version__}:", file=sys.stderr, flush=True))
+
+
+def _folder() -> TemporaryDirectory[str]:
+    try:
+        return TemporaryDirectory(prefix="plimsoll-", dir=os.environ.get("PROMETHEUS_MULTIPROC_DIR") or None)
+    except OSError as error:
+        raise ConfigError(f"--workers needs a folder for metrics that can be written to (TMPDIR): {error}") from None
 
 
 def inspect(arguments: argparse.Namespace) -> int:
-    """Shows the plan for a body; sends nothing."""
+    """Shows the plan for a body and sends nothing; exit code 1 where nothing makes it fit."""
     from proxy.serve.app import build
 
-    house = build(settings_of(arguments), lambda outcome: None)
+    house = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
     house.gateway.planner.knowledge.offline = True
-    headers = [(b"x-plimsoll-window", arguments.window.encode())] if arguments.window else []
+    headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
     if arguments.ladder:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        told = asyncio.run(house.gateway.inspected(body, headers))
+        told = asyncio.run(house.inspecting.plan_of(body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:
-        raise ConfigError(error.message) from None
+        raise ConfigError(f"{arguments.file}: {error.message}") from None
+    _print_plan(told, arguments)
+    return 0 if told["fits"] else 1
+
+
+def _print_plan(told: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.request:
-        sys.stdout.buffer.write(bytes(msgspec.json.encode(told["request"])) + b"\n")
+        print(msgspec.json.encode(told["request"]).decode())
     elif arguments.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told)) + b"\n")
+        print(msgspec.json.format(msgspec.json.encode(told)).decode())
     else:
         from proxy.picture import show
 
-        show(json.loads(msgspec.json.encode(told)))
-    return 0
+        show(told)
 
 
 def show_models(arguments: argparse.Namespace) -> int:
@@ -152,11 +218,17 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """Serves the simulator, for the demo and for tests of one's own."""
-    import uvicorn
-
+    from proxy.serve.server import run
+    from proxy.serve.starting import listen, shown
     from proxy.simulator import SimulatorConfig, simulator
 
-    uvicorn.run(simulator(SimulatorConfig()), host="127.0.0.1", port=arguments.port, log_level="warning")
+    try:
+        config = SimulatorConfig(speaks=arguments.speaks, window=arguments.window)
+    except ValueError as error:
+        raise ConfigError(f"--speaks: {error}") from None
+    doors = listen(arguments.host, arguments.port)
+    print(f"plimsoll simulate: http://{shown(doors[0])}/v1", file=sys.stderr, flush=True)
+    run(simulator(config), arguments.host, arguments.port, sockets=doors, settle=0)
     return 0
 
 

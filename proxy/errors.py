@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 
@@ -16,19 +14,24 @@ def error_body(message: str, kind: str = "invalid_request_error", code: str = ""
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code or None}})
 
 
-@dataclass(frozen=True, slots=True)
 class ClientError(Exception):
     """An answer of our own to a request that we did not pass on: HTTP status and the four keys of the error body.
 
     `retry` says whether the same request may do better later (`x-should-retry`, which OpenAI's clients heed).
     """
 
-    status: int
-    message: str
-    kind: str = "invalid_request_error"
-    code: str = ""
-    param: str | None = None
-    retry: bool = False
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        code: str = "",
+        param: str | None = None,
+        retry: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind = status, message, kind
+        self.code, self.param, self.retry = code, param, retry
 
     def body(self) -> bytes:
         """The JSON that the client gets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +11,12 @@ from rich.table import Table
 from proxy.config.windows import Windows
 from proxy.tokens.meter import meter_for
 from proxy.types import Message, Prompt
+
+COLUMNS = ("model", "window", "max input", "max output", "from", "count", "margin", "can")
+LONG = ("model", "can")  # they wrap where there is no room
+ROOMY = 110  # columns
+FIGURES = ("window", "max input", "max output")
+Row = dict[str, Any]
 
 
 class Forgetful:
@@ -23,8 +30,8 @@ class Forgetful:
         """Forgets it."""
 
 
-def known(model: str, windows: Windows) -> dict[str, Any]:
-    """All that is known of one model."""
+def known(model: str, windows: Windows) -> Row:
+    """All that is known of one model; figures in tokens."""
     window = windows.find(model)
     meter = meter_for(Prompt(model, (Message(b'{"role":"user","content":""}', "user", 0),)), model, Forgetful())
     return {
@@ -40,12 +47,32 @@ def known(model: str, windows: Windows) -> dict[str, Any]:
     }
 
 
-def table(rows: list[dict[str, Any]], console: Console | None = None) -> None:
-    """Prints them for people."""
-    drawn = Table("model", "window", "max input", "max output", "from", "count", "margin", "can", box=None)
-    for row in rows:
-        margin = f"{row['margin']['base']} + {row['margin']['share']:.0%}"
-        figures = [f"{row[key]:,}" if row[key] else "" for key in ("window", "max_input", "max_output")]
-        source = f"{row['source']}{' (a guess)' if row['guessed'] else ''}"
-        drawn.add_row(row["model"], *figures, source, row["count"], margin, ", ".join(row["can"] or ()))
-    (console or Console()).print(drawn)
+def table(rows: Sequence[Row], console: Console | None = None) -> None:
+    """Prints them for people; a column in which nothing stands is left out, and the last one where there is no room."""
+    console = console or Console()
+    told = [_cells(row) for row in rows]
+    drawn = Table(box=None, header_style="dim", padding=(0, 1))
+    columns = COLUMNS if console.width >= ROOMY else COLUMNS[:-1]
+    shown = [name for name in columns if any(cells[name] for cells in told)]
+    for name in shown:
+        drawn.add_column(
+            name, justify="right" if name in FIGURES else "left", no_wrap=name not in LONG, overflow="fold"
+        )
+    for cells in told:
+        drawn.add_row(*(cells[name] for name in shown))
+    console.print(drawn)
+
+
+def _cells(row: Row) -> dict[str, str]:
+    margin = row["margin"]
+    share = f" + {margin['share']:.0%}" if margin["share"] else ""
+    return {
+        "model": row["model"],
+        "window": f"{row['window']:,}",
+        "max input": f"{row['max_input']:,}" if row["max_input"] else "",
+        "max output": f"{row['max_output']:,}" if row["max_output"] else "",
+        "from": "a guess" if row["guessed"] else row["source"],
+        "count": row["count"],
+        "margin": f"{margin['base']}{share}",
+        "can": ", ".join(row["can"] or ()),
+    }

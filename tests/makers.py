@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.fit.plan import start
-from proxy.types import Draft, Facts, Ladder, Margin, Message, Meter, Prompt, Quality, Rung, Window
+from proxy.types import Draft, Facts, Ladder, Margin, Message, Meter, Prompt, Quality, Rung, Window, replace
 from proxy.wire.endpoints import chat
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from proxy.fit.blocks import group
 from proxy.types import (
     UNKNOWN_WINDOW,
@@ -20,6 +18,7 @@ from proxy.types import (
     Rung,
     Want,
     Window,
+    replace,
 )
 
 STINT = 0.9  # a refusal that names no figure teaches only that what we sent was too much: try with a tenth less
@@ -83,7 +82,7 @@ def note(step: str, before: Draft, after: Draft) -> Note:
 def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     """What a refusal of `sent` teaches: the model's bound, or by how much our count was off; None where nothing new."""
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
-    if learned == facts.learned:
+    if learned == facts.learned and (sent.excess <= 0 or sent.window.guessed):  # else it was known to be too long
         learned = replace(learned, window=_less(sent))
     if learned == facts.learned:
         return None

@@ -1,13 +1,14 @@
-"""The web surface: routes to the fitted endpoints, admin routes, everything else passed through; it decides nothing."""
+"""The web surface: routes to the fitted endpoint, admin routes, everything else passed through; it decides nothing."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
@@ -15,17 +16,23 @@ from proxy.config.windows import Windows, load_windows
 from proxy.serve.cache import Cache
 from proxy.serve.client import Receive, Scope, Send
 from proxy.serve.gateway import Gateway
+from proxy.serve.inspecting import Inspecting
 from proxy.serve.knowledge import Knowledge
+from proxy.serve.listing import Listing
 from proxy.serve.log import make_log
-from proxy.serve.metrics import CONTENT_TYPE, Metrics
+from proxy.serve.looking import Looking
+from proxy.serve.measuring import Measuring
+from proxy.serve.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.serve.planning import Planner
 from proxy.serve.pool import Timeouts
+from proxy.serve.totals import Totals
 from proxy.serve.upstream import Upstream
 from proxy.tokens.encodings import encoding
 from proxy.types import Outcome
 from proxy.wire.endpoints import chat
 
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models; others are loaded when they are first needed
+TEXT = b"text/plain"
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -40,7 +47,7 @@ class House:
     upstream: Upstream
     metrics: Metrics
     gateway: Gateway
-    tell: Callable[[Outcome], None]
+    inspecting: Inspecting
     ready: bool = False
 
     async def open(self) -> None:
@@ -53,6 +60,8 @@ class House:
         """Ends what it began."""
         self.ready = False
         await self.gateway.close()
+        self.gateway.planner.measuring.close()
+        await self.gateway.planner.knowledge.close()
         await self.cache.close()
         await self.upstream.close()
 
@@ -65,15 +74,14 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     cache = Cache(settings.redis, settings.secret, settings.upstream)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(settings.upstream, timeouts, settings.api_key)
-    knowledge = Knowledge(settings.context_total_token_limit, windows, cache, upstream)
-    planner = Planner(rules, knowledge, settings.max_body, settings.ladder)
-    metrics = Metrics(windows.known)
-    tell = tell or make_log(settings.log)
-    gateway = Gateway(settings, planner, upstream, rules.refusals, metrics, tell)
-    return House(settings, rules, windows, cache, upstream, metrics, gateway, tell)
+    knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
+    planner = Planner(rules, knowledge, Measuring(knowledge, Totals(knowledge), settings.max_body), settings.ladder)
+    metrics = Metrics(partial(model_label, windows), cache)
+    gateway = Gateway(settings, planner, upstream, Looking(rules.refusals), metrics, tell or make_log(settings.log))
+    return House(settings, rules, windows, cache, upstream, metrics, gateway, Inspecting(settings, planner))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """A fitted path: POST to its handler; other methods (stored completions) and odd spellings pass through."""
 
@@ -86,16 +94,15 @@ class Fitted:
         await (self.handler if exact else self.other)(scope, receive, send)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plain:
-    """An admin route: GET gives a status, a type and a body."""
+    """An admin route: answers with what a function of the server's state says: a status, a type and a body."""
 
-    answer: Callable[[], tuple[int, bytes, bytes]]
-    headers: tuple[tuple[bytes, bytes], ...] = field(default=((b"cache-control", b"no-store"),))
+    answer: Callable[[Mapping[str, Any]], tuple[int, bytes, bytes]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, kind, body = self.answer()
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *self.headers]
+        status, kind, body = self.answer(scope.get("state", {}))
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
@@ -113,34 +120,37 @@ class Asked:
 def admin_routes(house: House) -> list[Route]:
     """What operators and people ask of the proxy itself."""
 
-    def ready() -> tuple[int, bytes, bytes]:
-        return (200, b"text/plain", b"ready\n") if house.ready else (503, b"text/plain", b"not ready\n")
+    def ready(state: Mapping[str, Any]) -> tuple[int, bytes, bytes]:
+        """Encodings are loaded, and nobody told us to stop; never a question to Redis or the upstream."""
+        serves = house.ready and not state.get("draining")
+        return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
     return [
-        Route("/metrics", Plain(lambda: (200, CONTENT_TYPE, house.metrics.exposition()))),
-        Route("/healthz", Plain(lambda: (200, b"text/plain", b"alive\n"))),
+        Route("/metrics", Plain(lambda state: (200, CONTENT_TYPE, house.metrics.exposition()))),
+        Route("/healthz", Plain(lambda state: (200, TEXT, b"alive\n"))),
         Route("/readyz", Plain(ready)),
-        Route("/inspect" + chat.PATH, Asked(house.gateway.inspect), methods=["POST"]),
+        Route("/inspect" + chat.PATH, house.inspecting, methods=["POST"]),
     ]
 
 
-def create_app(house: House) -> Starlette:
-    """The data port: fitted endpoints, everything else passed through; the admin routes unless they have their own."""
+def create_app(house: House) -> Router:
+    """The data port: the fitted endpoint, everything else passed through; the admin routes unless they have their own
+    port. Routes alone: what an application of Starlette's puts before them costs more than they do."""
     through = house.gateway.other
     routes: list[Route | Mount] = [Route(chat.PATH, Fitted(chat.PATH.encode(), house.gateway.chat, through))]
     if house.settings.admin_port is None:
         routes += admin_routes(house)
-    return Starlette(routes=[*routes, Mount("/", Asked(through))], lifespan=_lifespan(house))
+    return Router([*routes, Mount("/", Asked(through))], redirect_slashes=False, lifespan=_lifespan(house))
 
 
-def create_admin(house: House) -> Starlette:
+def create_admin(house: House) -> Router:
     """The admin port, where it has one of its own."""
-    return Starlette(routes=admin_routes(house))
+    return Router(admin_routes(house), redirect_slashes=False)
 
 
-def _lifespan(house: House) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
+def _lifespan(house: House) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:
     @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Router) -> AsyncIterator[None]:
         await house.open()
         try:
             yield

@@ -5,34 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from proxy.errors import ClientError, error_body, too_large
 from proxy.serve import log
+from proxy.serve.interrupts import Gone as Gone
+from proxy.serve.interrupts import Interrupt, Leaving
+from proxy.serve.interrupts import Message as Message
+from proxy.serve.interrupts import Receive as Receive
 from proxy.serve.upstream import Answer, UpstreamError
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
 Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
-TICK = 0.1  # seconds between two looks at what should be interrupted
-LOOK_AFTER = 0.1  # seconds until a client's leaving is looked for: most of a short request's life costs no task
 LINGER = 0.25  # seconds that the upstream has to end a stream whose client left at [DONE], to keep its connection
 TAIL = 32  # bytes of a stream's end that are remembered
 DONE = (b"data: [DONE]", b"data:[DONE]")
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
 FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length speaks of another answer, uvicorn takes it for this
 LENGTH = frozenset((b"content-length",))
-
-
-class Gone(Exception):
-    """The client went away before its answer was complete."""
 
 
 class BrokenOff(Exception):
@@ -43,105 +37,10 @@ class BrokenOff(Exception):
         self.error = error
 
 
-class _Clock:
-    """Looks at all interrupts of one event loop in turn: a timer of its own for each would cost more than the rest."""
-
-    __slots__ = ("_loop", "_ticking", "waiting")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._ticking = False
-        self.waiting: set[_Interrupt] = set()
-
-    def add(self, interrupt: _Interrupt) -> None:
-        self.waiting.add(interrupt)
-        if not self._ticking:
-            self._ticking = True
-            self._loop.call_later(TICK, self._tick)
-
-    def _tick(self) -> None:
-        now = self._loop.time()
-        for interrupt in tuple(self.waiting):
-            if now >= interrupt.due:
-                self.waiting.discard(interrupt)
-                interrupt.rouse()
-        self._ticking = bool(self.waiting)
-        if self._ticking:
-            self._loop.call_later(TICK, self._tick)
-
-
-_CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
-
-
-def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
-    clock = _CLOCKS.get(loop)
-    if clock is None:
-        clock = _CLOCKS[loop] = _Clock(loop)
-    return clock
-
-
-class _Interrupt:
-    """Cancels its task from outside, up to a `TICK` late; what leaves the block then is an error of ours.
-
-    What asyncio.timeout does, at a tenth of its cost.
-    """
-
-    __slots__ = ("_cancelling", "_clock", "_error", "_task", "due", "struck")
-
-    def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None
-        self._task, self._cancelling = task, task.cancelling()
-        self._error = error
-        self.struck = False
-        self.due = loop.time() + seconds
-        self._clock = _clock(loop)
-        self._clock.add(self)
-
-    def rouse(self) -> None:
-        """Its time has come."""
-        self.struck = True
-        self._task.cancel()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
-        self._clock.waiting.discard(self)
-        if self.struck and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise self._error() from None
-
-
-class _Leaving(_Interrupt):
-    """Interrupts its task with Gone when the client hangs up. The request's body must have been received."""
-
-    __slots__ = ("_receive", "_watcher")
-
-    def __init__(self, receive: Receive) -> None:
-        super().__init__(LOOK_AFTER, Gone)
-        self._receive = receive
-        self._watcher: asyncio.Task[None] | None = None
-
-    def rouse(self) -> None:
-        """From now on the client is watched."""
-        self._watcher = asyncio.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        super().rouse()
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-        super().__exit__(kind, value, _)
-
-
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     """What `work` returns; raises Gone, with `work` cancelled, when the client goes away first. The request's body
     must have been received before."""
-    with _Leaving(receive):
+    with Leaving(receive):
         return await work
 
 
@@ -163,7 +62,7 @@ def slow_body(seconds: float) -> ClientError:
 
 async def receive_body(receive: Receive, seconds: float) -> tuple[bytes, bool]:
     """The next bytes of the request's body, and whether more follow. Raises Gone, or ClientError 408."""
-    with _Interrupt(seconds, partial(slow_body, seconds)):
+    with Interrupt(seconds, partial(slow_body, seconds)):
         message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
@@ -245,9 +144,9 @@ async def relay(
     """
     out = _Out(answer, send, watch)
     try:
-        with _Leaving(receive):
+        with Leaving(receive):
             await out.start(extra)
-            for chunk in first:
+            for chunk in filter(None, first):
                 await out.pass_on(chunk)
             while chunk := await answer.next():
                 await out.pass_on(chunk)
@@ -288,13 +187,12 @@ class _Out:
         self._ended = self._left == 0  # the last byte goes out as the last, not as one that an empty one follows
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._ended})
         self._tail = chunk[-TAIL:] if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
-        self._look(chunk)
+        if self._watch is not None:
+            self._look(self._watch, chunk)
 
-    def _look(self, chunk: bytes) -> None:
-        if self._watch is None:
-            return
+    def _look(self, watch: Watch, chunk: bytes) -> None:
         try:
-            self._watch(chunk)
+            watch(chunk)
         except Exception as error:  # what watches is ours, and our bug must not be the client's broken answer
             log.event("a watcher of answers failed", error=type(error).__name__)
             self._watch = None
@@ -314,7 +212,8 @@ class _Out:
         try:
             async with asyncio.timeout(LINGER):
                 while chunk := await self._answer.next():
-                    self._look(chunk)
+                    if self._watch is not None:
+                        self._look(self._watch, chunk)
         except (TimeoutError, UpstreamError):
             pass
 

@@ -3,115 +3,140 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.config.answers import from_models_answer
 from proxy.config.windows import RULES, Windows, capped
 from proxy.fit.plan import with_learned
 from proxy.serve import log
 from proxy.serve.cache import Cache
-from proxy.serve.upstream import Upstream, UpstreamError
+from proxy.serve.listing import Headers, Listing
+from proxy.tokens.encodings import encoding
+from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Rival, Window
+from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
 
-ASK_SECONDS = 2.0  # what the first request for a model that no table knows may wait for the upstream's own list
-ASK_AGAIN_SECONDS = 600.0  # a list that did not name the model may name it later
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
+MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
+MASK = (1 << 63) - 1
 NOTHING_LEARNED = Learned()
-LIST_BYTES = 8 * 1024 * 1024  # OpenRouter's list of models has about 1 MB
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(slots=True)
 class Knowledge:
-    """Windows from the table, the user's rows, refusals and the upstream itself; counters with learned ratios."""
+    """Windows from the user's rows, the tables, refusals and the upstream itself; counters with learned ratios.
+
+    `limit` is the user's own bound on every window, in tokens; `offline` asks nobody.
+    """
 
     limit: int | None
     windows: Windows
     cache: Cache
-    upstream: Upstream
+    listing: Listing
     offline: bool = False
-    _asked: dict[str, tuple[float, Window | None]] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
+    _loaded: set[str] = field(default_factory=set)
+    _steady: dict[str, float] = field(default_factory=dict)
 
-    def window_now(self, model: str, cap: int | None) -> Window:
-        """The model's window by what is known without waiting, what refusals taught included, under the caps."""
-        found = self._listed(model) or self.windows.find(model)
+    def known(self, model: str) -> Window:
+        """A model's own window by what is known without waiting, what refusals taught included; a guess where that
+        is nothing. A row that the user wrote outranks all."""
+        found = self.windows.find(model)
+        if found.guessed:
+            found = self.listing.now(model) or found
         learned = self.cache.learned_now(model)
-        if found.source != RULES and learned != NOTHING_LEARNED:
+        if learned != NOTHING_LEARNED and found.source != RULES:
             found = with_learned(found, learned)
-        return self._under_caps(found, cap)
+        return found
 
-    def _listed(self, model: str) -> Window | None:
-        known = self._asked.get(model)
-        return None if known is None else known[1]
+    def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
+        """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
+        ladder assumes to be true is never raised by the user's limit."""
+        return self._under_caps(self.known(model), ladder, cap)
 
-    def _under_caps(self, window: Window, cap: int | None) -> Window:
+    def _under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
         if cap is not None:
             window = capped(window, cap, "header")
-        if self.limit is not None and not window.guessed:
-            window = capped(window, self.limit, "limit")
-        return window
+        if self.limit is not None and window.guessed and ladder.unknown == "assume":
+            return replace(window, tokens=min(window.tokens, self.limit))
+        return window if self.limit is None else capped(window, self.limit, "limit")
+
+    async def ready(self, model: str, ladder: Ladder, cap: int | None, headers: Headers) -> None:
+        """Waits for the upstream's list where nobody knows the model, and for an encoding that no request needed
+        before."""
+        if cap is None and self.known(model).guessed:
+            await self._inquire(model, headers)
+        for name in (model, *_allowed(ladder)):
+            if (needed := family_of(name).encoding) not in self._loaded:
+                await asyncio.to_thread(encoding, needed)
+                self._loaded.add(needed)
 
     async def facts(self, prompt: Prompt, ladder: Ladder, cap: int | None, headers: Headers) -> Facts:
-        """All that a plan for this prompt needs. Waits for Redis at most its own budget, and for the upstream's list
-        only where nobody knows the model."""
-        await self.cache.learn_of(prompt.model)
-        window = self.window_now(prompt.model, cap)
-        if window.guessed and not self.offline:
-            await self._ask(prompt.model, headers)
-            window = self.window_now(prompt.model, cap)
-        if window.guessed:
-            self._warn(prompt.model, window)
-        learned = self.cache.learned_now(prompt.model)
-        return Facts(window, self.meter(prompt, prompt.model), self._rivals(prompt, ladder, cap), learned=learned)
+        """All that a plan for this prompt needs."""
+        model = prompt.model
+        await self.ready(model, ladder, cap, headers)
+        window = self.window_now(model, ladder, cap)
+        rivals = tuple(
+            Rival(name, self._rivals_window(name, ladder, cap), partial(self.meter, prompt, name))
+            for name in _allowed(ladder)
+        )
+        return Facts(window, self.meter(prompt, model), rivals, learned=self.cache.learned_now(model))
+
+    async def refresh(self, model: str, ladder: Ladder) -> None:
+        """Looks for what other replicas learned of the models that a request may go to: waits for Redis at most its
+        budget, and only now and then."""
+        for name in (model, *_allowed(ladder)):
+            await self.cache.learn_of(name)
+
+    def counted_as(self, model: str) -> int:
+        """A number for all that a model's counts depend on besides the request."""
+        return hash((model, self.cache.learned_now(model).scale, self._ratio(model))) & MASK
 
     def meter(self, prompt: Prompt, model: str) -> Meter:
         """Counts this prompt the way that a model does."""
+        return meter_for(prompt, model, self.cache.memory, self.cache.learned_now(model), self._ratio(model))
+
+    def _ratio(self, model: str) -> float | None:
+        """The learned ratio in steps of a `NOTCH`; it stays where it is until the mean is a whole one away."""
         ratio = self.cache.ratio_now(model)
-        steady = None if ratio is None else round(ratio / NOTCH) * NOTCH
-        return meter_for(prompt, model, self.cache.memory, self.cache.learned_now(model), steady)
+        if ratio is None:
+            return None
+        steady = self._steady.get(model)
+        if steady is None or abs(ratio - steady) >= NOTCH:
+            if len(self._steady) >= MOST_MODELS:
+                self._steady.clear()
+            steady = self._steady[model] = round(ratio / NOTCH) * NOTCH
+        return steady
 
-    def _rivals(self, prompt: Prompt, ladder: Ladder, cap: int | None) -> tuple[Rival, ...]:
-        names = dict.fromkeys(name for rung in ladder.rungs for name in rung.models)
-        return tuple(Rival(n, self.window_now(n, cap), partial(self.meter, prompt, n)) for n in names)
+    def _rivals_window(self, model: str, ladder: Ladder, cap: int | None) -> Window:
+        """A client's cap holds wherever its request goes; but it does not say what a model holds that nobody knows."""
+        window = self.known(model)
+        return window if window.guessed else self.window_now(model, ladder, cap)
 
-    def taught(self, facts: Facts, prompt: Prompt, cap: int | None) -> Facts:
-        """Keeps what a refusal just taught for the next request and for other replicas; the caps stay."""
-        learned = facts.learned if not prompt.opaque else replace(facts.learned, scale=1.0)
+    def taught(self, facts: Facts, prompt: Prompt, ladder: Ladder, cap: int | None, refusal: Refusal) -> Facts:
+        """Keeps what a refusal just taught for the next request and for other replicas; the caps stay. What cannot be
+        counted well says nothing of how we count, and without a figure nothing of the model."""
+        learned = facts.learned
+        if prompt.opaque:
+            learned = NOTHING_LEARNED if refusal.limit is None else replace(learned, scale=1.0)
         if learned != NOTHING_LEARNED:
             self.cache.keep_learned(prompt.model, learned)
-        return replace(facts, window=self._under_caps(facts.window, cap))
+        return replace(facts, window=self._under_caps(facts.window, ladder, cap))
 
-    async def _ask(self, model: str, headers: Headers) -> None:
-        """Asks the upstream's own list of models, once in a while for each model that nobody knows."""
-        known = self._asked.get(model)
-        if known is not None and (known[1] is not None or time.monotonic() - known[0] < ASK_AGAIN_SECONDS):
-            return
-        if len(self._asked) > 1000:
-            self._asked.clear()  # a client that invents names must not fill the memory
-        self._asked[model] = (time.monotonic(), None)
-        try:
-            body = await asyncio.wait_for(self._list(headers), ASK_SECONDS)
-        except (UpstreamError, TimeoutError):
-            return
-        self._asked[model] = (time.monotonic(), from_models_answer(body, model))
+    async def _inquire(self, model: str, headers: Headers) -> None:
+        """Asks the upstream for its own list of models; says once that nobody knows a model."""
+        if not self.offline:
+            await self.listing.ask(model, headers)
+        guess = self.known(model)
+        if guess.guessed and model not in self._warned and len(self._warned) < MOST_MODELS:
+            self._warned.add(model)
+            log.event("nobody knows this model's window", model=log.printable(model), guess=guess.tokens)
 
-    async def _list(self, headers: Headers) -> bytes:
-        kept = [(k, v) for k, v in headers if k not in (b"content-length", b"content-type", b"transfer-encoding")]
-        identity = [(k, v) for k, v in kept if k != b"accept-encoding"]
-        answer = await self.upstream.send("GET", b"/v1/models", identity, None)
-        try:
-            return await answer.read(LIST_BYTES) if answer.status == 200 else b""
-        finally:
-            await answer.close()
+    async def close(self) -> None:
+        """Ends what it began."""
+        await self.listing.close()
 
-    def _warn(self, model: str, window: Window) -> None:
-        if model in self._warned or len(self._warned) > 1000:
-            return
-        self._warned.add(model)
-        log.event("nobody knows this model's window", model=log.printable(model), guess=window.tokens)
+
+def _allowed(ladder: Ladder) -> dict[str, None]:
+    """The models that a request may be moved to on its way down a ladder."""
+    return {name: None for rung in ladder.rungs for name in rung.models}

@@ -1,85 +1,152 @@
-"""One line an outcome, for people on a terminal and as JSON elsewhere; no content and no key ever goes into it."""
+"""One line an outcome, for people on a terminal and as JSON elsewhere; no content and no key ever goes into it.
+
+Whoever reads the lines may be slow or gone: no request waits for that, and none fails.
+"""
 
 from __future__ import annotations
 
+import select
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import TextIO
 
 import msgspec
 
+from proxy.serve.lines import Lines
 from proxy.types import Outcome
 from proxy.wire.report import step_summary
 
-Log = Callable[[Outcome], None]
+LONGEST = 120  # characters of a name that a client chose
 
 
 def event(message: str, **figures: object) -> None:
     """A line about the proxy itself (a breaker that opened, a bug that was caught), on standard error."""
     told = " ".join(f"{k}={v}" for k, v in figures.items())
-    print(f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip(), file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # nobody listens any more
+        if sys.stderr is not None and _takes(sys.stderr):
+            print(f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip(), file=sys.stderr, flush=True)
+
+
+def _takes(stream: TextIO) -> bool:
+    """Whether a line can be written there without waiting for whoever reads it."""
+    try:
+        return bool(select.select((), (stream.fileno(),), (), 0)[1])
+    except OSError:  # no file below: a test's
+        return True
+
+
+class Log:
+    """Writes one line for each outcome that it is called with."""
+
+    def __init__(self, line: Callable[[Outcome], str], lines: Lines) -> None:
+        self._line = line
+        self._lines = lines
+
+    def __call__(self, outcome: Outcome) -> None:
+        """One line. It takes some 5 us; a thread does the writing."""
+        self._lines.write(self._line(outcome))
+
+    def close(self) -> None:
+        """Writes what is not written yet."""
+        self._lines.close()
 
 
 def make_log(style: str = "auto", stream: TextIO | None = None) -> Log:
-    """A function that writes one line for each outcome; `style` is auto, json or text (auto: text on a terminal)."""
+    """A log on `stream` (standard output); `style` is auto, json or text (auto: text on a terminal)."""
     out = stream or sys.stdout
-    as_text = style == "text" or (style == "auto" and out.isatty())
-    line = text_line if as_text else json_line
-
-    def write(outcome: Outcome) -> None:
-        out.write(line(outcome))
-        out.flush()
-
-    return write
+    as_text = style == "text" or (style == "auto" and out is not None and out.isatty())
+    return Log(text_line if as_text else json_line, Lines(out, lost_text if as_text else lost_json))
 
 
-def fields(outcome: Outcome) -> dict[str, Any]:
-    """What is told of an outcome, by name; what is not known is left out. Times in milliseconds."""
-    told: dict[str, Any] = {
-        "time": round(time.time(), 3),
-        "endpoint": outcome.endpoint,
-        "result": outcome.result,
-        "status": outcome.status,
-        "mode": outcome.mode,
-        "ladder": outcome.ladder,
-        "model": outcome.model,
-        "model_sent": outcome.model_sent if outcome.model_sent != outcome.model else "",
-        "window": outcome.window,
-        "prompt": outcome.prompt,
-        "prompt_sent": outcome.prompt_sent,
-        "reserve": outcome.reserve,
-        "max_tokens": outcome.reply_sent,
-        "messages": outcome.messages_in,
-        "messages_sent": outcome.messages_sent,
-        "steps": ", ".join(map(step_summary, outcome.notes)),
-        "count": outcome.quality,
-        "refused": ", ".join(outcome.refusals),
-        "usage": outcome.usage.prompt if outcome.usage else None,
-        "own_ms": round(1000 * outcome.own_seconds, 2),
-        "upstream_ms": round(1000 * outcome.upstream_seconds, 1),
-    }
-    return {k: v for k, v in told.items() if v not in (None, "", 0) or k in ("status", "own_ms")}
+class _Told(msgspec.Struct, omit_defaults=True):
+    """What is told of an outcome; what is not known is left out. Times in milliseconds."""
+
+    time: float
+    endpoint: str
+    result: str
+    status: int
+    own_ms: float
+    upstream_ms: float = 0.0
+    mode: str = ""
+    ladder: str = ""
+    model: str = ""
+    model_sent: str = ""
+    window: int = 0
+    prompt: int | None = None
+    prompt_sent: int | None = None
+    reserve: int = 0
+    max_tokens: int | None = None
+    messages: int = 0
+    messages_sent: int = 0
+    steps: str = ""
+    count: str = ""
+    refused: str = ""
+    usage: int | None = None
 
 
-def json_line(outcome: Outcome) -> str:
+_ENCODER = msgspec.json.Encoder()
+
+
+def json_line(o: Outcome) -> str:
     """One JSON object and a line's end."""
-    return msgspec.json.encode(fields(outcome)).decode() + "\n"
+    told = _Told(
+        round(time.time(), 3),
+        o.endpoint,
+        o.result,
+        o.status,
+        round(1000 * o.own_seconds, 2),
+        round(1000 * o.upstream_seconds, 1),
+        o.mode,
+        o.ladder,
+        printable(o.model),
+        printable(o.model_sent) if o.model_sent != o.model else "",
+        o.window,
+        o.prompt,
+        o.prompt_sent,
+        o.reserve,
+        o.reply_sent,
+        o.messages_in,
+        o.messages_sent,
+        _steps(o),
+        o.quality,
+        ", ".join(o.refusals),
+        o.usage.prompt if o.usage else None,
+    )
+    return _ENCODER.encode(told).decode() + "\n"
 
 
-def text_line(outcome: Outcome) -> str:
+def lost_json(count: int) -> str:
+    """The line that tells of lines that nobody took."""
+    return f'{{"time":{time.time():.3f},"lost_lines":{count}}}\n'
+
+
+def text_line(o: Outcome) -> str:
     """Seed 000's line for people: model, window, used of budget, messages kept, and what was done."""
-    o = outcome
     used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{max(0, o.window - o.reserve):,} tokens"
     cut = "" if o.prompt in (None, o.prompt_sent) else f" (of {o.prompt:,})"
     kept = f" messages={o.messages_sent}/{o.messages_in}" if o.messages_in else ""
-    steps = f" [{', '.join(map(step_summary, o.notes))}]" if o.notes else ""
+    steps = f" [{_steps(o)}]" if o.notes else ""
+    refused = f" refused={','.join(o.refusals)}" if o.refusals else ""
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
-    model = printable(o.model if o.model == o.model_sent or not o.model_sent else f"{o.model}->{o.model_sent}")
+    model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
+    named = f" model={model} window={o.window:,}" if o.model else ""
     head = f"{time.strftime('%H:%M:%S')} {o.status} {o.result} {o.endpoint}"
-    return f"{head} model={model} window={o.window}{used}{cut}{kept}{steps}{took}\n"
+    return f"{head}{named}{used}{cut}{kept}{steps}{refused}{took}\n"
 
 
-def printable(text: str, most: int = 120) -> str:
-    """A name that a client sent, safe for a terminal."""
+def lost_text(count: int) -> str:
+    """The same, for people."""
+    return f"{time.strftime('%H:%M:%S')} {count:,} lines were lost\n"
+
+
+def _steps(o: Outcome) -> str:
+    return printable(", ".join(map(step_summary, o.notes)), 8 * LONGEST) if o.notes else ""
+
+
+def printable(text: str, most: int = LONGEST) -> str:
+    """A name that a client sent, safe for a terminal and no longer than a name is."""
+    if len(text) <= most and text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in text[:most])

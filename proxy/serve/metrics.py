@@ -2,65 +2,101 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import Literal, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+    multiprocess,
+    values,
+)
 
+from proxy.config import names
+from proxy.config.table import Entry
+from proxy.config.windows import Windows
+from proxy.errors import ConfigError
+from proxy.serve.tallies import Labels, Level, Spreads, Sums
 from proxy.types import Note, Outcome
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"  # the label of a model that no table knows: a client must not be able to grow our labels
+MOST_MODELS = 100  # labels; a table knows thousands, and clients choose among them
+REMEMBERED = 1_000  # spellings of models
+LATE = 1.0  # seconds after which what one worker counted can be read at any other
 LOADS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 UPSTREAM_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.25)
 
-Sample = tuple[tuple[str, ...], float]
+Samples = Iterable[tuple[Labels, float]]
 Named = Callable[[str], str]
+
+
+class Shared(Protocol):
+    """What a cache tells of itself: totals since its start, and which of its breakers are open (1) now."""
+
+    def lookups(self) -> Mapping[tuple[str, str], int]:
+        """By tier and result."""
+
+    def troubles(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def open_breakers(self) -> Mapping[tuple[str], int]:
+        """By what it breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: what it is called, what it says, and which samples an outcome adds to it."""
+    """One metric: what it is called, what it says, and which samples an outcome adds to it.
+
+    With `buckets` it is a histogram, else a counter. Those that are not `always` are asked only of outcomes whose
+    prompt was counted.
+    """
 
     name: str
     help: str
-    labels: tuple[str, ...]
-    samples: Callable[[Outcome, Named], Iterable[Sample]]
+    labels: Labels
+    samples: Callable[[Outcome, Named], Samples]
     buckets: tuple[float, ...] = ()
+    always: bool = False
 
 
-def _one(*labels: str) -> list[Sample]:
-    return [(labels, 1)]
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One metric that is read when it is asked for: a total by its name, else a gauge of what is so now."""
+
+    name: str
+    help: str
+    labels: Labels
+    read: Callable[[Shared], Samples]
 
 
-def _cuts(notes: Sequence[Note]) -> list[Sample]:
+def _some(labels: Labels, value: float | None) -> Samples:
+    return () if value is None else ((labels, value),)
+
+
+def _cuts(notes: Iterable[Note]) -> Samples:
     return [((n.step,), n.tokens_before - n.tokens_after) for n in notes if n.tokens_after < n.tokens_before]
 
 
-def _steps(notes: Sequence[Note]) -> list[Sample]:
-    return [((n.step,), 1) for n in notes]
+def _switches(o: Outcome, named: Named) -> Samples:
+    return (((named(o.model), named(o.model_sent)), 1),) if o.model_sent and o.model_sent != o.model else ()
 
 
-def _switches(o: Outcome, named: Named) -> list[Sample]:
-    return _one(named(o.model), named(o.model_sent)) if o.model_sent and o.model_sent != o.model else []
-
-
-def _some(labels: tuple[str, ...], value: float | None) -> list[Sample]:
-    return [] if value is None else [(labels, value)]
-
-
-def _error(o: Outcome) -> list[Sample]:
-    if o.usage is None or not o.usage.prompt or o.prompt_sent is None:
-        return []
-    return [((o.quality,), (o.prompt_sent - o.usage.prompt) / o.usage.prompt)]
-
-
-def _cached(o: Outcome) -> float | None:
-    return o.usage.cached if o.usage else None
+def _error(o: Outcome) -> Samples:
+    if o.usage is None or not o.usage.prompt or o.prompt_sent is None or o.status != 200:
+        return ()
+    return (((o.quality,), (o.prompt_sent - o.usage.prompt) / o.usage.prompt),)
 
 
 METRICS = (
@@ -68,13 +104,15 @@ METRICS = (
         "plimsoll_requests_total",
         "Requests by what became of them.",
         ("endpoint", "result", "status"),
-        lambda o, named: _one(o.endpoint, o.result, str(o.status)),
+        lambda o, named: (((o.endpoint, o.result, str(o.status)), 1),),
+        always=True,
     ),
     Metric(
         "plimsoll_model_requests_total",
         "Fitted requests by model; a model that no table knows is called other.",
         ("model",),
-        lambda o, named: _one(named(o.model)) if o.model else [],
+        lambda o, named: (((named(o.model),), 1),) if o.model else (),
+        always=True,
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
@@ -104,7 +142,10 @@ METRICS = (
     ),
     Metric("plimsoll_cut_tokens_total", "Prompt tokens cut, by step.", ("step",), lambda o, named: _cuts(o.notes)),
     Metric(
-        "plimsoll_steps_total", "How often each step changed a request.", ("step",), lambda o, named: _steps(o.notes)
+        "plimsoll_steps_total",
+        "How often each step changed a request.",
+        ("step",),
+        lambda o, named: [((note.step,), 1) for note in o.notes],
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
@@ -124,12 +165,13 @@ METRICS = (
         "Answers that a request was too long, by the rule that knew them and whether the request was healed.",
         ("rule", "healed"),
         lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
+        always=True,
     ),
     Metric(
         "plimsoll_counts_total",
         "Counts by how far they may be trusted.",
         ("quality",),
-        lambda o, named: _one(o.quality) if o.quality else [],
+        lambda o, named: (((o.quality,), 1),) if o.quality else (),
     ),
     Metric(
         "plimsoll_count_error_ratio",
@@ -142,21 +184,31 @@ METRICS = (
         "plimsoll_cached_prompt_tokens_total",
         "Prompt tokens that upstreams took from their own prompt cache.",
         (),
-        lambda o, named: _some((), _cached(o)),
+        lambda o, named: (((), o.usage.cached),) if o.usage else (),
+        always=True,
+    ),
+    Metric(
+        "plimsoll_completion_tokens_total",
+        "Reply tokens that upstreams reported.",
+        (),
+        lambda o, named: (((), o.usage.completion),) if o.usage else (),
+        always=True,
     ),
     Metric(
         "plimsoll_own_seconds",
         "Time spent in our own code, upstream's time apart.",
         ("endpoint",),
-        lambda o, named: [((o.endpoint,), o.own_seconds)],
+        lambda o, named: (((o.endpoint,), o.own_seconds),),
         OWN_SECONDS,
+        always=True,
     ),
     Metric(
         "plimsoll_upstream_seconds",
         "Time from the request's departure to the end of its answer.",
         ("endpoint",),
-        lambda o, named: [((o.endpoint,), o.upstream_seconds)] if o.upstream_seconds else [],
+        lambda o, named: _some((o.endpoint,), o.upstream_seconds or None),
         UPSTREAM_SECONDS,
+        always=True,
     ),
     Metric(
         "plimsoll_first_byte_seconds",
@@ -164,67 +216,159 @@ METRICS = (
         ("endpoint",),
         lambda o, named: _some((o.endpoint,), o.first_byte_seconds),
         UPSTREAM_SECONDS,
+        always=True,
+    ),
+)
+
+FIGURES = (
+    Figure(
+        "plimsoll_cache_lookups_total",
+        "Lookups of token counts and lessons, by the tier that was asked and what it knew.",
+        ("tier", "result"),
+        lambda cache: cache.lookups().items(),
+    ),
+    Figure(
+        "plimsoll_cache_troubles_total",
+        "What went wrong with the shared cache; no request fails or waits long because of it.",
+        ("kind",),
+        lambda cache: cache.troubles().items(),
+    ),
+    Figure(
+        "plimsoll_cache_breaker_open",
+        "1 while the shared cache is not asked because it failed.",
+        ("breaker",),
+        lambda cache: cache.open_breakers().items(),
     ),
 )
 
 
+def model_label(windows: Windows, model: str) -> str:
+    """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
+    in endless ways, and each label is a series for ever."""
+    found = windows.look(model)
+    if isinstance(found.known, Entry):
+        return names.bare(found.known.name)
+    row = found.known or found.row
+    return OTHER if row is None else row.model
+
+
 class Metrics:
-    """The registry of one process. `known` says which model names may be labels; `figures` are read at each scrape:
-    name -> (help, function that gives label values -> number)."""
+    """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself.
 
-    def __init__(self, known: Callable[[str], bool]) -> None:
+    Outcomes are added up in tallies, and poured into prometheus' own metrics when somebody asks; with several workers
+    (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to read.
+    Raises ConfigError where that folder is not there.
+    """
+
+    def __init__(self, label: Named = lambda model: OTHER, shared: Shared | None = None) -> None:
         self.registry = CollectorRegistry()
-        self._known = known
-        self._names: dict[str, str] = {}
-        self._made = [(m, self._make(m)) for m in METRICS]
-        self._children: dict[tuple[str, tuple[str, ...]], Callable[[float], None]] = {}
-        self.in_flight = Gauge(
-            "plimsoll_requests_in_flight",
-            "Requests that are under way.",
-            registry=self.registry,
-            multiprocess_mode="livesum",
-        )
+        self.in_flight = Level(self._soon)
+        self._label, self._shared = label, shared
+        self._labels: dict[str, str] = {}
+        self._models: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._several = values.ValueClass is not values.MutexValue
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
+        try:
+            self._begin()
+        except OSError as error:
+            raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR: {error.strerror}") from None
 
-    def _make(self, metric: Metric) -> Counter | Histogram:
-        if metric.buckets:
-            return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
-        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+    def _begin(self) -> None:
+        tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
+        self._of_counted = [(m.samples, tally.add) for m, tally in tallies]
+        self._of_all = [(m.samples, tally.add) for m, tally in tallies if m.always]
+        self._pours = [self._pour(m, tally) for m, tally in tallies]
+        self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
+        self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
+        if not self._several:
+            ProcessCollector(registry=self.registry)
+
+    def _pour(self, metric: Metric, tally: Sums | Spreads) -> Callable[[], None]:
+        name, help, labels = metric.name, metric.help, metric.labels
+        if isinstance(tally, Sums):
+            return partial(_pour_sums, Counter(name, help, labels, registry=self.registry), tally)
+        histogram = Histogram(name, help, labels, registry=self.registry, buckets=metric.buckets)
+        return partial(_pour_spreads, histogram, tally)
+
+    def _shown(self, figure: Figure, shared: Shared) -> Callable[[], None]:
+        name, help, labels = figure.name, figure.help, figure.labels
+        if name.endswith("_total"):
+            return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
+        return partial(_set, self._gauge(name, help, labels, "livemax"), figure, shared)
+
+    def _gauge(self, name: str, help: str, labels: Labels, mode: Literal["livesum", "livemax"]) -> Gauge:
+        return Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
 
     def named(self, model: str) -> str:
-        """The model's name as a label: itself where a table knows it."""
-        label = self._names.get(model)
+        """A model's label; `other` for one that nobody knows, and for new ones once there are `MOST_MODELS`."""
+        label = self._labels.get(model)
         if label is None:
-            label = model if len(self._names) < 1000 and self._known(model) else OTHER
-            if len(self._names) < 1000:
-                self._names[model] = label
+            label = self._label(model)
+            if label not in self._models and len(self._models) >= MOST_MODELS:
+                label = OTHER
+            if len(self._labels) >= REMEMBERED:
+                self._labels.clear()
+            self._models.add(label)
+            self._labels[model] = label
         return label
 
     def observe(self, outcome: Outcome) -> None:
-        """Adds one outcome to every metric that it says something about."""
-        for metric, made in self._made:
-            for labels, value in metric.samples(outcome, self.named):
-                key = (metric.name, labels)
-                add = self._children.get(key)
-                if add is None:
-                    child = made.labels(*labels) if labels else made
-                    add = self._children[key] = child.observe if isinstance(child, Histogram) else child.inc
-                add(value)
+        """Adds one outcome to every metric that it says something about. Takes some 10 us."""
+        named = self.named
+        for samples, add in self._of_all if outcome.prompt is None else self._of_counted:
+            for labels, value in samples(outcome, named):
+                add(labels, value)
+        self._soon()
 
-    def watch(
-        self, name: str, help: str, labels: tuple[str, ...], read: Callable[[], Mapping[tuple[str, ...], float]]
-    ) -> None:
-        """A gauge whose figures are read when they are asked for (cache hits by tier, a breaker's state)."""
-        gauge = Gauge(name, help, labels, registry=self.registry, multiprocess_mode="livesum")
-        self._watched = [*getattr(self, "_watched", []), (gauge, read)]
+    def _soon(self) -> None:
+        """Where another worker is asked, it must find what this one counted."""
+        if self._several and self._timer is None:
+            with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also pours
+                self._timer = asyncio.get_running_loop().call_later(LATE, self.pour)
+
+    def pour(self) -> None:
+        """Puts what was added up since the last time into prometheus' metrics."""
+        self._timer = None
+        for pour in self._pours:
+            pour()
+        self._flying.set(self.in_flight.now)
 
     def exposition(self) -> bytes:
         """What GET /metrics answers, all workers together."""
-        for gauge, read in getattr(self, "_watched", []):
-            for labels, value in read().items():
-                (gauge.labels(*labels) if labels else gauge).set(value)
-        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-        if folder and Path(folder).is_dir():
+        self.pour()
+        registry = self.registry
+        if self._several:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            return generate_latest(registry)
-        return generate_latest(self.registry)
+        return generate_latest(registry)
+
+
+def _pour_sums(counter: Counter, sums: Sums) -> None:
+    for labels, value in sums.taken():
+        (counter.labels(*labels) if labels else counter).inc(value)
+
+
+def _pour_spreads(histogram: Histogram, spreads: Spreads) -> None:
+    """There is no way but this to add many values at once."""
+    for labels, counts, total in spreads.taken():
+        child = histogram.labels(*labels) if labels else histogram
+        child._sum.inc(total)
+        for bucket, count in zip(child._buckets, counts, strict=True):
+            bucket.inc(count)
+
+
+def _add_up(counter: Counter, figure: Figure, shared: Shared, before: dict[Labels, float]) -> None:
+    for labels, total in figure.read(shared):
+        counter.labels(*labels).inc(total - before.get(labels, 0))
+        before[labels] = total
+
+
+def _set(gauge: Gauge, figure: Figure, shared: Shared) -> None:
+    for labels, value in figure.read(shared):
+        gauge.labels(*labels).set(value)
+
+
+def forget(pid: int) -> None:
+    """Takes what a worker that is gone held just then (requests in flight) out of the sum; what it counted stays."""
+    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -13,8 +14,6 @@ from proxy.serve.client import (
     Scope,
     Send,
     Upload,
-    Watch,
-    read_body,
     receive_body,
     relay,
     send_error,
@@ -24,21 +23,6 @@ from proxy.serve.client import (
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.types import Outcome
 from proxy.wire.headers import value_of
-
-__all__ = (  # what the gateway needs of the client's side is here too
-    "BrokenOff",
-    "Gone",
-    "Receive",
-    "Scope",
-    "Send",
-    "Watch",
-    "passthrough",
-    "read_body",
-    "relay",
-    "send_error",
-    "target_of",
-    "unless_gone",
-)
 
 NAME = "passthrough"
 CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
@@ -57,12 +41,16 @@ async def passthrough(
     """Passes one HTTP request on and its answer back.
 
     `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (by the upstream, in the
-    middle) or `cancelled` (by the client). `body_seconds` is how long the client may pause in its request's body.
+    middle), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long the client
+    may pause in its request's body.
     """
     passage = _Passage(scope, receive, send, upstream, body_seconds)
     result, status = "bug", 500
     try:
         result, status = await passage.go()
+    except asyncio.CancelledError:
+        result = "stopped"
+        raise
     finally:
         on_done(passage.outcome(result, status))
 

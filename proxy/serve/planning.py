@@ -1,39 +1,34 @@
-"""Turns a body into what is to be sent: looks, proves or measures, plans, renders; it sends nothing itself."""
+"""Decides what is sent for a body: itself where it fits, less where it does not, an error where nothing helps."""
 
 from __future__ import annotations
 
-import asyncio
-import zlib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, does_not_fit, not_understood
-from proxy.fit.blocks import runs
-from proxy.fit.plan import learn, plan
+from proxy.fit.plan import learn
 from proxy.serve import log
-from proxy.serve.knowledge import Headers, Knowledge
+from proxy.serve.knowledge import Knowledge
+from proxy.serve.listing import Headers
+from proxy.serve.measuring import Measuring
 from proxy.serve.visit import Visit
-from proxy.tokens.meter import learned_ratio
-from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Refusal
+from proxy.tokens.meter import learned_ratio, unit_of
+from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
 from proxy.wire.endpoints import chat
 from proxy.wire.report import takers
 
-INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
-SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
+FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
-ENCODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 
 
 @dataclass(slots=True)
 class Planner:
-    """Plans with what is known; what is new and long is counted in a thread of its own, off the event loop."""
+    """Plans with what is known; `default` names the ladder where neither client nor rules name one."""
 
     rules: Rules
     knowledge: Knowledge
-    max_body: int
+    measuring: Measuring
     default: str
-    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="count"))
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
@@ -41,14 +36,16 @@ class Planner:
         if visit.mode is Mode.OFF:
             return visit.body
         try:
-            plain = unpacked(visit.body, headers, self.max_body)
-            glance = chat.glance(plain)
-            visit.model, visit.stream = glance.model, glance.stream
-            visit.ladder = self.ladder(visit, glance.model)
-            if not visit.controls.pins and self.proven(glance, visit):
+            glance = await self.measuring.look(visit, headers)
+            ladder = visit.ladder = self.ladder_for(visit)
+            await self.knowledge.refresh(glance.model, ladder)
+            visit.sure = self._proves(glance, ladder, visit)
+            if visit.sure:
+                self.measuring.known(visit, glance, ladder)
                 return visit.body
-            visit.packed = plain is not visit.body
-            return await self.planned(visit, plain, headers)
+            if glance.marks is not None and await self._rests(visit, glance, ladder, headers):
+                return visit.body
+            return await self._fitted(visit, ladder, headers)
         except chat.NotUnderstood as error:
             visit.result = "not_understood"
             if visit.mode is Mode.STRICT:
@@ -59,8 +56,13 @@ class Planner:
             self.caught(visit, error)
             if visit.mode is Mode.STRICT:
                 raise not_understood("the proxy itself failed") from None
-        visit.plan = visit.prompt = visit.facts = None
+        visit.forget()
         return visit.body
+
+    def ladder_for(self, visit: Visit) -> Ladder:
+        """The ladder that the client named, or that the rules give its model. Raises `ClientError` for a name that
+        does not exist."""
+        return self.rules.ladder_for(visit.model, visit.controls.ladder, self.default)
 
     def caught(self, visit: Visit, error: Exception) -> None:
         """Our own bug is logged and counted, and is not the user's outage. Its text may hold content: only its kind
@@ -70,144 +72,121 @@ class Planner:
         while place is not None and place.tb_next is not None:
             place = place.tb_next
         where = f"{place.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{place.tb_lineno}" if place else ""
-        log.event("a bug of ours; the original bytes go upstream", kind=type(error).__name__, at=where)
+        log.event("a bug of ours was caught", kind=type(error).__name__, at=where)
 
-    def ladder(self, visit: Visit, model: str) -> Ladder:
-        """The ladder that the client named, or that the rules give this model. Raises `ClientError` for a name that
-        does not exist."""
-        return self.rules.ladder_for(model, visit.controls.ladder, self.default)
-
-    def proven(self, glance: Glance, visit: Visit) -> bool:
+    def _proves(self, glance: Glance, ladder: Ladder, visit: Visit) -> bool:
         """Whether the body's bytes alone prove that it fits and that no step's turn has come (section 6)."""
-        ladder = visit.ladder
-        if ladder is None or glance.most is None:
+        if glance.most is None:
             return False
-        window = self.knowledge.window_now(glance.model, visit.controls.window)
-        if window.guessed:
-            return False  # the upstream may be asked for its window first
+        window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         reserve = glance.reserve or glance.n * ladder.default_reserve
         most = glance.most + PROOF_MARGIN
-        if most + reserve > window.tokens * min(1.0, ladder.least_at):
-            return False
+        if window.guessed or most + reserve > window.tokens * min(1.0, ladder.least_at):
+            return False  # of a guess the upstream's own list may know better
         return window.max_input is None or most <= window.max_input
 
-    async def planned(self, visit: Visit, plain: bytes, headers: Headers) -> bytes:
-        """The exact way: every message counted, the ladder walked."""
-        await self.measure(visit, plain, headers)
-        assert visit.plan is not None and visit.prompt is not None
-        if not visit.acts or not visit.plan.changed:
-            if visit.acts and not visit.plan.fits:
-                self.reject(visit)
+    async def _rests(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> bool:
+        """Whether its count shows that it fits and that no step's turn has come: then nothing need be planned."""
+        total = await self.measuring.total(visit, glance, ladder, headers)
+        window = visit.window
+        if window is not None and _within(total, glance, ladder, window):
+            return True
+        visit.total = None
+        return False
+
+    async def _fitted(self, visit: Visit, ladder: Ladder, headers: Headers) -> bytes:
+        """The exact way: every message counted, the ladder walked, what changed written anew."""
+        made = await self.measuring.measure(visit, headers, ladder)
+        if not visit.acts:
             return visit.body
-        if not visit.plan.fits:
-            self.reject(visit)
+        if not made.fits:
+            return self._unfit(visit, ladder, made)
+        if not made.changed:
             return visit.body
         visit.result = "fitted"
-        return chat.render(visit.prompt, visit.plan)
+        return await self.measuring.render(visit, made)
 
-    def reject(self, visit: Visit) -> None:
-        """Raises the 400 that names the figures, unless the ladder forwards what does not fit."""
-        assert visit.plan is not None and visit.ladder is not None
-        draft = visit.plan.draft
-        visit.result = "unfit"
-        if visit.ladder.on_unfit == "forward":
-            visit.plan = Plan(visit.plan.before, visit.plan.before)
-            return
+    def _unfit(self, visit: Visit, ladder: Ladder, made: Plan) -> bytes:
+        """The original bytes where the ladder forwards what does not fit; else raises the 400 with the figures."""
+        visit.result, draft = "unfit", made.draft
+        if ladder.on_unfit == "forward":
+            visit.plan = Plan(made.before, made.before)
+            return visit.body
         raise does_not_fit(draft.prompt, draft.least_reply, draft.margin, draft.window.tokens, takers(draft))
 
-    async def measure(self, visit: Visit, plain: bytes, headers: Headers) -> None:
-        """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit."""
-        assert visit.ladder is not None
-        visit.prompt = chat.parse(plain, visit.controls.pins)
-        visit.facts = await self.knowledge.facts(visit.prompt, visit.ladder, visit.controls.window, headers)
-        visit.plan = await self.counted(visit.prompt, visit.ladder, visit.facts)
-
-    async def counted(self, prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
-        """The plan; counts that are new are fetched from Redis or made in a thread, and kept for others."""
-        new = [pair for run in runs(prompt.messages) if (pair := facts.meter.pending(run)) is not None]
-        unknown = sum(len(material) for _, material in new)
-        shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
-        if shared:
-            await self.knowledge.cache.fetch_counts(shared)
-        if unknown <= INLINE_BYTES and len(prompt.messages) < 2_000:
-            made = plan(prompt, ladder, facts)
-        else:
-            made = await asyncio.get_running_loop().run_in_executor(self.threads, plan, prompt, ladder, facts)
-        if shared:
-            self.knowledge.cache.store_counts(shared)
-        return made
-
-    async def count_only(self, visit: Visit, headers: Headers) -> None:
+    async def count(self, visit: Visit, headers: Headers) -> None:
         """Counts what was proven to fit, while the upstream works."""
+        assert visit.ladder is not None and visit.glance is not None
         try:
-            plain = unpacked(visit.body, headers, self.max_body)
-            assert visit.ladder is not None
-            visit.prompt = chat.parse(plain)
-            visit.facts = await self.knowledge.facts(visit.prompt, visit.ladder, visit.controls.window, headers)
-            visit.plan = await self.counted(visit.prompt, replace(visit.ladder, rungs=()), visit.facts)
+            await self.measuring.total(visit, visit.glance, visit.ladder, headers)
         except chat.NotUnderstood:
             visit.result = "not_understood"
+            visit.forget()
         except Exception as error:
             self.caught(visit, error)
+            visit.forget()
 
     def learn_ratio(self, visit: Visit, outcome: Outcome) -> None:
         """Lets the upstream's own count of what was sent correct ours for its model."""
-        if outcome.usage is None or visit.plan is None or visit.prompt is None or visit.prompt.opaque:
+        if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None:
             return
-        sent = visit.plan.draft if visit.acts else visit.plan.before
-        ratio = learned_ratio(sent.meter, sent.prompt, outcome.usage.prompt)
-        if outcome.status == 200 and ratio is not None:
-            self.knowledge.cache.observe(sent.model, ratio)
+        if visit.plan is not None:
+            unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
+        else:
+            unit = visit.total.unit if visit.total is not None else None
+        ratio = learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
+        if ratio is not None:
+            self.knowledge.cache.observe(outcome.model_sent, ratio)
 
     async def healed(self, visit: Visit, refusal: Refusal, headers: Headers) -> bytes | None:
         """The bytes of a smaller request after a refusal, planned anew from what the client sent; None where nothing
         was learned, or where nothing smaller is left to send."""
+        ladder = visit.ladder
+        if ladder is None:
+            return None
         try:
-            if visit.plan is None or visit.facts is None:
-                await self.measure(visit, unpacked(visit.body, headers, self.max_body), headers)
-            assert visit.plan and visit.facts and visit.prompt and visit.ladder
-            facts = await self.taught(visit, visit.facts, visit.plan.draft, refusal, headers)
+            sent = visit.plan
+            counted = sent or await self.measuring.count(visit, headers, ladder)
+            facts = await self._taught(visit, ladder, counted.draft, refusal, headers)
+            if facts is None and sent is None:
+                facts = visit.facts  # in the meantime another request may have learned what this refusal would teach
             if facts is None:
                 return None
-            again = await self.counted(visit.prompt, visit.ladder, facts)
+            again = await self.measuring.plan(visit, facts, ladder)
             if not again.changed or not again.fits:
                 return None
-            visit.facts, visit.plan = facts, again
-            return chat.render(visit.prompt, again)
-        except ClientError:
-            return None
+            visit.facts, visit.plan, visit.result = facts, again, "fitted"
+            return await self.measuring.render(visit, again)
         except Exception as error:
             self.caught(visit, error)
             return None
 
-    async def taught(self, visit: Visit, facts: Facts, sent: Draft, refusal: Refusal, headers: Headers) -> Facts | None:
-        """The facts after a refusal of `sent`, kept for the next request too; None where it taught nothing."""
-        assert visit.prompt and visit.ladder
+    async def _taught(
+        self, visit: Visit, ladder: Ladder, sent: Draft, refusal: Refusal, headers: Headers
+    ) -> Facts | None:
+        """The facts after a refusal of `sent`, kept for the next request too; None where it taught nothing. Where
+        `sent` had been moved to another model it speaks of that one."""
+        assert visit.prompt is not None and visit.facts is not None
+        knowledge, cap = self.knowledge, visit.controls.window
         if sent.model == visit.prompt.model:
-            wiser = learn(facts, sent, refusal)
-            return None if wiser is None else self.knowledge.taught(wiser, visit.prompt, visit.controls.window)
-        other = Facts(sent.window, sent.meter, learned=self.knowledge.cache.learned_now(sent.model))
+            wiser = learn(visit.facts, sent, refusal)
+            return None if wiser is None else knowledge.taught(wiser, visit.prompt, ladder, cap, refusal)
+        other = Facts(sent.window, sent.meter, learned=knowledge.cache.learned_now(sent.model))
         wiser = learn(other, sent, refusal)
         if wiser is None:
             return None
-        self.knowledge.taught(wiser, replace(visit.prompt, model=sent.model), visit.controls.window)
-        return await self.knowledge.facts(visit.prompt, visit.ladder, visit.controls.window, headers)
+        knowledge.taught(wiser, replace(visit.prompt, model=sent.model), ladder, cap, refusal)
+        return await knowledge.facts(visit.prompt, ladder, cap, headers)
 
 
-def unpacked(body: bytes, headers: Headers, limit: int) -> bytes:
-    """The body without its content-encoding. Raises `NotUnderstood` for an encoding that we do not know, a broken
-    body, or one that would unpack to more than `limit` bytes."""
-    encoding = next((v.strip().lower() for k, v in headers if k == b"content-encoding"), b"")
-    if encoding not in ENCODINGS:
-        raise chat.NotUnderstood("its content-encoding is not one that we know")
-    bits = ENCODINGS[encoding]
-    if bits is None:
-        return body
-    machine = zlib.decompressobj(bits)
-    try:
-        plain = machine.decompress(body, limit)
-    except zlib.error:
-        raise chat.NotUnderstood("its content-encoding is broken") from None
-    if machine.unconsumed_tail or not machine.eof:
-        raise chat.NotUnderstood("it unpacks to more than we take, or ends early")
-    return plain
+def _within(total: Total, glance: Glance, ladder: Ladder, window: Window) -> bool:
+    """Whether a counted request fits its window and its load is under every `at`; a guess that a refusal is to correct
+    holds everything."""
+    if window.guessed and ladder.unknown == "learn":
+        return True
+    margin = total.margin.of(total.prompt)
+    reply = glance.n * ladder.floor if glance.reserve is None else glance.reserve
+    reserve = glance.n * ladder.default_reserve if glance.reserve is None else glance.reserve
+    if total.prompt + reply + margin > window.tokens or total.prompt + reserve >= ladder.least_at * window.tokens:
+        return False
+    return window.max_input is None or total.prompt + margin - total.margin.base <= window.max_input

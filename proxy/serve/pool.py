@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import aiohappyeyeballs
 
-from proxy.serve.connection import Connection, Exchange, Fault, Header, LinkError
+from proxy.serve.connection import Connection
+from proxy.serve.exchange import Exchange, Fault, Header, LinkError
 
 # RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
@@ -156,8 +157,7 @@ class Pool:
 
     def _look_at(self, connection: Connection, now: float) -> None:
         exchange = connection.exchange
-        if exchange is None:
-            return
+        assert exchange is not None
         stalled, silent = connection.stalled_since, exchange.silent_since
         if stalled is not None and now - stalled > self._timeouts.write:
             exchange.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))

@@ -29,12 +29,18 @@ class Server(uvicorn.Server):
 
     From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
     are refused; then running requests get the configuration's `timeout_graceful_shutdown` to end. The other port
-    answers until the last one has.
+    answers until the last one has; it is opened, unless a socket that is bound already is given for it.
     """
 
-    def __init__(self, config: uvicorn.Config, admin: uvicorn.Config | None = None, settle: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        admin: uvicorn.Config | None = None,
+        settle: float = 0.0,
+        admin_socket: socket.socket | None = None,
+    ) -> None:
         super().__init__(config)
-        self._admin, self._settle = admin, settle
+        self._admin, self._settle, self._admin_socket = admin, settle, admin_socket
         self._watched = ServerState()
         self._door: asyncio.Server | None = None
 
@@ -50,8 +56,10 @@ class Server(uvicorn.Server):
         admin = self._admin
         if admin is not None and not self.should_exit:
             admin.load()
+            given = self._admin_socket
             self._door = await asyncio.get_running_loop().create_server(
-                lambda: Protocol(admin, self._watched, self.lifespan.state), admin.host, admin.port
+                lambda: Protocol(admin, self._watched, self.lifespan.state),
+                **({"host": admin.host, "port": admin.port} if given is None else {"sock": given}),
             )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -101,12 +109,15 @@ def run(
     admin_port: int | None = None,
     drain: float = 30.0,
     settle: float = SETTLE_SECONDS,
+    sockets: list[socket.socket] | None = None,
+    admin_socket: socket.socket | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host."""
+    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host. Sockets that are
+    bound already, and perhaps shared with other processes, go before host and ports."""
     logging.getLogger("uvicorn.error").addFilter(unless_meant)
     _take_all_files()
     beside = configuration(admin, host, admin_port) if admin is not None and admin_port is not None else None
-    Server(configuration(app, host, port, drain), beside, settle).run()
+    Server(configuration(app, host, port, drain), beside, settle, admin_socket).run(sockets)
 
 
 def unless_meant(record: logging.LogRecord) -> bool:

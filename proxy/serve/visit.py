@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
-from proxy.types import Draft, Facts, Ladder, Mode, Note, Outcome, Plan, Prompt
+from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
-from proxy.wire.report import count
+from proxy.wire.report import count, plan_headers, total_headers
 from proxy.wire.tap import Tap
 
 
 @dataclass(slots=True)
 class Visit:
-    """What is known of one request so far. Times are of `time.perf_counter`, in seconds."""
+    """What is known of one request so far. Times are of `time.perf_counter`, in seconds.
+
+    `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
+    the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
+    counts it while the upstream works. `total` and `window` are known of what was counted and needed no `plan`.
+    """
 
     endpoint: str
     mode: Mode
-    began: float = field(default_factory=time.perf_counter)
     controls: Controls = NOTHING_ASKED
     ladder: Ladder | None = None
     body: bytes = b""
-    packed: bool = False
+    plain: bytes = b""
     prompt: Prompt | None = None
     facts: Facts | None = None
     plan: Plan | None = None
+    glance: Glance | None = None
+    total: Total | None = None
+    window: Window | None = None
+    sure: bool = False
+    counting: asyncio.Task[None] | None = None
     model: str = ""
     stream: bool = False
     result: str = ""
@@ -36,58 +47,100 @@ class Visit:
     sent_at: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
+    _waiting_since: float = 0.0
 
     @property
     def acts(self) -> bool:
         """Whether what is sent may differ from what the client sent."""
-        return self.mode in (Mode.FIT, Mode.STRICT)
+        return self.mode is Mode.FIT or self.mode is Mode.STRICT
 
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What the steps did to what was really sent."""
-        return self.plan.notes if self.plan is not None and self.acts else ()
+    def departs(self) -> None:
+        """It goes to the upstream."""
+        self.sent_at = self._waiting_since = time.perf_counter()
+
+    def returns(self) -> None:
+        """The upstream has no more to do with it."""
+        if self._waiting_since:
+            self.upstream_seconds += time.perf_counter() - self._waiting_since
+            self._waiting_since = 0.0
+
+    def forget(self) -> None:
+        """Nothing that was made of it may be used: it goes on as the client sent it."""
+        self.ladder = self.prompt = self.facts = self.plan = self.total = None
 
     def outcome(self) -> Outcome:
-        """All that is to be told of it."""
-        told = Outcome(
-            endpoint=self.endpoint,
-            result=self.result or "passed",
-            status=self.status,
-            mode=str(self.mode),
-            ladder=self.ladder.name if self.ladder else "",
-            model=self.model,
-            model_sent=self.model,
-            refusals=tuple(self.refusals),
-            healed=self.healed,
-            usage=self.tap.usage if self.tap else None,
-            stream=self.stream,
-            own_seconds=self.own_seconds,
-            upstream_seconds=self.upstream_seconds,
-            first_byte_seconds=self.first_byte_seconds,
-        )
-        return (
-            told
-            if self.plan is None
-            else _measured(told, self.plan, self.plan.draft if self.acts else self.plan.before)
-        )
+        """All that is to be told of it. What observing found is told, though nothing of it was done."""
+        common: dict[str, Any] = {
+            "endpoint": self.endpoint,
+            "result": self.result or "passed",
+            "status": self.status,
+            "mode": self.mode.value,
+            "ladder": self.ladder.name if self.ladder else "",
+            "model": self.model,
+            "refusals": tuple(self.refusals),
+            "healed": self.healed,
+            "usage": self.tap.usage if self.tap else None,
+            "stream": self.stream,
+            "own_seconds": self.own_seconds,
+            "upstream_seconds": self.upstream_seconds,
+            "first_byte_seconds": self.first_byte_seconds,
+        }
+        if self.plan is not None:
+            common |= _measured(self.plan, self.plan.draft if self.acts else self.plan.before)
+        elif self.total is not None and self.window is not None and self.ladder is not None:
+            common |= self._counted(self.total, self.window, self.ladder)
+        else:
+            common["model_sent"] = self.model
+        return Outcome(**common)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """What the client is told of it, as far as it is known by now."""
+        if self.plan is not None:
+            return plan_headers(self.plan, sent=self.acts)
+        return [] if self.total is None else total_headers(self.total, self.reply)
+
+    @property
+    def reply(self) -> int | None:
+        """The reply limit that the client set for each answer."""
+        asked = self.glance.reserve if self.glance else None
+        return None if asked is None or self.glance is None else asked // self.glance.n
+
+    def _counted(self, total: Total, window: Window, ladder: Ladder) -> dict[str, Any]:
+        n = self.glance.n if self.glance else 1
+        reserve = n * (ladder.default_reserve if self.reply is None else self.reply)
+        load = (total.prompt + reserve) / window.tokens
+        return {
+            "model_sent": self.model,
+            "window": window.tokens,
+            "window_source": window.source,
+            "quality": total.quality.value,
+            "prompt": total.prompt,
+            "prompt_sent": total.prompt,
+            "reserve": reserve,
+            "reply_asked": self.reply,
+            "reply_sent": self.reply,
+            "load_before": load,
+            "load_after": load,
+            "messages_in": total.messages,
+            "messages_sent": total.messages,
+        }
 
 
-def _measured(outcome: Outcome, plan: Plan, sent: Draft) -> Outcome:
+def _measured(plan: Plan, sent: Draft) -> dict[str, Any]:
     before = plan.before
-    return replace(
-        outcome,
-        model_sent=sent.model,
-        window=sent.window.tokens,
-        window_source=sent.window.source,
-        quality=str(before.meter.quality),
-        prompt=before.prompt,
-        prompt_sent=sent.prompt,
-        reserve=sent.reserve,
-        reply_asked=before.reply,
-        reply_sent=sent.reply,
-        load_before=before.load,
-        load_after=sent.load,
-        messages_in=count(before),
-        messages_sent=count(sent),
-        notes=plan.notes if sent is plan.draft else (),
-    )
+    return {
+        "model_sent": sent.model,
+        "window": sent.window.tokens,
+        "window_source": sent.window.source,
+        "quality": before.meter.quality.value,
+        "prompt": before.prompt,
+        "prompt_sent": sent.prompt,
+        "reserve": sent.reserve,
+        "reply_asked": before.reply,
+        "reply_sent": sent.reply,
+        "load_before": before.load,
+        "load_after": sent.load,
+        "messages_in": count(before),
+        "messages_sent": count(sent),
+        "notes": plan.notes,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from xxhash import xxh3_128_digest
@@ -13,7 +13,7 @@ from proxy.tokens.families import ASSUMED, SURE, Family
 from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.terms import Terms, terms_for
-from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality
+from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality, replace
 
 NOTHING = Learned()
 INSTRUCTIONS = ("system", "developer")
@@ -38,12 +38,20 @@ def meter_for(
     return RequestMeter(prompt, terms, memory, system, factor, learned.scale, ratio)
 
 
-def learned_ratio(meter: Meter, counted: int, used: int) -> float | None:
-    """The `ratio` that usage teaches: `used` tokens where the meter had counted so many. None where it tells nothing:
-    a short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
-    if not isinstance(meter, RequestMeter) or counted < ENOUGH or not meter.certain:
+def unit_of(meter: Meter) -> float | None:
+    """How many of the model's tokens the meter takes one of its encoding for, refusals' lessons apart; None where
+    some part's cost is only assumed, so that usage teaches nothing."""
+    if not isinstance(meter, RequestMeter) or not meter.certain:
         return None
-    found = used / counted * meter.factor / meter.scale
+    return meter.factor / meter.scale
+
+
+def learned_ratio(unit: float | None, counted: int, used: int) -> float | None:
+    """The `ratio` that usage teaches: `used` tokens where so many were counted with that unit. None where it tells
+    nothing: a short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
+    if unit is None or counted < ENOUGH:
+        return None
+    found = used / counted * unit
     return found if RATIOS[0] <= found <= RATIOS[1] else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from proxy.types import Block, Draft, Json, Note, Plan
+from proxy.types import Block, Draft, Json, Note, Plan, Total
 
 GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
 
@@ -34,6 +34,16 @@ def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
     if plan.notes:
         pairs.append(("steps", ", ".join(map(step_summary, plan.notes))))
     return [(b"x-plimsoll-" + name.encode(), header_value(value)) for name, value in pairs]
+
+
+def total_headers(total: Total, reply: int | None) -> list[tuple[bytes, bytes]]:
+    """The same for a request that was counted and went upstream as it came."""
+    tokens = b"%d" % total.prompt
+    told = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens)]
+    told.append((b"x-plimsoll-count", total.quality.value.encode()))
+    if reply is not None:
+        told.append((b"x-plimsoll-max-tokens", b"%d" % reply))
+    return told
 
 
 def header_value(text: str) -> bytes:

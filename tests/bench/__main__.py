@@ -86,7 +86,8 @@ def body(case: Case) -> str:
     text = ("######## " + SENTENCE * (each // len(SENTENCE) + 1))[:each]
     messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i in range(case.messages)]
     head = {"stream": True} if case.stream else {}
-    return json.dumps({**head, "model": "gpt-4o", "max_tokens": 100, "messages": messages}, separators=(",", ":"))
+    model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
+    return json.dumps({**head, "model": model, "max_tokens": 100, "messages": messages}, separators=(",", ":"))
 
 
 def script(case: Case, system: System) -> Path:

@@ -31,6 +31,8 @@ http {{ access_log off; client_max_body_size 100m; client_body_buffer_size 4m; k
 LITELLM_CONFIG = """model_list:
   - model_name: gpt-4o
     litellm_params: {{model: openai/gpt-4o, api_base: "http://127.0.0.1:{upstream}/v1", api_key: sk-test}}
+  - model_name: gpt-4.1
+    litellm_params: {{model: openai/gpt-4.1, api_base: "http://127.0.0.1:{upstream}/v1", api_key: sk-test}}
 general_settings: {{}}
 """
 

@@ -35,7 +35,7 @@ def test_a_result_that_nobody_asked_for_stands_alone() -> None:
 
 
 def test_a_legacy_function_call_keeps_its_result() -> None:
-    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    call: dict[str, object] = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     assert roles(user("a"), call, {"role": "function", "name": "f", "content": "x"}) == [
         ["user"],
         ["assistant", "function"],

@@ -1,9 +1,8 @@
 """The heart: walking the ladder, and learning from refusals."""
 
-from dataclasses import replace
 
 from proxy.fit.plan import apply_learned, learn, plan
-from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window
+from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window, replace
 from tests.makers import contents, draft, facts, ladder, prompt, user, words
 
 
@@ -131,6 +130,12 @@ def test_a_refusal_without_figures_teaches_a_tenth_less_than_was_sent() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r"))
     assert taught is not None and taught.window.tokens == int(0.9 * 319)
+
+
+def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:
+    known, what = sent(window=1, max_tokens=1)
+    known = replace(known, learned=Learned(window=1))
+    assert learn(known, what, Refusal("r")) is None
 
 
 def test_what_was_learned_lies_over_the_table() -> None:

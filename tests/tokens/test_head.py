@@ -1,7 +1,6 @@
 """What the head of a request adds, counted in characters."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from proxy.tokens.messages import Counting
 from proxy.tokens.recipes import CLASSIC, HARMONY, JUNE_2023, SEARCH, Recipe
 from proxy.tokens.schema import seen
 from proxy.tokens.tools import render
+from proxy.types import replace
 
 HOW = Counting(len, CLASSIC, Tiles(85, 170))
 F = {"name": "find", "description": "Finds.", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}

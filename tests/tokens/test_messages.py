@@ -1,7 +1,6 @@
 """What messages add, counted in characters so that one can add it up in one's head."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import Counting, certain, costs, fields_of, text_of_raw
 from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, SEARCH
-from proxy.types import Message
+from proxy.types import Message, replace
 
 HOW = Counting(len, CLASSIC, Tiles(85, 170))
 LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.fit.blocks import runs
 from proxy.tokens.messages import Counting
-from proxy.tokens.meter import learned_ratio, meter_for
+from proxy.tokens.meter import learned_ratio, meter_for, unit_of
 from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
@@ -221,18 +221,18 @@ def test_that_a_message_holds_no_assumed_part_is_remembered() -> None:
 
 def test_usage_teaches_a_ratio() -> None:
     found = meter(model="claude-sonnet-4-5")
-    taught = learned_ratio(found, counted=2000, used=2200)
+    taught = learned_ratio(unit_of(found), counted=2000, used=2200)
     assert taught == pytest.approx(1.18 * 1.1)
-    assert learned_ratio(meter(model="claude-sonnet-4-5", ratio=taught), 2200, 2200) == pytest.approx(taught)
+    assert learned_ratio(unit_of(meter(model="claude-sonnet-4-5", ratio=taught)), 2200, 2200) == pytest.approx(taught)
     scaled = meter(model="claude-sonnet-4-5", learned=Learned(scale=1.1))
-    assert learned_ratio(scaled, counted=2200, used=2200) == pytest.approx(1.18)
+    assert learned_ratio(unit_of(scaled), counted=2200, used=2200) == pytest.approx(1.18)
 
 
 def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothing() -> None:
-    assert learned_ratio(meter(), counted=50, used=60) is None
-    assert learned_ratio(meter(), counted=2000, used=200_000) is None
-    assert learned_ratio(meter({"role": "user", "content": [LINK]}), counted=2000, used=2200) is None
-    assert learned_ratio(WordMeter(), counted=2000, used=2200) is None
+    assert learned_ratio(unit_of(meter()), counted=50, used=60) is None
+    assert learned_ratio(unit_of(meter()), counted=2000, used=200_000) is None
+    assert learned_ratio(unit_of(meter({"role": "user", "content": [LINK]})), counted=2000, used=2200) is None
+    assert learned_ratio(unit_of(WordMeter()), counted=2000, used=2200) is None
 
 
 def test_a_schema_that_nests_too_deep_is_counted_as_text() -> None:

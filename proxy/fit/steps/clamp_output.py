@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from proxy.types import Draft, Facts
+from proxy.types import Draft, Facts, replace
 
 
 @dataclass(frozen=True, slots=True)

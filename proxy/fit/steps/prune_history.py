@@ -28,8 +28,12 @@ class Params:
             raise ValueError("low must be a share over 0 and at most 1")
         if self.target is not None and not 0 < self.target <= 1:
             raise ValueError("target must be a share over 0 and at most 1")
-        if self.keep_last is not None and self.keep_last > (self.max_messages or self.keep_last):
-            raise ValueError("keep_last must not be more than max_messages")
+        if self.max_messages is not None and self.max_messages < 1:
+            raise ValueError("max_messages must be at least 1")
+        if self.keep_last is not None and not 1 <= self.keep_last <= (self.max_messages or self.keep_last):
+            raise ValueError("keep_last must be at least 1 and not more than max_messages")
+        if self.min_messages < 0:
+            raise ValueError("min_messages must not be negative")
 
 
 def history_budget(window: int, reserve: int, fixed: int, target: float) -> int:
@@ -75,9 +79,8 @@ def newest_messages(blocks: Sequence[Block], most: int, keep: int) -> set[int]:
     kept, left = {i for i, b in enumerate(blocks) if b.pinned}, keep
     for i in reversed(range(len(blocks))):
         left -= len(blocks[i].messages)
-        if left < 0:
-            break
-        kept.add(i)
+        if left >= 0:
+            kept.add(i)
     return kept
 
 

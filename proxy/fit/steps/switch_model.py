@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from proxy.types import Draft, Facts, Rival
+from proxy.types import Draft, Facts, Rival, replace
 
 OF_ORIGINAL = True  # seed 003 compares what the client sent, before anything was cut
 

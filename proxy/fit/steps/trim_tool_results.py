@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.fit.results import shorten_result
 from proxy.fit.shorten import LEAST, content_of, shorten_content
-from proxy.types import Block, Draft, Facts, Message, Meter, text_of
+from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
@@ -32,26 +32,35 @@ class Params:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its long results shortened: first each to the room that what stood before it leaves, and where
-    that is not enough, each to the cap. Either depends on what stood before only, so the text never changes later."""
-    first = _trimmed(draft, params, roomy=True)
-    enough = first.excess <= 0 or first.prompt <= first.room  # a reply limit that is too long is the clamp's to lower
-    return first if enough else _trimmed(draft, params, roomy=False)
+    that is not enough, each to the cap; only the newest may then still take all that is left, and comes under the cap
+    with the next turn. Either depends on what stood before it only: what is under the cap never changes later."""
+    rooms, prompt = _rooms(draft, params, roomy=True)
+    if prompt <= max(draft.room, draft.prompt - draft.excess):
+        first = _trimmed(draft, params, rooms)
+        if first.excess <= 0 or first.prompt <= first.room:  # a reply limit that is too long is the clamp's to lower
+            return first
+    return _trimmed(draft, params, _rooms(draft, params, roomy=False)[0])
 
 
-def _trimmed(draft: Draft, params: Params, *, roomy: bool) -> Draft:
-    blocks, before, whole = [], draft.fixed, _left_whole(draft.blocks, params.keep_newest)
+def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
+    """What each block with results may cost (None: it is left alone), and what the prompt will cost then."""
+    rooms: list[int | None] = []
+    before, whole = draft.fixed, _left_whole(draft.blocks, params.keep_newest)
     pinned = draft.fixed + sum(b.tokens for b in draft.blocks[:-1] if b.pinned)
     for place, block in enumerate(draft.blocks):
-        last = place == len(draft.blocks) - 1
+        last, room = place == len(draft.blocks) - 1, None
         if block.has_results and place not in whole and (last or not block.pinned):
             least = min(_capped(block, params), draft.room - pinned) if last else _capped(block, params)
             room = max(draft.room - before, least) if roomy or last else least
-            block = _block(block, draft, params, room)
-        before += block.tokens
-        blocks.append(block)
-    if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)):
-        return draft
-    return draft.with_blocks(blocks)
+        rooms.append(room)
+        before += block.tokens if room is None else min(room, block.tokens)
+    return rooms, before
+
+
+def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None]) -> Draft:
+    pairs = zip(draft.blocks, rooms, strict=True)
+    blocks = [block if room is None else _block(block, draft, params, room) for block, room in pairs]
+    return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
 def _capped(block: Block, params: Params) -> int:

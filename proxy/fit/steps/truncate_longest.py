@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
-from proxy.types import Block, Draft, Facts, Message, text_of
+from proxy.types import Block, Draft, Facts, Message, replace, text_of
 
 SLACK = 16  # tokens: what a recipe may add where a text's end changed
 INSTRUCTIONS = ("system", "developer")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
+from xxhash import xxh3_64
 
 from proxy.types import Call, Glance, Message, Plan, Prompt
 
@@ -13,9 +15,12 @@ NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 RESULTS = ("tool", "function")
+INSTRUCTIONS = ("system", "developer")
 # Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
-UNPROVABLE_PARTS = (b'"image', b'"video', b'audio"', b'"file', b'"document')
+UNPROVABLE_PARTS = (b'"image', b'_image"', b'"video', b'_video"', b'audio"', b'"file', b'_file"', b'"document')
 UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
+# The fields that decide what a prompt costs besides its messages.
+COSTLY = ("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_HEAD)
 REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
 # Where more may be counted than there are bytes: a call's arguments are parsed and written again (five bytes of 1e15,
 # become nine tokens), and results of parallel calls as ASCII JSON with blanks (two bytes of a letter become six).
@@ -34,6 +39,10 @@ class _Seen(msgspec.Struct):
     content: msgspec.Raw = NULL
     tool_calls: list[msgspec.Raw] | None = None
     function_call: msgspec.Raw = NULL
+    tool_call_id: msgspec.Raw = NULL
+    name: msgspec.Raw = NULL
+    refusal: msgspec.Raw = NULL
+    audio: msgspec.Raw = NULL
 
 
 class _Top(msgspec.Struct):
@@ -46,6 +55,8 @@ class _Top(msgspec.Struct):
     tools: msgspec.Raw = NULL
     functions: msgspec.Raw = NULL
     response_format: msgspec.Raw = NULL
+    tool_choice: msgspec.Raw = NULL
+    function_call: msgspec.Raw = NULL
     web_search_options: msgspec.Raw = NULL
     prediction: msgspec.Raw = NULL
     audio: msgspec.Raw = NULL
@@ -85,8 +96,44 @@ def glance(body: bytes) -> Glance:
         raise NotUnderstood(_reason(error)) from None
     asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
     n = 1 if top.n is None else _checked(top.n)
-    most = None if _unprovable(top) else len(body) + _surplus(top.messages)
-    return Glance(top.model, n * max(asks) if asks else None, n, bool(top.stream), most)
+    opaque = any(_opaque(message.content) for message in top.messages)
+    return Glance(
+        model=top.model,
+        reserve=n * max(asks) if asks else None,
+        n=n,
+        stream=bool(top.stream),
+        most=None if opaque or _unprovable(top) else len(body) + _surplus(top.messages),
+        head=b"\0".join([getattr(top, key) for key in COSTLY]),
+        marks=None if opaque or _instructed_late(top.messages) else partial(_marks, top.messages),
+    )
+
+
+def _instructed_late(messages: Sequence[_Seen]) -> bool:
+    """Whether the first instructions stand behind other messages: then what they cost is not in the first one."""
+    late = any(m.role in INSTRUCTIONS for m in messages[1:])
+    return late and messages[0].role not in INSTRUCTIONS
+
+
+def _marks(messages: Sequence[_Seen], seed: int) -> list[int]:
+    """One digest for each message, of all that counts in it and in those before it: JSON values one after another
+    cannot be mistaken for others."""
+    running = xxh3_64(seed=seed)
+    update, digest, found = running.update, running.intdigest, []
+    for m in messages:
+        update(m.role.encode())
+        update(m.content)
+        if m.tool_calls is not None or m.tool_call_id is not NULL or m.name is not NULL:
+            for raw in m.tool_calls or ():
+                update(raw)
+            update(b"|")
+            update(m.tool_call_id)
+            update(m.name)
+        if m.function_call is not NULL or m.refusal is not NULL:
+            update(b"||")
+            update(m.function_call)
+            update(m.refusal)
+        found.append(digest())
+    return found
 
 
 def _surplus(messages: Iterable[_Seen]) -> int:
@@ -113,7 +160,7 @@ def _unprovable(top: _Top) -> bool:
     return (
         any(bytes(getattr(top, key)) != b"null" for key in UNPROVABLE_HEAD)
         or any(REFERS in bytes(schema) for schema in (top.tools, top.functions, top.response_format))
-        or any(_opaque(message.content) for message in top.messages)
+        or any(message.audio is not NULL and bytes(message.audio) != b"null" for message in top.messages)
     )
 
 
@@ -129,14 +176,15 @@ def _checked(count: int) -> int:
     return count
 
 
-def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:
-    """The request understood. Raises `NotUnderstood`."""
+def parse(body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False) -> Prompt:
+    """The request understood; of the messages before `start` only the first instructions. `plain` says that no
+    content has parts besides text, which a glance tells cheaply. Raises `NotUnderstood`."""
     try:
         head = _HEAD.decode(body)
         if "messages" not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
         raws = _LIST.decode(head["messages"])
-        messages = tuple(_message(bytes(raw), i) for i, raw in enumerate(raws))
+        messages = tuple(_message(bytes(raws[i]), i) for i in _wanted(raws, start))
         model = msgspec.json.decode(head["model"], type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(_reason(error)) from None
@@ -152,11 +200,19 @@ def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:
         ask_field=limits[0] if limits else "max_tokens",
         n=_positive(fields.get("n")) or 1,
         reply_floor=_thinking(fields),
-        needs=_needs(fields, body),
+        needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        opaque=any(mark in fields["messages"] for mark in UNPROVABLE_PARTS),
+        opaque=not plain and any(mark in fields["messages"] for mark in UNPROVABLE_PARTS),
     )
+
+
+def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
+    """The places of the messages from `start` on, and before them that of the first instructions."""
+    if not start:
+        return range(len(raws))
+    first = next((i for i in range(start) if _MESSAGE.decode(raws[i]).role in INSTRUCTIONS), None)
+    return range(start, len(raws)) if first is None else (first, *range(start, len(raws)))
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,58 @@
+"""POST /inspect/v1/chat/completions: what would be done with a body, which is not sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.config.settings import Settings
+from proxy.errors import ClientError
+from proxy.serve.client import Gone, Receive, Scope, Send, read_body, send_error
+from proxy.serve.listing import Headers
+from proxy.serve.planning import FAILED, Planner
+from proxy.serve.visit import Visit
+from proxy.types import Mode
+from proxy.wire.controls import controls
+from proxy.wire.endpoints import chat
+from proxy.wire.report import inspection
+
+
+@dataclass(frozen=True, slots=True)
+class Inspecting:
+    """Plans as the gateway does, and tells the plan."""
+
+    settings: Settings
+    planner: Planner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        headers = scope["headers"]
+        try:
+            body = await read_body(scope, receive, self.settings.max_body, self.settings.body_timeout)
+            payload = msgspec.json.encode(await self.plan_of(body, headers))
+        except ClientError as error:
+            await send_error(send, error)
+            return
+        except Gone:
+            return
+        told = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
+        await send({"type": "http.response.start", "status": 200, "headers": told})
+        await send({"type": "http.response.body", "body": payload})
+
+    async def plan_of(self, body: bytes, headers: Headers) -> dict[str, object]:
+        """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
+        visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body)
+        measuring = self.planner.measuring
+        try:
+            await measuring.look(visit, headers)
+            made = await measuring.measure(visit, headers, self.planner.ladder_for(visit))
+            sent = await measuring.render(visit, made) if made.changed else visit.plain
+            return inspection(made, msgspec.Raw(sent))
+        except chat.NotUnderstood as error:
+            raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
+        except ClientError:
+            raise
+        except Exception as error:
+            self.planner.caught(visit, error)
+            raise FAILED from None

@@ -1,0 +1,114 @@
+"""Deadlines, and clients that leave: what ends a task from outside, as an error of ours instead of a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+
+TICK = 0.1  # seconds between two looks at what should be interrupted
+LOOK_AFTER = 0.1  # seconds until a client's leaving is looked for: most of a short request's life costs no task
+
+
+class Gone(Exception):
+    """The client went away before its answer was complete."""
+
+
+class _Clock:
+    """Looks at all interrupts of one event loop in turn: a timer of its own for each would cost more than the rest."""
+
+    __slots__ = ("_loop", "_ticking", "waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ticking = False
+        self.waiting: set[Interrupt] = set()
+
+    def add(self, interrupt: Interrupt) -> None:
+        self.waiting.add(interrupt)
+        if not self._ticking:
+            self._ticking = True
+            self._loop.call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        for interrupt in tuple(self.waiting):
+            if now >= interrupt.due:
+                self.waiting.discard(interrupt)
+                interrupt.rouse()
+        self._ticking = bool(self.waiting)
+        if self._ticking:
+            self._loop.call_later(TICK, self._tick)
+
+
+_CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
+
+
+def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
+    clock = _CLOCKS.get(loop)
+    if clock is None:
+        clock = _CLOCKS[loop] = _Clock(loop)
+    return clock
+
+
+class Interrupt:
+    """Cancels its task from outside, up to a `TICK` late; what leaves the block then is an error of ours.
+
+    What asyncio.timeout does, at a tenth of its cost.
+    """
+
+    __slots__ = ("_cancelling", "_clock", "_error", "_task", "due", "struck")
+
+    def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        self._error = error
+        self.struck = False
+        self.due = loop.time() + seconds
+        self._clock = _clock(loop)
+        self._clock.add(self)
+
+    def rouse(self) -> None:
+        """Its time has come."""
+        self.struck = True
+        self._task.cancel()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
+        self._clock.waiting.discard(self)
+        if self.struck and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._error() from None
+
+
+class Leaving(Interrupt):
+    """Interrupts its task with Gone when the client hangs up. The request's body must have been received."""
+
+    __slots__ = ("_receive", "_watcher")
+
+    def __init__(self, receive: Receive) -> None:
+        super().__init__(LOOK_AFTER, Gone)
+        self._receive = receive
+        self._watcher: asyncio.Task[None] | None = None
+
+    def rouse(self) -> None:
+        """From now on the client is watched."""
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        super().rouse()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+        super().__exit__(kind, value, _)

@@ -1,0 +1,84 @@
+"""What an upstream's own list of models says of models that no table knows: asked seldom, waited for briefly."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proxy.config.answers import from_models_answer
+from proxy.serve.upstream import Upstream, UpstreamError
+from proxy.types import Window
+
+WAIT_SECONDS = 2.0  # what a request may wait for the list; an answer that comes later is there for the next one
+ANSWER_SECONDS = 15.0  # after which the question is given up
+AGAIN_SECONDS = 600.0  # a list that did not name a model may name it later
+FAILED_SECONDS = 60.0  # after a failure: one client's wrong key must not speak for all for long
+LIST_BYTES = 8 * 1024 * 1024  # OpenRouter's list of models has about 1 MB
+INLINE_BYTES = 64 * 1024  # a longer list is read in a thread
+MOST_MODELS = 1_000  # remembered at once: a client that invents names must not fill the memory
+NO_LIST = frozenset({404, 405, 501})  # answers of an upstream that has none: as good as a list that names nobody
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Listing:
+    """One upstream's `GET /v1/models`, one question at a time for all models and all requests."""
+
+    upstream: Upstream
+    _found: dict[str, Window | None] = field(default_factory=dict)
+    _list: bytes = b""
+    _stale_at: float = 0.0
+    _question: asyncio.Task[None] | None = None
+
+    def now(self, model: str) -> Window | None:
+        """What the list said of a model, by what is known without waiting."""
+        return self._found.get(model)
+
+    async def ask(self, model: str, headers: Headers) -> None:
+        """Asks for a model that nobody else knows, with a client's own credentials. Waits `WAIT_SECONDS` at most and
+        raises nothing."""
+        if time.monotonic() >= self._stale_at:
+            if self._question is None:
+                self._question = asyncio.create_task(self._ask(headers))
+            await asyncio.wait({self._question}, timeout=WAIT_SECONDS)
+        if self._question is None and model not in self._found:
+            await self._look(model)
+
+    async def _ask(self, headers: Headers) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                status, self._list = await self._fetch(headers)
+        except (UpstreamError, TimeoutError):
+            status, self._list = 0, b""
+        finally:
+            self._question = None
+        told = status == 200 or status in NO_LIST
+        self._stale_at = time.monotonic() + (AGAIN_SECONDS if told else FAILED_SECONDS)
+        self._found.clear()
+
+    async def _fetch(self, headers: Headers) -> tuple[int, bytes]:
+        """Status and body; no body but a list's. What the client said of its own body is left out."""
+        ours = [h for h in headers if not h[0].startswith((b"content-", b"accept-enc", b"transfer-", b"if-"))]
+        answer = await self.upstream.send("GET", b"/v1/models", ours, None)
+        try:
+            body = await answer.read(LIST_BYTES) if answer.status == 200 else b""
+            return answer.status, body
+        finally:
+            await answer.close()
+
+    async def _look(self, model: str) -> None:
+        if len(self._found) >= MOST_MODELS:
+            self._found.clear()
+        if len(self._list) <= INLINE_BYTES:
+            self._found[model] = from_models_answer(self._list, model)
+        else:
+            self._found[model] = await asyncio.to_thread(from_models_answer, self._list, model)
+
+    async def close(self) -> None:
+        """Gives up a question that is under way."""
+        if self._question is not None:
+            self._question.cancel()
+            await asyncio.wait({self._question})

@@ -1,0 +1,172 @@
+"""Reads, counts, plans and writes a request's body, and what of that is heavy in a thread; it decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from proxy.fit.blocks import runs
+from proxy.fit.plan import due, plan
+from proxy.serve.knowledge import Knowledge
+from proxy.serve.listing import Headers
+from proxy.serve.totals import Part, Totals
+from proxy.serve.visit import Visit
+from proxy.types import Facts, Glance, Ladder, Message, Meter, Plan, Total, replace
+from proxy.wire.endpoints import chat
+
+INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
+SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
+HEAVY_BYTES = 1 << 20  # of a body: reading and writing it would hold up other requests for over 5 ms
+PACKED_BYTES = 32_768  # of a packed body: what it unpacks to may be heavy
+THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
+CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
+Pair = tuple[bytes, bytes]
+T = TypeVar("T")
+
+
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="count")
+
+
+@dataclass(slots=True)
+class Measuring:
+    """What is new and long is counted in a thread of its own, off the event loop.
+
+    `max_body` bounds what a packed body may unpack to, in bytes.
+    """
+
+    knowledge: Knowledge
+    totals: Totals
+    max_body: int
+    threads: ThreadPoolExecutor = field(default_factory=_pool)
+    _counting: dict[str, Ladder] = field(default_factory=dict)
+
+    async def look(self, visit: Visit, headers: Headers) -> Glance:
+        """A first look at the body, without its messages. Raises `NotUnderstood`."""
+        coding = next((v.strip().lower() for k, v in headers if k == b"content-encoding"), b"")
+        heavy = len(visit.body) > (PACKED_BYTES if coding else HEAVY_BYTES)
+        visit.plain, glance = await self._aside(heavy, _looked, visit.body, coding, self.max_body)
+        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
+        return glance
+
+    async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
+        """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
+        Raises `NotUnderstood`."""
+        marks = self.totals.marks(glance)
+        found = self.totals.known(marks)
+        await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers)
+        if found is None:
+            heavy = len(visit.plain) > HEAVY_BYTES
+            part = await self._aside(heavy, self.totals.unknown, marks, visit.plain)
+            found = await self._counted(marks, part)
+        visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        return found
+
+    async def _counted(self, marks: Sequence[int], part: Part) -> Total:
+        new = part.new
+        if sum(len(message.raw) for message in new) <= INLINE_BYTES:
+            return self.totals.count(marks, part)
+        meter = self.knowledge.meter(part.prompt, part.prompt.model)
+        shared = [pair for pair in _new(new, meter) if len(pair[1]) >= SHARED_BYTES]
+        await self.knowledge.cache.fetch_counts(shared)
+        found = await self._aside(True, self.totals.count, marks, part)
+        self.knowledge.cache.store_counts(shared)
+        return found
+
+    def known(self, visit: Visit, glance: Glance, ladder: Ladder) -> bool:
+        """Whether the request's total is known without counting; leaves it in the visit."""
+        visit.total = self.totals.known(self.totals.marks(glance))
+        if visit.total is None:
+            return False
+        visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        return True
+
+    async def measure(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+        """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
+        heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
+        visit.prompt = await self._aside(heavy, chat.parse, visit.plain, visit.controls.pins)
+        visit.facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers)
+        visit.plan = await self.plan(visit, visit.facts, ladder)
+        return visit.plan
+
+    async def count(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+        """The same, but no step has its turn: it only counts."""
+        return await self.measure(visit, headers, self._without_steps(ladder))
+
+    async def plan(self, visit: Visit, facts: Facts, ladder: Ladder) -> Plan:
+        """The plan with these facts: at once where that is quick, else in a thread. Long counts that are new are
+        fetched from Redis, or made and kept for others."""
+        size, prompt = len(visit.plain), visit.prompt
+        assert prompt is not None
+        if size <= INLINE_BYTES:
+            return plan(prompt, ladder, facts)
+        new = await self._aside(size > HEAVY_BYTES, _new, prompt.messages, facts.meter)
+        shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
+        await self.knowledge.cache.fetch_counts(shared)
+        made = None
+        if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
+            made = _untouched(plan(prompt, self._without_steps(ladder), facts), ladder)
+        if made is None:
+            made = await self._aside(True, plan, prompt, ladder, facts)
+        self.knowledge.cache.store_counts(shared)
+        return made
+
+    def _without_steps(self, ladder: Ladder) -> Ladder:
+        found = self._counting.get(ladder.name)
+        if found is None:
+            found = self._counting[ladder.name] = replace(ladder, rungs=())
+        return found
+
+    async def render(self, visit: Visit, made: Plan) -> bytes:
+        """The JSON of what is to be sent."""
+        assert visit.prompt is not None
+        return await self._aside(len(visit.plain) > HEAVY_BYTES, chat.render, visit.prompt, made)
+
+    async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
+        """Does it at once, or where it is heavy in a thread."""
+        if not heavy:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
+
+    def close(self) -> None:
+        """Gives up what is not begun."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _looked(body: bytes, coding: bytes, limit: int) -> tuple[bytes, Glance]:
+    plain = unpacked(body, coding, limit)
+    return plain, chat.glance(plain)
+
+
+def _new(messages: Sequence[Message], meter: Meter) -> list[Pair]:
+    """What was not counted before: keys, and the bytes that the counts depend on. First the head, tools and all."""
+    parts = ((), *runs(messages))
+    return [pair for part in parts if (pair := meter.pending(part)) is not None]
+
+
+def _untouched(counted: Plan, ladder: Ladder) -> Plan | None:
+    """The plan where no step's turn comes; None where one does."""
+    first = counted.before
+    return counted if counted.trusting or not any(due(rung, first, first) for rung in ladder.rungs) else None
+
+
+def unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
+    """The body without its content-encoding. Raises `NotUnderstood` for an encoding that we do not know, a broken
+    body, or one that would unpack to more than `limit` bytes."""
+    if coding not in CODINGS:
+        raise chat.NotUnderstood("its content-encoding is not one that we know")
+    bits = CODINGS[coding]
+    if bits is None:
+        return body
+    machine = zlib.decompressobj(bits)
+    try:
+        plain = machine.decompress(body, limit)
+    except zlib.error:
+        raise chat.NotUnderstood("its content-encoding is broken") from None
+    if not machine.eof or machine.unused_data:
+        raise chat.NotUnderstood("it unpacks to more than we take, ends early, or goes on behind its end")
+    return plain

@@ -1,0 +1,96 @@
+"""From settings to a house that serves: opens its doors, says where they are, and serves in one process or several."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+
+from proxy.config.settings import Settings
+from proxy.errors import ConfigError
+from proxy.serve import workers
+from proxy.serve.app import FIRST_ENCODING, House, build, create_admin, create_app
+from proxy.serve.log import Log, make_log
+from proxy.serve.metrics import forget
+from proxy.serve.server import run
+from proxy.tokens.encodings import encoding
+
+BACKLOG = 2048  # connections that wait until they are taken
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
+
+
+def start(settings: Settings, say: Callable[[str], None]) -> int:
+    """Serves until it is told to stop, and returns the exit code. Raises ConfigError for wrong settings and rules, and
+    where it cannot listen."""
+    log = make_log(settings.log)
+    house = build(settings, log)
+    doors = listen(settings.host, settings.port)
+    beside = None if settings.admin_port is None else listen(settings.host, settings.admin_port)[0]
+    say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}")
+    if beside is not None:
+        say(f"http://{shown(beside)}/metrics, /healthz, /readyz, /inspect")
+
+    def work() -> None:
+        _serve(house, log, doors, beside)
+
+    if settings.workers == 1:
+        work()
+        return 0
+    encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
+    return workers.run(settings.workers, work, forget)
+
+
+def _serve(house: House, log: Log, doors: list[socket.socket], beside: socket.socket | None) -> None:
+    settings = house.settings
+    run(
+        create_app(house),
+        settings.host,
+        settings.port,
+        admin=None if beside is None else create_admin(house),
+        admin_port=settings.admin_port,
+        drain=settings.drain,
+        sockets=doors,
+        admin_socket=beside,
+    )
+    house.metrics.pour()
+    log.close()
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on every address of a host, port 0 meaning one free port for all of them. Raises
+    ConfigError with the reason."""
+    opened: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(found):
+            port = port or (opened[0].getsockname()[1] if opened else 0)
+            try:
+                opened.append(_listening(family, (address[0], port, *address[2:])))
+            except OSError as error:
+                if error.errno not in ABSENT or len(found) == 1:
+                    raise
+    except OSError as error:
+        for door in opened:
+            door.close()
+        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+    return opened
+
+
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+    door = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            door.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # `::` and `0.0.0.0` are sockets of their own
+        door.bind(address)
+        door.listen(BACKLOG)
+    except OSError:
+        door.close()
+        raise
+    return door
+
+
+def shown(door: socket.socket) -> str:
+    """Where a socket listens, as it stands in a URL."""
+    host, port = door.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,112 @@
+"""The reply limit, negotiated with the prompt for the window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.steps.clamp_output import Params, apply, clamp
+from proxy.types import Draft, Margin, Window, replace
+from tests.makers import WordMeter, draft, facts, user, words
+
+KNOWN = facts(1000)
+
+
+def asking(limit: int | None, size: int = 893, floor: int = 100, n: int = 1, **window: Any) -> Draft:
+    """A prompt of `size` words and 7 tokens of frame in a window of 1000."""
+    found = draft([user(words(size))], 1000, max_tokens=limit, n=n)
+    return replace(found, floor=floor, window=Window(**{"tokens": 1000, **window}))
+
+
+def test_a_limit_that_fits_is_not_touched() -> None:
+    before = asking(100)
+    assert before.excess == 0 and apply(before, KNOWN, Params()) is before
+
+
+def test_a_limit_that_does_not_fit_is_lowered_to_what_is_left() -> None:
+    after = apply(asking(500), KNOWN, Params(floor=1))
+    assert (after.reply, after.excess) == (100, 0)
+
+
+def test_the_margin_is_left_free() -> None:
+    before = replace(asking(500, size=493, floor=1), meter=WordMeter(margin=Margin(40, 0.1)))
+    assert apply(before, KNOWN, Params()).reply == 1000 - 500 - 40 - 50
+
+
+def test_it_never_goes_under_the_floor() -> None:
+    before = asking(500, size=894, floor=100)
+    assert apply(before, KNOWN, Params()) is before  # 99 tokens are left: the prompt must shrink first
+    assert apply(asking(500, size=893, floor=100), KNOWN, Params()).reply == 100
+
+
+def test_a_rows_own_floor_holds_where_it_is_higher() -> None:
+    before = asking(500, size=793, floor=100)
+    assert apply(before, KNOWN, Params(floor=201)) is before
+    assert apply(before, KNOWN, Params(floor=200)).reply == 200
+
+
+def test_a_thinking_budget_is_a_floor_of_its_own() -> None:
+    found = draft([user(words(793))], 1000, max_tokens=900, thinking={"type": "enabled", "budget_tokens": 250})
+    assert found.floor == 500  # the ladder's, which is higher
+    before = replace(found, floor=251)
+    assert apply(before, KNOWN, Params()) is before
+
+
+def test_a_client_that_set_no_limit_gets_none() -> None:
+    before = asking(None, size=2000)
+    assert apply(before, KNOWN, Params()) is before
+
+
+def test_a_client_that_asked_for_less_than_the_floor_gets_what_it_asked_for() -> None:
+    before = asking(50, size=944)
+    assert before.excess == 1 and apply(before, KNOWN, Params()) is before
+
+
+def test_each_of_several_answers_gets_its_share() -> None:
+    after = apply(asking(500, size=492, floor=100, n=3), KNOWN, Params())
+    assert after.reply == 501 // 3 and after.excess <= 0
+    before = asking(500, size=694, floor=100, n=3)
+    assert apply(before, KNOWN, Params()) is before  # 299 tokens hold no three answers of 100
+
+
+def test_what_the_model_itself_cannot_answer_is_not_asked_for() -> None:
+    assert apply(asking(900, size=493, max_output=300), KNOWN, Params()).reply == 300
+    assert apply(asking(900, size=193, floor=100, n=2, max_output=60), KNOWN, Params()).reply == 60
+
+
+def test_a_prompt_over_the_models_own_bound_costs_no_more_reply_than_it_will_in_the_end() -> None:
+    before = asking(150, size=943, floor=10, max_input=800)
+    assert apply(before, KNOWN, Params()) is before  # 200 tokens are left beside the 800 that may stay
+    assert apply(asking(400, size=943, floor=10, max_input=800), KNOWN, Params()).reply == 200
+
+
+def test_a_floor_under_one_token_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Params(floor=0)
+
+
+@given(
+    window=st.integers(1, 10**6),
+    prompt=st.integers(0, 10**6),
+    asked=st.integers(1, 10**6),
+    margin=st.integers(0, 500),
+    floor=st.integers(1, 600),
+)
+def test_the_negotiation_is_the_seeds(window: int, prompt: int, asked: int, margin: int, floor: int) -> None:
+    granted = clamp(window, prompt, asked, margin, floor)
+    assert granted >= floor and (granted <= asked or granted == floor)
+    assert granted == floor or prompt + granted + margin <= window
+
+
+@given(size=st.integers(0, 1100), limit=st.integers(1, 1500), floor=st.integers(1, 300), n=st.integers(1, 4))
+def test_a_lowered_limit_fits_and_is_the_largest_that_does(size: int, limit: int, floor: int, n: int) -> None:
+    before = asking(limit, size, floor, n)
+    after = apply(before, KNOWN, Params())
+    if after is not before:
+        assert after.reply is not None and floor <= after.reply < limit and after.excess <= 0
+        assert after.reply == limit or replace(after, reply=after.reply + 1).excess > 0
+    elif before.excess > 0:
+        assert replace(before, reply=min(limit, floor)).excess > 0

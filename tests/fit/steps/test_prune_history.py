@@ -1,0 +1,189 @@
+"""Old history goes, whole blocks of it, and stays gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.fit.steps.prune_history import (
+    Params,
+    apply,
+    history_budget,
+    newest_messages,
+    newest_within,
+    two_marks,
+)
+from proxy.types import Block, Draft, Margin, Message, Window
+from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
+
+KNOWN = facts(1000)
+
+
+def chat(turns: int, size: int = 40) -> list[dict[str, Any]]:
+    """A system prompt, and so many questions and answers of 44 tokens each."""
+    told = [system(words(6))]
+    for i in range(turns):
+        told += [user(words(size, f"u{i}x")), assistant(words(size, f"a{i}x"))]
+    return [*told, user("now?")]
+
+
+def pruned(messages: list[dict[str, Any]], window: int = 1000, limit: int | None = 100, **params: Any) -> Draft:
+    return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params))
+
+
+def indices(found: Draft) -> list[int]:
+    return [m.index for m in found.messages]
+
+
+def blocks(*costs: int, pinned: tuple[int, ...] = ()) -> tuple[Block, ...]:
+    return tuple(Block((Message(b"{}", "user", i, tokens=c),), i in pinned) for i, c in enumerate(costs))
+
+
+def test_what_has_room_is_the_same_draft() -> None:
+    before = draft(chat(3), 1000, max_tokens=100)
+    assert apply(before, KNOWN, Params()) is before
+
+
+def test_the_oldest_goes_and_what_is_pinned_and_newest_stays() -> None:
+    after = pruned(chat(20))
+    kept = indices(after)
+    assert kept[:2] == [0, 1] and kept[-1] == 41 and kept[2:] == list(range(kept[2], 42))
+    assert [d.index for d in after.drops] == [i for i in range(42) if i not in kept]
+    assert {d.why for d in after.drops} == {"older than the window holds"}
+    assert after.excess <= 0
+
+
+def test_a_cut_goes_down_to_the_low_mark_of_what_is_not_pinned() -> None:
+    told = [user("first"), *(assistant(words(96)) for _ in range(9)), user("last")]
+    after = pruned(told, window=1000, limit=100)  # room 900, fixed 3, pinned 13 when the ninth answer passes it
+    assert after.prompt <= 5 + 3 + 5 + 0.6 * (900 - 8 - 5) + 100
+    assert len(indices(after)) < len(indices(pruned(told, window=1000, limit=100, low=1.0)))
+
+
+def test_a_cut_stays_until_the_room_is_passed_again() -> None:
+    whole = chat(40)
+    told = [indices(pruned([*whole[:end], user("now?")])) for end in range(30, 81)]
+    starts = [next(i for i in kept if i > 1) for kept in told]
+    assert starts == sorted(starts) and len(set(starts)) <= 8
+    assert all(starts.count(start) >= 6 for start in sorted(set(starts))[1:-1])
+
+
+def test_a_call_goes_with_its_results() -> None:
+    told = [user("q"), *(m for i in range(12) for m in tool_round(f"c{i}", words(80))), user("b")]
+    roles = [m.role for m in pruned(told).messages]
+    assert roles[0] == "user" and roles[1:-1] == ["assistant", "tool"] * (len(roles) // 2 - 1)
+
+
+def test_pins_alone_over_the_room_leave_only_the_pins() -> None:
+    after = pruned([user(words(900)), assistant("old"), user("x"), assistant("y"), user(words(300))])
+    assert indices(after) == [0, 4] and after.excess > 0
+
+
+def test_a_newest_block_that_is_not_the_last_user_stays_with_it() -> None:
+    told = [user("first"), assistant(words(600)), user("do it"), *tool_round("a", words(300)), *tool_round("b", "x")]
+    assert indices(pruned(told)) == [0, 2, 3, 4, 5, 6]
+
+
+def test_system_messages_in_the_middle_stay_where_they_are() -> None:
+    told = [user("a"), assistant(words(500)), system("rule"), assistant(words(500)), user("b")]
+    assert 2 in indices(pruned(told)) and indices(pruned(told)) == sorted(indices(pruned(told)))
+
+
+def test_the_room_counts_at_most_half_the_window_as_reply() -> None:
+    after = pruned(chat(20), window=1000, limit=990)
+    assert 300 <= after.prompt <= 500
+
+
+def test_the_models_bound_on_the_prompt_is_room_too() -> None:
+    before = draft(chat(20), 10_000, max_tokens=100)
+    bounded = before.with_blocks(before.blocks)
+    narrow = Draft(**{**{f: getattr(bounded, f) for f in bounded.__slots__}, "window": Window(10_000, 700)})
+    after = apply(narrow, KNOWN, Params())
+    assert after.prompt <= 700 and after.excess <= 0
+
+
+def test_a_target_takes_the_newest_that_a_share_of_the_room_holds() -> None:
+    after = pruned(chat(20), target=0.5)
+    assert after.window.tokens == 1000
+    history = after.prompt - 3 - 10
+    assert history <= history_budget(1000, 100, 13, 0.5) < history + 44
+
+
+def test_a_target_never_leaves_more_than_fits() -> None:
+    margin = WordMeter(margin=Margin(50, 0.1))
+    for window, limit in ((1000, 100), (1000, 990)):
+        before = draft(chat(20), window, margin, max_tokens=limit)
+        assert apply(before, KNOWN, Params(target=1.0)).prompt <= before.room
+
+
+def test_a_target_keeps_the_fewest_messages_whatever_they_cost() -> None:
+    told = [user("first"), *(assistant(words(400)) for _ in range(4)), user("last")]
+    assert indices(pruned(told, target=0.1)) == [0, 5]
+    assert indices(pruned(told, target=0.1, min_messages=4)) == [0, 3, 4, 5]
+
+
+def test_over_so_many_messages_only_the_newest_and_the_pins_stay() -> None:
+    assert indices(pruned(chat(10), window=9000, max_messages=9, keep_last=5)) == [0, 1, 17, 18, 19, 20, 21]
+    before = draft(chat(10), 9000)
+    assert apply(before, KNOWN, Params(max_messages=22)) is before
+    assert len(indices(pruned(chat(10), window=9000, max_messages=21))) == 22  # the newest 21, and the system prompt
+
+
+def test_the_newest_messages_never_split_a_block() -> None:
+    told = [user("q"), *tool_round("a", "x"), *tool_round("b", "y"), *tool_round("c", "z"), user("end")]
+    assert indices(pruned(told, window=9000, max_messages=6, keep_last=4)) == [0, 5, 6, 7]
+
+
+def test_what_so_many_messages_still_cost_is_cut_like_any_other() -> None:
+    after = pruned(chat(20), max_messages=40, keep_last=38)
+    assert after.excess <= 0 and len(indices(after)) < 30
+
+
+def test_a_message_of_our_own_is_no_message_dropped() -> None:
+    found = draft([user("a"), assistant(words(2000)), user("b")], 1000, max_tokens=100)
+    ours = Block(tuple(Message(m.raw, m.role, -1, tokens=m.tokens) for m in found.blocks[1].messages))
+    after = apply(found.with_blocks([found.blocks[0], ours, found.blocks[2]]), KNOWN, Params())
+    assert contents(after) == ["a", "b"] and after.drops == ()
+
+
+def test_the_marks_at_their_edges() -> None:
+    assert two_marks(blocks(10, 10, 10), [0, 1, 2], 0, 30, 0.5) == {0, 1, 2}  # to the token
+    assert two_marks(blocks(10, 10, 10, 1), [0, 1, 2, 3], 0, 30, 0.5) == {2, 3}
+    assert two_marks(blocks(10, 10, 10, 1), [0, 1, 2, 3], 0, 30, 1.0) == {1, 2, 3}
+    assert two_marks(blocks(10, 10, 10, 1, pinned=(0,)), [0, 1, 2, 3], 0, 30, 1.0) == {0, 2, 3}
+    assert two_marks(blocks(50, 1, 1), [0, 1, 2], 0, 30, 0.5) == {1, 2}  # it was too large alone, and newest once
+    assert two_marks(blocks(5, 5), [0, 1], 40, 30, 0.5) == {1}  # the tools alone are over it
+    assert two_marks((), [], 0, 30, 0.5) == set()
+
+
+def test_a_draft_that_is_over_for_another_reason_than_its_prompt_is_not_cut() -> None:
+    before = draft(chat(5), 1000, max_tokens=950)
+    assert before.excess > 0 and apply(before, KNOWN, Params()) is before
+
+
+def test_newest_first_until_the_budget_is_full_to_the_token() -> None:
+    some = blocks(10, 10, 10, 10, pinned=(3,))
+    assert newest_within(some, {0, 1, 2, 3}, 30, 1) == {1, 2, 3}
+    assert newest_within(some, {0, 1, 2, 3}, 29, 1) == {2, 3}
+    assert newest_within(some, {0, 1, 3}, 40, 1) == {0, 1, 3}
+    assert newest_within(some, {0, 1, 2, 3}, 0, 3) == {1, 2, 3}
+    assert newest_messages(some, 3, 2) == {2, 3}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"low": 0.0},
+        {"low": 1.1},
+        {"target": 0.0},
+        {"target": 1.5},
+        {"max_messages": 5, "keep_last": 6},
+        {"max_messages": 0},
+        {"keep_last": 0},
+        {"min_messages": -1},
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Params(**wrong)

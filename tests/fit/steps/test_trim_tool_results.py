@@ -1,0 +1,163 @@
+"""Long tool results, shortened to the room there is, or to the cap."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.steps.trim_tool_results import Params, allowances, apply
+from proxy.types import Draft
+from tests.laws.meters import CharMeter
+from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
+
+KNOWN = facts(1000)
+
+
+def trimmed(messages: list[dict[str, Any]], window: int, limit: int | None = 100, **params: int) -> Draft:
+    return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params))
+
+
+def sizes(found: Draft) -> list[int]:
+    return [len(text.split()) for text in contents(found)]
+
+
+def rounds(*size: int) -> list[dict[str, Any]]:
+    return [m for i, n in enumerate(size) for m in tool_round(f"c{i}", words(n, f"r{i}x"))]
+
+
+def parallel(*size: int) -> list[dict[str, Any]]:
+    """One turn with several calls, and a result of so many words for each."""
+    pairs = [tool_round(f"c{i}", words(n, f"r{i}x")) for i, n in enumerate(size)]
+    calls = [pair[0]["tool_calls"][0] for pair in pairs]
+    return [{"role": "assistant", "content": None, "tool_calls": calls}, *(pair[1] for pair in pairs)]
+
+
+def test_a_result_that_the_room_holds_is_left_whole_though_it_is_over_the_cap() -> None:
+    before = draft([user("q"), *rounds(500), assistant("a"), user("b")], 1000, max_tokens=100)
+    assert apply(before, KNOWN, Params(cap_tokens=50)) is before
+
+
+def test_the_newest_result_may_take_all_the_room_that_is_left() -> None:
+    after = trimmed([user("q"), *rounds(200, 5000)], 1000, cap_tokens=50)
+    assert sizes(after)[2] == 200 and after.excess <= 0 and after.prompt > 850
+    assert [m.why for m in after.messages] == ["", "", "", "", "tool result over its cap"]
+
+
+def test_where_that_is_not_enough_every_result_comes_under_the_cap() -> None:
+    after = trimmed([user("q"), *rounds(800, 700, 30), user("b"), assistant(words(300))], 1000, cap_tokens=100)
+    costs = [m.tokens for m in after.messages if m.role == "tool"]
+    assert costs[0] <= 100 and costs[1] <= 100 and costs[2] == 34 and after.excess <= 0
+
+
+def test_what_came_before_a_result_alone_decides_how_short_it_gets() -> None:
+    told = [user("q"), *rounds(300, 5000)]
+    turns = [trimmed([*told, *rounds(*[60] * n), user(words(500))], 1000, cap_tokens=50) for n in (1, 4)]
+    assert contents(turns[0])[:5] == contents(turns[1])[:5]
+
+
+def test_the_newest_result_comes_under_the_cap_once_another_is_newer() -> None:
+    told = [user("q"), *rounds(300, 5000)]
+    assert sizes(trimmed(told, 1000, cap_tokens=50))[4] > 500
+    later = trimmed([*told, *rounds(5000)], 1000, cap_tokens=50)
+    assert sizes(later)[2] <= 50 and sizes(later)[4] <= 50 and sizes(later)[6] > 600
+
+
+def test_results_that_not_even_stubs_of_them_fit_become_stubs() -> None:
+    after = trimmed([user(words(700)), *parallel(*[60] * 20)], 1000)
+    assert after.excess > 0 and set(sizes(after)[2:]) == {22}
+
+
+def test_the_newest_result_is_never_cut_under_the_cap_while_the_pins_leave_room() -> None:
+    after = trimmed([user("q"), assistant(words(900)), *rounds(500)], 1000, cap_tokens=200)
+    assert 150 < sizes(after)[3] <= 200 and after.excess > 0  # pruning the old answer will make the room
+    after = trimmed([user(words(850)), *rounds(500)], 1000, cap_tokens=200)
+    assert sizes(after)[2] < 50 and after.excess <= 0  # here nothing else can give way
+
+
+def test_results_of_parallel_calls_share_their_room_the_small_ones_whole() -> None:
+    after = trimmed([user("q"), *parallel(30, 2000, 3000)], 1000)
+    small, one, two = sizes(after)[2:]
+    assert small == 30 and abs(one - two) <= 2 and after.excess <= 0
+
+
+def test_json_keeps_rows_and_their_count() -> None:
+    rows = [{"id": i, "text": words(9)} for i in range(100)]
+    told = [user("q"), *tool_round("c", json.dumps({"results": rows, "metadata": {"source": "s"}}))]
+    found = json.loads(contents(trimmed(told, 700))[2])
+    assert found["result_count"] == 100 and found["metadata"] == {"source": "s"} and len(found["results"]) > 2
+    found = json.loads(contents(trimmed(told, 700, preview=2))[2])
+    assert len(found["results"]) == 2
+
+
+def test_characters_are_heeded_where_they_are_set_whatever_the_room() -> None:
+    told = [user("q"), *rounds(300), assistant(words(900)), user("b")]
+    assert len(contents(trimmed(told, 1000, cap_chars=500))[2]) <= 500
+    assert sizes(trimmed(told, 1000, cap_chars=50_000))[2] == 300
+
+
+def test_the_newest_can_be_left_whole() -> None:
+    after = trimmed([user("q"), *rounds(500, 500, 500), user("b")], 1000, cap_tokens=50, keep_newest=2)
+    assert sizes(after)[4] == sizes(after)[6] == 500 and sizes(after)[2] < 50
+
+
+def test_what_the_client_pinned_is_left_whole() -> None:
+    pinned = draft([user("q"), *rounds(500), assistant("a"), user("b")], 500, max_tokens=100)
+    blocks = [b if not b.has_results else type(b)(b.messages, pinned=True) for b in pinned.blocks]
+    before = pinned.with_blocks(blocks)
+    assert apply(before, KNOWN, Params(cap_tokens=50)) is before
+
+
+def test_a_result_in_parts_keeps_its_image_and_pays_for_it() -> None:
+    call, result = tool_round("c", "")
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    result["content"] = [{"type": "text", "text": "word " * 4000}, image]
+    before = draft([user("q"), call, result], 1000, CharMeter(), max_tokens=100)
+    after = apply(before, KNOWN, Params())
+    assert after.excess <= 0 and list(after.messages)[2].fields()["content"][1] == image
+
+
+def test_results_that_cost_more_when_escaped_are_not_cut_to_nothing() -> None:
+    told = parallel(9, 9)
+    for result in told[1:]:
+        result["content"] = '"\n' * 4000
+    before = draft([user("q"), *told, assistant("a" * 3000), user("b")], 3000, CharMeter(), max_tokens=100)
+    after = apply(before, KNOWN, Params(cap_tokens=600))
+    assert all(len(m.text()) > 900 for m in after.messages if m.role == "tool")
+
+
+def test_a_result_whose_short_form_would_cost_more_is_left_alone() -> None:
+    told = parallel(9, 9)
+    told[1]["content"] = json.dumps([{"a": 1}] * 40)
+    told[2]["content"] = words(30)
+    before = draft([user("q"), *told, assistant("a" * 3000), user("b")], 900, CharMeter(), max_tokens=100)
+    assert apply(before, KNOWN, Params(cap_chars=300)).prompt <= before.prompt
+
+
+def test_a_reply_limit_that_is_too_long_costs_no_result_anything() -> None:
+    before = draft([user("q"), *rounds(300), user("b")], 1000, max_tokens=990)
+    assert before.excess > 0 and apply(before, KNOWN, Params(cap_tokens=50)) is before
+
+
+def test_a_conversation_without_results_is_the_same_draft() -> None:
+    before = draft([system(words(900)), user(words(900))], 1000)
+    assert apply(before, KNOWN, Params()) is before
+
+
+@given(costs=st.lists(st.integers(0, 500), max_size=6), room=st.integers(-50, 1500))
+def test_allowances_stay_within_the_room_and_waste_none_of_it(costs: list[int], room: int) -> None:
+    shares = allowances(costs, room)
+    assert all(0 <= share <= cost for share, cost in zip(shares, costs, strict=True))
+    assert sum(shares) <= max(0, room)
+    assert sum(shares) >= min(sum(costs), room) - len(costs)
+    cut = [share for share, cost in zip(shares, costs, strict=True) if share < cost]
+    assert not cut or max(shares) <= min(cut) + len(costs)
+
+
+@pytest.mark.parametrize("wrong", [{"cap_tokens": 23}, {"cap_chars": 99}, {"keep_newest": -1}, {"preview": 0}])
+def test_parameters_that_would_leave_nothing_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"cap|keep_newest"):
+        Params(**wrong)

@@ -1,0 +1,128 @@
+"""The last resort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.shorten import LEAST
+from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
+from proxy.types import Draft
+from tests.laws.meters import CharMeter
+from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
+
+KNOWN = facts(1000)
+
+
+def cut(messages: list[dict[str, Any]], window: int = 1000, limit: int | None = 100, **params: float) -> Draft:
+    return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params))
+
+
+def sizes(found: Draft) -> list[int]:
+    return [len(text.split()) for text in contents(found)]
+
+
+def test_the_longest_text_gives_way_and_the_others_stay() -> None:
+    after = cut([user(words(100)), user(words(2000)), user(words(200))])
+    assert after.excess <= 0 and after.excess >= -2 * SLACK
+    assert sizes(after)[0] == 100 and sizes(after)[2] == 200
+    assert [m.why for m in after.messages] == ["", "longest text", ""]
+    assert "tokens left out" in contents(after)[1] and contents(after)[1].endswith("w1999")
+
+
+def test_texts_of_like_length_come_down_to_one_height() -> None:
+    after = cut([user(words(700, "a")), user(words(900, "b")), user(words(50, "c"))])
+    one, two, three = sizes(after)
+    assert after.excess <= 0 and abs(one - two) <= 1 and three == 50
+
+
+def test_the_share_of_the_beginning_can_be_set() -> None:
+    assert contents(cut([user(words(2000))], head=1.0))[0].startswith(words(600))
+
+
+def test_instructions_give_way_only_where_all_else_is_not_enough() -> None:
+    kept = cut([system(words(500)), user(words(2000))])
+    assert sizes(kept)[0] == 500 and kept.excess <= 0
+    after = cut([system(words(2000)), user(words(500))])
+    assert after.excess <= 0 and sizes(after)[0] < 1000 and sizes(after)[1] <= LEAST
+
+
+def test_only_what_can_give_way_counts() -> None:
+    calls = tool_round("c", words(600), arguments=words(3000, "a"))
+    after = cut([user("q"), *calls], window=3700)
+    assert after.excess <= 0  # the call's 3,000 tokens cannot be freed, so the result alone must make room
+
+
+def test_an_image_stays_beside_its_shortened_text() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    told = {"role": "user", "content": [{"type": "text", "text": "word " * 5000}, image]}
+    before = draft([told], 2000, CharMeter(), max_tokens=100)
+    after = apply(before, KNOWN, Params())
+    assert after.excess <= 0 and next(iter(after.messages)).fields()["content"][1] == image
+
+
+def test_results_of_parallel_calls_fit_though_their_text_costs_more_when_escaped() -> None:
+    call, first = tool_round("1", '"\n' * 3000)
+    second_call, second = tool_round("2", "é\\" * 3000)
+    call["tool_calls"] += second_call["tool_calls"]
+    before = draft([user("q"), call, first, second], 2500, CharMeter(), max_tokens=100)
+    assert apply(before, KNOWN, Params()).excess <= 0
+
+
+def test_where_not_even_this_is_enough_it_does_what_it_can() -> None:
+    after = cut([user(words(30)) for _ in range(60)])
+    assert after.excess > 0 and max(sizes(after)) <= LEAST
+
+
+def test_texts_too_short_for_a_marker_are_left_alone() -> None:
+    before = draft([user(words(LEAST - 4)) for _ in range(60)], 1000, max_tokens=100)
+    assert apply(before, KNOWN, Params()) is before
+
+
+def test_a_shortened_block_that_would_cost_more_stays_as_it_was() -> None:
+    call, first = tool_round("1", "[" + "1, " * 400 + "1]")
+    second_call, second = tool_round("2", "x")
+    call["tool_calls"] += second_call["tool_calls"]
+    before = draft([user("q"), call, first, second], 300, CharMeter(ratio=1.0), max_tokens=100)
+    assert apply(before, KNOWN, Params()).prompt <= before.prompt
+
+
+def test_a_reply_that_leaves_no_room_for_any_text_is_lowered_first() -> None:
+    after = cut([user(words(2000))], window=2000, limit=2000)
+    assert after.reply == 1000 and after.excess <= 0 and 900 < after.prompt <= 1000
+    assert cut([user(words(20))], window=2000, limit=1990).reply == 1000
+
+
+def test_a_draft_that_fits_is_the_same_draft() -> None:
+    before = draft([user(words(500))], 1000, max_tokens=100)
+    assert apply(before, KNOWN, Params()) is before
+
+
+def test_a_head_that_is_no_share_is_refused() -> None:
+    for head in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="head"):
+            Params(head=head)
+
+
+@given(costs=st.lists(st.integers(0, 50), max_size=8), excess=st.integers(-5, 300))
+def test_the_waterline_is_the_highest_that_frees_enough(costs: list[int], excess: int) -> None:
+    height = waterline(sorted(costs, reverse=True), excess)
+
+    def freed(level: int) -> int:
+        return sum(max(0, cost - level) for cost in costs)
+
+    if freed(0) < excess:
+        assert height == 0
+    elif costs and excess > 0:
+        assert freed(height) >= excess and freed(height + 1) < excess
+
+
+@given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=8), window=st.integers(300, 2000))
+def test_one_pass_reaches_the_goal_wherever_it_can_be_reached(sizes: list[int], window: int) -> None:
+    before = draft([assistant(words(size)) for size in sizes], window, max_tokens=100)
+    after = apply(before, KNOWN, Params())
+    least = before.fixed + sum(min(m.tokens, LEAST + 4) for m in before.messages) + SLACK
+    assert after.excess <= 0 or least + 100 > window

@@ -1,0 +1,121 @@
+"""Shortening one text to a number of tokens, and one message by its largest texts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.shorten import JOINTS, LEAST, content_of, head_and_tail, marker, shorten_content
+from proxy.types import Message, Meter, replace
+from tests.laws.meters import CharMeter
+from tests.makers import WordMeter, words
+
+METERS: tuple[Meter, ...] = (WordMeter(), WordMeter(ratio=1.7), CharMeter(), CharMeter(ratio=2.5))
+
+
+def message(content: object, **more: object) -> Message:
+    raw = json.dumps({"role": "user", "content": content, **more}).encode()
+    return Message(raw, "user", 0, tokens=1)
+
+
+def shortened(content: object, limit: int, meter: Meter | None = None) -> Message:
+    counted = meter or WordMeter()
+    return shorten_content(
+        message(content), counted, limit, lambda text, room: head_and_tail(text, room, counted), "why"
+    )
+
+
+def test_a_text_within_the_limit_is_the_same_text() -> None:
+    text = words(50)
+    assert head_and_tail(text, 50, WordMeter()) is text
+
+
+def test_the_beginning_and_the_end_stay_and_the_marker_says_how_much_is_missing() -> None:
+    short = head_and_tail(words(1000), 108, WordMeter())
+    assert short.startswith("w0 w1 w2") and short.endswith("w998 w999")
+    kept = 108 - 6 - JOINTS
+    assert f"[… {1000 - kept} tokens left out …]" in short
+    assert len(short.split()) == kept + 6
+
+
+@pytest.mark.parametrize(("head", "first", "last"), [(1.0, "w99\n", "…]\n"), (0.0, "\n[…", "w999")])
+def test_how_much_of_it_is_the_beginning_is_a_share(head: float, first: str, last: str) -> None:
+    short = head_and_tail(words(1000), 100 + 6 + JOINTS, WordMeter(), head)
+    assert first in short and short.endswith(last)
+
+
+@given(text=st.text(max_size=300), limit=st.integers(0, 120), head=st.floats(0, 1), kind=st.integers(0, 3))
+def test_it_is_never_over_the_limit_nor_longer_than_it_was(text: str, limit: int, head: float, kind: int) -> None:
+    meter = METERS[kind] if kind > 1 else METERS[kind + 2]
+    short = head_and_tail(text, limit, meter, head)
+    least = meter.text(marker(meter.text(text))) + JOINTS
+    assert meter.text(short) <= max(limit, min(least, meter.text(text)))
+
+
+def test_a_limit_under_the_marker_leaves_the_marker_alone() -> None:
+    assert head_and_tail(words(20), 3, WordMeter()).strip() == "[… 20 tokens left out …]"
+
+
+def test_a_text_no_longer_than_the_marker_is_left_alone() -> None:
+    assert head_and_tail(words(8), 3, WordMeter()) == words(8)
+
+
+def test_a_meter_that_makes_more_of_the_marker_leaves_less_of_the_text() -> None:
+    dear = head_and_tail(words(500), 100, WordMeter(ratio=2.0))
+    assert WordMeter(ratio=2.0).text(dear) <= 100
+
+
+def test_a_message_keeps_every_other_byte() -> None:
+    raw = message(words(100), name="joël").raw.replace(b'"role"', b'"extra":{"b": 1, "a":[1.50]},"role"')
+    before = replace(message(""), raw=raw)
+    after = shorten_content(before, WordMeter(), 30, lambda text, room: head_and_tail(text, room, WordMeter()), "why")
+    assert after.why == "why" and after.tokens == before.tokens
+    now, then = json.loads(after.raw), json.loads(before.raw)
+    assert list(now) == list(then) and {**now, "content": 0} == {**then, "content": 0}
+    assert b'{"b": 1, "a":[1.50]}' in after.raw and len(now["content"].split()) <= 30
+
+
+def test_a_message_with_nothing_to_shorten_is_the_same_message() -> None:
+    for content in (words(10), None, 7, [{"type": "text", "text": words(10)}, {"type": "image_url"}, "odd"]):
+        before = message(content)
+        assert shorten_content(before, WordMeter(), 30, lambda text, room: text, "why") is before
+
+
+def test_of_several_parts_the_largest_gives_way_first() -> None:
+    parts = [
+        {"type": "text", "text": words(40), "cache": 1},
+        {"type": "image_url", "image_url": {"url": "u"}},
+        {"type": "text", "text": words(200, "big")},
+        {"type": "text", "text": 5},
+    ]
+    after = json.loads(shortened(parts, 140).raw)["content"]
+    assert after[0] == parts[0] and after[1] == parts[1] and after[3] == parts[3]
+    assert len(after[2]["text"].split()) <= 100
+
+
+def test_several_parts_give_way_where_one_is_not_enough() -> None:
+    parts = [{"type": "text", "text": words(100, f"p{i}x")} for i in range(3)]
+    after = json.loads(shortened(parts, 150).raw)["content"]
+    costs = [len(part["text"].split()) for part in after]
+    assert sum(costs) <= 150 and LEAST - JOINTS <= costs[0] <= LEAST and costs[2] == 100
+
+
+def test_parts_too_short_to_give_way_are_left_alone() -> None:
+    parts = [{"type": "text", "text": words(10)}] * 30
+    assert json.loads(shortened(parts, 20).raw)["content"] == parts
+
+
+def test_a_rule_on_characters_reaches_every_part_though_the_tokens_are_within() -> None:
+    parts = [{"type": "text", "text": "abcdef"}, {"type": "text", "text": "gh"}]
+    after = shorten_content(message(parts), WordMeter(), 99, lambda text, room: text[:4], "why")
+    assert [part["text"] for part in json.loads(after.raw)["content"]] == ["abcd", "gh"]
+
+
+def test_a_message_that_cannot_be_read_is_left_alone() -> None:
+    for raw in (b'{"role":"user","content":"\xff"}', b'{"role":"user","content":"x","n":1e999}'):
+        broken = replace(message("x"), raw=raw)
+        assert content_of(broken) is None
+        assert shorten_content(broken, WordMeter(), 1, lambda text, room: "", "why") is broken

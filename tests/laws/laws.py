@@ -1,0 +1,105 @@
+"""The laws themselves: each looks at a draft before and after, or at a plan and its bytes, and complains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from proxy.fit.plan import start
+from proxy.types import Draft, Facts, Message, Plan, Prompt
+from proxy.wire.endpoints import chat
+from tests.laws.cases import Case
+from tests.makers import ladder
+
+MAY_CHANGE_PINNED = ("truncate_longest",)  # the one step whose job that is
+OURS = ("model", "messages", "max_tokens", "max_completion_tokens")  # fields that a plan may change
+MAY_SHORTEN_NEWEST = ("trim_tool_results",)  # results in the newest block
+
+
+def pairs(messages: Sequence[dict[str, Any]]) -> set[tuple[int, int]]:
+    """Which result (by its uid) answers which call; a result answers what stands before it and only results between."""
+    found, calling, waiting = set(), -1, set[str]()
+    for m in messages:
+        ident = m.get("tool_call_id") if m["role"] == "tool" else ""
+        if m["role"] in ("tool", "function") and ident in waiting:
+            found.add((calling, m["x-uid"]))
+            continue
+        calling, waiting = m["x-uid"], {c["id"] for c in m.get("tool_calls") or []}
+        waiting |= {""} if m.get("function_call") else set()
+    return found
+
+
+def assert_paired(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> None:
+    """No result without its call, no call without a result that it had."""
+    left = {m["x-uid"] for m in after}
+    assert pairs(after) == {(call, result) for call, result in pairs(before) if call in left or result in left}
+
+
+def assert_valid(messages: Sequence[dict[str, Any]], opened: int) -> None:
+    """What strict providers check: every result answers, every call but those of an opened last round is answered."""
+    answered = pairs(messages)
+    assert {r for _, r in answered} == {m["x-uid"] for m in messages if m["role"] in ("tool", "function")}
+    for m in messages:
+        wanted = len(m.get("tool_calls") or []) + bool(m.get("function_call"))
+        assert sum(c == m["x-uid"] for c, _ in answered) == wanted or m["x-uid"] >= opened
+
+
+def assert_accounts(sent: Prompt, draft: Draft) -> None:
+    """Kept and dropped messages are all of the client's, each once, the kept ones in the client's order."""
+    kept = [m.index for m in draft.messages if m.index >= 0]
+    assert kept == sorted(kept)
+    assert sorted([*kept, *(drop.index for drop in draft.drops)]) == list(range(len(sent.messages)))
+    assert all(drop.why for drop in draft.drops)
+
+
+def assert_untouched(sent: Prompt, draft: Draft) -> None:
+    """A message is the client's own bytes, or it says why not; whatever happened, only its content changed."""
+    for m in draft.messages:
+        mine = sent.messages[m.index]
+        if m.raw is mine.raw:
+            continue
+        assert m.why and m.raw != mine.raw
+        now, then = (msgspec.json.decode(raw, type=dict[str, msgspec.Raw]) for raw in (m.raw, mine.raw))
+        assert list(now) == list(then)
+        assert {k: bytes(v) for k, v in now.items() if k != "content"} == {
+            k: bytes(v) for k, v in then.items() if k != "content"
+        }
+        assert other_parts(m) == other_parts(mine)
+
+
+def other_parts(message: Message) -> list[Any]:
+    """The parts of a list content without their texts."""
+    content = message.fields()["content"]
+    return [{**part, "text": ""} for part in content] if isinstance(content, list) else []
+
+
+def assert_pins(name: str, before: Draft, after: Draft) -> None:
+    """What is pinned is still there, and (but for two exceptions) with the same bytes."""
+    left = {m.index: m.raw for m in after.messages}
+    for place, block in enumerate(before.blocks):
+        newest = place == len(before.blocks) - 1
+        for m in block.messages if block.pinned else ():
+            assert m.index in left
+            free = name in MAY_CHANGE_PINNED or (name in MAY_SHORTEN_NEWEST and newest and m.answers is not None)
+            assert free or left[m.index] == m.raw
+
+
+def assert_fields_kept(before: bytes, after: bytes) -> None:
+    """Every field of the body is still there, in its order; those that no step may touch have their bytes."""
+    then, now = (msgspec.json.decode(body, type=dict[str, msgspec.Raw]) for body in (before, after))
+    assert list(now) == list(then)
+    assert all(bytes(now[key]) == bytes(then[key]) for key in then if key not in OURS)
+
+
+def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
+    """The bytes that would be sent, parsed and counted anew, are what the plan says; and they fit, or it says not."""
+    draft, again = plan.draft, chat.parse(body, case.pins)
+    assert (again.model, again.ask, again.n) == (draft.model, draft.reply, draft.n)
+    prompt = start(again, ladder(), Facts(draft.window, draft.meter)).prompt
+    assert prompt == draft.prompt
+    margin, base = draft.meter.margin.of(prompt), draft.meter.margin.base
+    bound = draft.window.max_input or draft.window.tokens
+    reply = again.n * (draft.floor if again.ask is None else again.ask)
+    assert plan.fits == (prompt + reply + margin <= draft.window.tokens and prompt + margin - base <= bound)

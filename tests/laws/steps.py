@@ -1,0 +1,55 @@
+"""Every step there is, found by listing its folder, with the parameters that it is tried with."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from proxy.fit import steps
+from proxy.types import Draft, Rung, Step
+
+NAMES = sorted(module.name for module in pkgutil.iter_modules(steps.__path__))
+TO = ("m", "rival-2", "rival-0", "rival-1")
+VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "trim_tool_results": (
+        {},
+        {"cap_tokens": 24},
+        {"cap_tokens": 60, "keep_newest": 1},
+        {"cap_chars": 300, "preview": 2},
+        {"cap_tokens": 100, "cap_chars": 100, "preview": 1},
+    ),
+    "clamp_output": ({}, {"floor": 1}, {"floor": 700}),
+    "switch_model": ({"to": TO}, {"to": TO, "spare": 0.0}, {}),
+    "prune_history": (
+        {},
+        {"low": 1.0},
+        {"low": 0.05},
+        {"target": 0.8, "min_messages": 5},
+        {"target": 1.0},
+        {"max_messages": 5, "keep_last": 3},
+        {"max_messages": 9},
+        {"max_messages": 7, "target": 0.3},
+    ),
+    "truncate_longest": ({}, {"head": 0.0}, {"head": 1.0}),
+}
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"proxy.fit.steps.{name}")
+
+
+def step(name: str, variation: int = 0) -> Step:
+    """The step with one of its variations; a step that has none here is tried as it comes."""
+    tried = VARIATIONS.get(name, ({},))
+    found = module(name)
+    applied: Callable[..., Draft] = found.apply
+    return partial(applied, params=found.Params(**tried[variation % len(tried)]))
+
+
+def rung(name: str, variation: int = 0, at: float | None = None) -> Rung:
+    """The step in its place in a ladder."""
+    return Rung(name, step(name, variation), at, bool(getattr(module(name), "OF_ORIGINAL", False)))

@@ -1,0 +1,116 @@
+"""What holds for whole ladders: those that are shipped, and any other that a user may write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.config.rules import load_rules
+from proxy.fit.plan import due, plan
+from proxy.types import Facts, Ladder, Want, replace
+from proxy.wire.endpoints import chat
+from tests.laws import laws
+from tests.laws.cases import VALID, Case, cases
+from tests.laws.steps import NAMES, TO, rung
+from tests.laws.test_steps import parsed
+from tests.makers import ladder
+
+SHIPPED = load_rules(None, given={"switch_model": {"to": TO}}).ladders
+DEFAULT = load_rules(None).ladders["default"]  # without models to switch to
+THRESHOLDS = (None, None, None, 0.5, 0.9)
+rungs = st.builds(rung, st.sampled_from(NAMES), st.integers(0, 7), st.sampled_from(THRESHOLDS))
+any_ladder = st.one_of(
+    st.sampled_from(sorted(SHIPPED)).map(lambda name: SHIPPED[name]),
+    st.lists(rungs, max_size=7).map(lambda found: ladder(*found)),
+)
+every_ladder = pytest.mark.parametrize("name", sorted(SHIPPED))
+
+
+def of(case: Case, found: Ladder) -> Ladder:
+    """The ladder, with the case's own reserve and floor."""
+    return replace(found, default_reserve=case.default_reserve, floor=case.floor)
+
+
+def walked(case: Case, found: Ladder) -> None:
+    """Every rung in its turn keeps the laws, whatever came before it."""
+    prompt = case.prompt
+    draft = first = case.counted(prompt)
+    facts = Facts(case.facts.window, case.facts.meter, case.facts.rivals, original=first)
+    for one in of(case, found).rungs:
+        after = one.apply(draft, facts) if due(one, draft, first) else draft
+        if isinstance(after, Want):
+            continue
+        assert after.excess <= max(0, draft.excess)
+        laws.assert_pins(one.step, first if after.model != draft.model and not after.drops else draft, after)
+        laws.assert_accounts(prompt, after)
+        laws.assert_untouched(prompt, after)
+        laws.assert_paired(parsed(first), parsed(after))
+        draft = after
+
+
+@every_ladder
+@given(case=cases())
+def test_every_step_of_a_shipped_ladder_keeps_the_laws_in_its_place(name: str, case: Case) -> None:
+    walked(case, SHIPPED[name])
+
+
+@given(case=cases(), found=any_ladder)
+def test_every_step_of_any_ladder_keeps_the_laws_in_its_place(case: Case, found: Ladder) -> None:
+    walked(case, found)
+
+
+@given(case=cases(), found=any_ladder)
+def test_what_would_be_sent_fits_or_the_plan_says_that_it_does_not(case: Case, found: Ladder) -> None:
+    prompt = case.prompt
+    made = plan(prompt, of(case, found), case.facts)
+    body = chat.render(prompt, made)
+    laws.assert_recounted(case, made, body)
+    laws.assert_fields_kept(case.body, body)
+
+
+@given(case=cases(VALID), found=any_ladder)
+def test_what_was_valid_is_sent_valid(case: Case, found: Ladder) -> None:
+    prompt = case.prompt
+    made = plan(prompt, of(case, found), case.facts)
+    laws.assert_valid(parsed(made.draft), opened=len(prompt.messages) - len(made.before.blocks[-1].messages))
+
+
+@given(case=cases(), found=any_ladder)
+def test_what_fits_and_is_under_every_line_is_left_alone(case: Case, found: Ladder) -> None:
+    made = plan(case.prompt, of(case, found), case.facts)
+    if made.before.excess <= 0 and made.before.load < found.least_at:
+        assert made.draft is made.before and not made.changed and made.fits
+
+
+@every_ladder
+@given(case=cases())
+def test_the_same_request_gives_the_same_bytes(name: str, case: Case) -> None:
+    one, two = (chat.render(p, plan(p, of(case, SHIPPED[name]), case.facts)) for p in (case.prompt, case.prompt))
+    assert one == two
+
+
+@given(case=cases())
+def test_what_the_default_ladder_made_fit_is_left_alone_by_the_next_one(case: Case) -> None:
+    found = of(case, DEFAULT)
+    prompt = case.prompt
+    made = plan(prompt, found, case.facts)
+    if made.fits:
+        again = chat.parse(chat.render(prompt, made), case.pins)
+        assert plan(again, replace(found, floor=min(found.floor, again.ask or found.floor)), case.facts).notes == ()
+
+
+@given(case=cases())
+def test_a_request_whose_texts_can_give_way_is_never_refused(case: Case) -> None:
+    """The default ladder finds room wherever it is enough to drop what may go, to cut every text to 90 tokens, and to
+    leave the reply half the window."""
+    prompt = case.prompt
+    made = plan(prompt, of(case, DEFAULT), case.facts)
+    first = made.before
+    meter = first.meter
+    least = first.fixed
+    for block in first.blocks:
+        if block.pinned:
+            least += sum(m.tokens - max(0, meter.text(m.text()) - 90) for m in block.messages)
+    room = min(first.window.tokens - first.held, first.window.max_input or first.window.tokens)
+    assert made.fits or least + meter.margin.of(least) > room

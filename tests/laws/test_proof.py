@@ -1,0 +1,83 @@
+"""Bytes prove before anything is counted: no request costs more tokens than a first look says that it may."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.plan import start
+from proxy.tokens.meter import meter_for
+from proxy.types import Facts, Window
+from proxy.wire.endpoints import chat
+from tests.makers import ladder
+from tests.tokens.remembering import Remembering
+
+EXACT = ("gpt-4o", "gpt-4", "gpt-3.5-turbo-0613", "gpt-4.1-mini", "o1", "o4-mini", "gpt-5", "gpt-5-mini")
+# What costs many tokens for its bytes: single digits, numbers that grow when written again, letters that are escaped.
+DENSE = ("1,", "1e15,", "[1]", '"é",', "é", "日本", "😀 ", "\n\n", "\x7f", '"\\u00e9",', "{}", "a b ", "<|end|>", "")
+
+texts = st.builds(
+    lambda piece, count, framed: "[" + (piece * count).rstrip(",") + "]" if framed else piece * count,
+    st.sampled_from(DENSE),
+    st.sampled_from([0, 1, 3, 40, 300]),
+    st.booleans(),
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[dict[str, Any]]:
+    match draw(st.integers(0, 4)):
+        case 0:
+            return [{"role": draw(st.sampled_from(["user", "system", "developer"])), "content": draw(texts)}]
+        case 1:
+            return [{"role": "user", "name": "n", "content": [{"type": "text", "text": draw(texts)} for _ in range(2)]}]
+        case 2:
+            return [{"role": "assistant", "content": draw(texts)}]
+        case _:
+            count = draw(st.integers(1, 3))
+            calls = [{"id": f"c{i}", "function": {"name": "f", "arguments": draw(texts)}} for i in range(count)]
+            results = [{"role": "tool", "tool_call_id": f"c{i}", "content": draw(texts)} for i in range(count)]
+            return [{"role": "assistant", "tool_calls": calls}, *results]
+
+
+schemas = st.recursive(
+    st.sampled_from(
+        [{}, {"type": "string"}, {"type": ["null", "integer"], "description": "\n\na"}, {"enum": [1, "b"]}]
+    ),
+    lambda inner: st.builds(
+        lambda kind, one, two: [
+            {"type": "object", "properties": {"a": one, "b": two}, "title": "t"},
+            {"type": "array", "items": one},
+            {"anyOf": [one, two], "description": "d"},
+        ][kind],
+        st.integers(0, 2),
+        inner,
+        inner,
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    told=st.lists(messages(), min_size=1, max_size=5),
+    model=st.sampled_from(EXACT),
+    schema=st.none() | schemas,
+    answer=st.none() | schemas,
+    plain=st.booleans(),
+)
+def test_no_prompt_is_larger_than_its_bytes_prove(
+    told: list[list[dict[str, Any]]], model: str, schema: Any, answer: Any, plain: bool
+) -> None:
+    fields: dict[str, Any] = {"model": model, "messages": [m for one in told for m in one]}
+    if schema is not None:
+        fields["tools"] = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    if answer is not None:
+        fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": answer}}
+    body = json.dumps(fields, ensure_ascii=plain, separators=(",", ":")).encode()
+    most = chat.glance(body).most
+    sent = chat.parse(body)
+    counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
+    assert most is not None and counted <= most

@@ -1,0 +1,73 @@
+"""A conversation that grows: its cuts stay where they are until the room is passed again."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.plan import plan
+from proxy.types import Draft
+from tests.laws.cases import conversation
+from tests.laws.steps import rung
+from tests.makers import facts, ladder, prompt, tool_round, user, words
+
+# One block a turn: users, assistants, tool rounds of one call and of several.
+turns = st.lists(st.tuples(st.sampled_from([0, 1, 1, 2, 2, 4]), st.integers(0, 7), st.just(5)), min_size=5, max_size=60)
+
+
+def drafts(told: list[dict[str, Any]], starts: list[int], window: int) -> list[Draft]:
+    """What is sent at each turn of a conversation whose turns start at these places."""
+    found = []
+    for end in [*starts[1:], len(told)]:
+        sent = prompt(told[:end], max_tokens=window // 10)
+        found.append(plan(sent, ladder(rung("prune_history")), facts(window)).draft)
+    return found
+
+
+def indices(draft: Draft) -> list[int]:
+    return [m.index for m in draft.messages]
+
+
+@given(turns=turns, window=st.integers(300, 4000))
+def test_cuts_are_seldom_deep_and_stay_where_they_are(turns: list[tuple[int, int, int]], window: int) -> None:
+    told = conversation(turns, opening=4)
+    starts = [i for i, m in enumerate(told) if m["role"] not in ("system", "tool")]
+    sent = drafts(told, starts, window)
+    for before, after in itertools.pairwise(sent):
+        seen = indices(before)[-1] + 1
+        left = [i for i in indices(after) if i < seen]
+        if left == indices(before):
+            continue  # the request before is a prefix of this one
+        assert set(left) < set(indices(before))  # what was dropped never comes back
+        pinned = after.fixed + sum(b.tokens for b in after.blocks if b.pinned)
+        newest = after.blocks[-1].tokens
+        freed = before.prompt + newest - after.prompt
+        if pinned <= after.room:
+            assert after.prompt <= pinned + 0.6 * (after.room - pinned)
+            assert freed >= 0.4 * (after.room - pinned)
+        else:
+            assert after.prompt == pinned
+
+
+def test_a_long_run_is_cut_as_often_as_its_length_asks_for() -> None:
+    told = [user(words(20))]
+    for i in range(200):
+        told += tool_round(f"c{i}", words(40, f"r{i}x"))
+    window, ask, block = 2000, 100, 53 + 4
+    sent = drafts(told, list(range(1, len(told), 2)), window)
+    cuts = [t for t in range(1, len(sent)) if indices(sent[t])[: len(indices(sent[t - 1]))] != indices(sent[t - 1])]
+    grown = 200 * block
+    assert 1 <= len(cuts) <= grown / (0.4 * (window - ask - 24 - block) - block) + 1
+    assert min(b - a for a, b in itertools.pairwise(cuts)) >= 10
+
+
+def test_the_cut_does_not_depend_on_what_was_sent_before() -> None:
+    told = [user(words(20))]
+    for i in range(60):
+        told += tool_round(f"c{i}", words(40, f"r{i}x"))
+    alone = drafts(told, [0], 1500)[-1]
+    later = drafts(told, list(range(1, len(told), 2)), 1500)[-1]
+    assert indices(alone) == indices(later)

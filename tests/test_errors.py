@@ -1,0 +1,59 @@
+"""What we ourselves tell clients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.errors import ClientError, ConfigError, bad_header, does_not_fit, error_body, not_understood, too_large
+
+
+def told(body: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(body)
+    assert list(found) == ["error"] and list(found["error"]) == ["message", "type", "param", "code"]
+    error: dict[str, Any] = found["error"]
+    return error
+
+
+def test_the_body_of_an_error_always_has_all_four_keys() -> None:
+    assert told(error_body("no")) == {"message": "no", "type": "invalid_request_error", "param": None, "code": None}
+    assert told(ClientError(502, "down", "server_error", "upstream", "x").body()) == {
+        "message": "down",
+        "type": "server_error",
+        "param": "x",
+        "code": "upstream",
+    }
+
+
+def test_a_request_that_cannot_fit_is_told_all_its_figures() -> None:
+    error = does_not_fit(7200, 500, 100, 4096, "tools alone take 7,100 of 4,096")
+    assert (error.status, error.code, error.param, error.kind) == (
+        400,
+        "context_length_exceeded",
+        "messages",
+        "invalid_request_error",
+    )
+    assert error.message == (
+        "This model's maximum context length is 4096 tokens. However, your request needs at least 7800 tokens (7200 in"
+        " the prompt, 500 for the completion, 100 margin) after everything that may be cut was cut: tools alone take"
+        " 7,100 of 4,096."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "said"),
+    [
+        (too_large(67108864), 413, "body_too_large", "67,108,864 bytes"),
+        (not_understood("it is no JSON"), 400, "not_understood", "it is no JSON"),
+        (bad_header("x-plimsoll-mode", "must be one of a, b"), 400, "invalid_header", "x-plimsoll-mode must be one of"),
+    ],
+)
+def test_every_error_names_its_reason(error: ClientError, status: int, code: str, said: str) -> None:
+    assert (error.status, error.code) == (status, code) and said in error.message
+    assert told(error.body())["message"] == error.message and not error.retry
+
+
+def test_a_wrong_setting_is_a_value_error() -> None:
+    assert issubclass(ConfigError, ValueError)

@@ -1,0 +1,291 @@
+"""A chat request as a Prompt, and a Draft as its JSON again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.plan import plan, start
+from proxy.types import Call, Draft, Facts, Plan, Prompt, Window, replace
+from proxy.wire.endpoints.chat import ESCAPED, MOST, WRITTEN, NotUnderstood, glance, parse, render
+from tests.laws.cases import Case, cases
+from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
+
+HELLO = [user("hello")]
+
+
+def asking(**fields: Any) -> bytes:
+    return body(HELLO, **fields)
+
+
+def planned(sent: Prompt) -> Plan:
+    """A plan that changed nothing, for a draft to be put into."""
+    return plan(sent, ladder(), facts(10_000))
+
+
+# --- what is read of a request
+
+
+def test_a_request_is_read() -> None:
+    told = [user("hi"), *tool_round("call_1", "42", name="add"), assistant("done")]
+    found = parse(body(told, stream=True, n=2, max_tokens=9, x_own=[1]), pins=[1])
+    assert (found.model, found.stream, found.n, found.ask, found.ask_field) == ("gpt-4o", True, 2, 9, "max_tokens")
+    assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [m.index for m in found.messages] == [0, 1, 2, 3] and found.pins == frozenset({1})
+    assert found.messages[1].calls == (Call("call_1", "add"),) and found.messages[2].answers == "call_1"
+    assert [json.loads(m.raw) for m in found.messages] == told
+    assert found.head["x_own"] == b"[1]" and list(found.head)[:2] == ["model", "messages"]
+
+
+def test_custom_tools_and_functions_of_old_are_calls_too() -> None:
+    custom = {"role": "assistant", "tool_calls": [{"id": "c", "custom": {"name": "grep", "input": "x"}}, {"id": "d"}]}
+    old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    result = {"role": "function", "name": "f", "content": "1", "tool_call_id": "odd"}
+    found = parse(body([custom, old, result])).messages
+    assert found[0].calls == (Call("c", "grep"), Call("d", ""))
+    assert found[1].calls == (Call("", "f"),) and found[2].answers == ""
+
+
+def test_a_call_id_on_a_message_that_is_no_result_answers_nothing() -> None:
+    assert parse(body([{"role": "user", "content": "x", "tool_call_id": "c"}])).messages[0].answers is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "ask", "field"),
+    [
+        ({}, None, "max_tokens"),
+        ({"max_tokens": None}, None, "max_tokens"),
+        ({"max_tokens": 5}, 5, "max_tokens"),
+        ({"max_completion_tokens": 7}, 7, "max_completion_tokens"),
+        ({"max_completion_tokens": 7, "max_tokens": 9}, 9, "max_completion_tokens"),
+        ({"max_completion_tokens": None, "max_tokens": 9}, 9, "max_tokens"),
+    ],
+)
+def test_the_reply_limit_is_the_larger_of_what_was_asked(fields: dict[str, Any], ask: int | None, field: str) -> None:
+    found = parse(asking(**fields))
+    assert (found.ask, found.ask_field) == (ask, field)
+
+
+@pytest.mark.parametrize(
+    ("thinking", "floor"),
+    [
+        ({"type": "enabled", "budget_tokens": 2048}, 2049),
+        ({"type": "adaptive"}, 0),
+        ({"type": "enabled", "budget_tokens": "many"}, 0),
+        ({"budget_tokens": -1}, 0),
+        (None, 0),
+        ("on", 0),
+    ],
+)
+def test_a_thinking_budget_is_the_least_reply(thinking: Any, floor: int) -> None:
+    assert parse(asking(thinking=thinking)).reply_floor == floor
+
+
+@pytest.mark.parametrize(
+    ("fields", "needs"),
+    [
+        ({}, set()),
+        ({"tools": []}, set()),
+        ({"tools": None}, set()),
+        ({"tools": [{"type": "function"}]}, {"tools"}),
+        ({"functions": [{"name": "f"}]}, {"tools"}),
+        ({"response_format": {"type": "json_schema"}}, {"schema"}),
+        ({"response_format": {"type": "json_object"}}, set()),
+    ],
+)
+def test_what_a_model_must_be_able_to_do_is_read_off_the_request(fields: dict[str, Any], needs: set[str]) -> None:
+    assert parse(asking(**fields)).needs == needs
+
+
+def test_images_and_sound_need_a_model_for_them_and_are_opaque() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    sound = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+    found = parse(body([{"role": "user", "content": [image, sound]}]))
+    assert found.needs == {"vision", "audio"} and found.opaque
+    told = parse(body([user('he wrote "image_url" there')]))
+    assert told.needs == frozenset() and not parse(asking()).opaque
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"model":"m"}',
+        b'{"messages":[{"role":"user"}]}',
+        b'{"model":"m","messages":[]}',
+        b'{"model":"m","messages":{}}',
+        b'{"model":5,"messages":[{"role":"user"}]}',
+        b'{"model":"m","messages":["hi"]}',
+        b'{"model":"m","messages":[{"content":"x"}]}',
+        b'{"model":"m","messages":[{"role":"user"}],"\xff":1}',
+        b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}',
+        b'{"model":"m","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":"many"}',
+        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":-1}',
+        b'{"model":"m","messages":[{"role":"user"}],"max_completion_tokens":0}',
+        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1.5}',
+        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1' + b"0" * 400 + b"}",
+        b'{"model":"m","messages":[{"role":"user"}],"n":0}',
+        b'{"model":"m","messages":[{"role":"user"}],"n":true}',
+        b'{"model":"m","messages":[{"role":"assistant","tool_calls":5}]}',
+    ],
+)
+def test_what_is_no_request_that_we_understand_is_said_to_be_none(wrong: bytes) -> None:
+    with pytest.raises(NotUnderstood) as caught:
+        parse(wrong)
+    assert str(caught.value)
+
+
+def test_an_error_tells_nothing_of_the_content() -> None:
+    for wrong in (b'{"model":"m","messages":[{"role":"user","content":"secret \\ud800"}]}', b'{"model":"secret" x}'):
+        with pytest.raises(NotUnderstood) as caught:
+            parse(wrong)
+        assert "secret" not in str(caught.value)
+
+
+# --- what a first look tells
+
+
+def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
+    told = asking(max_tokens=5, max_completion_tokens=7, n=3, stream=True)
+    found = glance(told)
+    assert (found.model, found.reserve, found.n, found.stream, found.most) == ("gpt-4o", 21, 3, True, len(told))
+    plain = glance(asking(n=None, stream=None, max_tokens=None))
+    assert (plain.reserve, plain.n, plain.stream) == (None, 1, False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"[]",
+        b'{"messages":[]}',
+        b'{"model":"m","messages":[7]}',
+        b'{"model":"m","messages":[],"max_tokens":"many"}',
+        b'{"model":"m","messages":[],"n":0}',
+        b'{"model":"m","messages":[],"max_tokens":' + str(MOST + 1).encode() + b"}",
+        b'{"model":"m","messages":[],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+)
+def test_a_first_look_at_what_is_no_request_says_so(wrong: bytes) -> None:
+    with pytest.raises(NotUnderstood):
+        glance(wrong)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"web_search_options": {}},
+        {"prediction": {"type": "content", "content": "x"}},
+        {"audio": {"voice": "alloy"}},
+        {"modalities": ["text", "audio"]},
+        {"tools": [{"type": "function", "function": {"parameters": {"$ref": "#/a"}}}]},
+        {"response_format": {"json_schema": {"schema": {"$ref": "#/a"}}}},
+    ],
+)
+def test_bytes_prove_nothing_where_something_hidden_may_cost(fields: dict[str, Any]) -> None:
+    assert glance(asking(**fields)).most is None
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_image", "video_url", "input_audio", "file", "document_url"])
+def test_bytes_prove_nothing_beside_an_image_a_sound_or_a_file(kind: str) -> None:
+    assert glance(body([{"role": "user", "content": [{"type": kind}]}])).most is None
+
+
+def test_bytes_prove_nothing_beside_an_answer_that_was_spoken() -> None:
+    assert glance(body([{"role": "assistant", "audio": {"id": "audio_1"}}])).most is None
+    assert glance(body([{"role": "assistant", "content": "x", "audio": None}])).most is not None
+
+
+def test_text_that_speaks_of_images_is_text() -> None:
+    told = body([user('{"type": "image_url"}'), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
+    assert glance(told).most == len(told)
+
+
+def test_what_is_written_anew_before_it_is_counted_may_cost_more_than_its_bytes() -> None:
+    call, result = tool_round("1", "é", arguments='{"a": 1e15}')
+    second_call, second = tool_round("2", "é")
+    one = body([call, result])
+    arguments = len(json.dumps(call["tool_calls"][0]))
+    assert glance(one).most == len(one) + (WRITTEN - 1) * arguments
+    call["tool_calls"] += second_call["tool_calls"]
+    both = body([call, result, second, user("é")])
+    calls = sum(len(json.dumps(c)) for c in call["tool_calls"])
+    results = 2 * len(json.dumps("é"))
+    assert glance(both).most == len(both) + (WRITTEN - 1) * calls + (ESCAPED - 1) * results
+    old = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
+    assert glance(body([old])).most == len(body([old])) + len(json.dumps(old["function_call"]))
+
+
+# --- what is written again
+
+
+def test_what_was_not_changed_keeps_its_bytes() -> None:
+    told = b'{ "model" : "m", "messages":[ {"role":"user","content":"h\\u00e9"} ], "temperature": 1.0, "x":{"a":1e2} }'
+    sent = parse(told)
+    assert render(sent, planned(sent)) == (
+        b'{"model":"m","messages":[ {"role":"user","content":"h\\u00e9"} ],"temperature":1.0,"x":{"a":1e2}}'
+    )
+
+
+def drafted(told: bytes, **changes: Any) -> dict[str, Any]:
+    sent = parse(told)
+    made = planned(sent)
+    found: dict[str, Any] = json.loads(render(sent, replace(made, draft=replace(made.draft, **changes))))
+    return found
+
+
+def test_another_model_is_named() -> None:
+    assert drafted(asking(), model="other é")["model"] == "other é"
+
+
+def test_a_lowered_limit_stands_in_the_field_that_the_client_used() -> None:
+    assert drafted(asking(max_completion_tokens=50), reply=20) == {
+        "model": "gpt-4o",
+        "messages": HELLO,
+        "max_completion_tokens": 20,
+    }
+
+
+def test_of_two_limits_only_those_over_the_reply_are_lowered() -> None:
+    found = drafted(asking(max_completion_tokens=50, max_tokens=10), reply=20)
+    assert (found["max_completion_tokens"], found["max_tokens"]) == (20, 10)
+    found = drafted(asking(max_completion_tokens=None, max_tokens=50), reply=20)
+    assert (found["max_completion_tokens"], found["max_tokens"]) == (None, 20)
+
+
+def test_a_limit_is_never_added() -> None:
+    assert "max_tokens" not in drafted(asking(), reply=20)
+
+
+def test_dropped_messages_are_gone_and_the_others_keep_their_bytes() -> None:
+    told = b'{"model":"m","messages":[{"role":"user","content":"a"} , { "role": "user" ,"content":"b\\n"}],"n":1}'
+    sent = parse(told)
+    made = planned(sent)
+    less = made.draft.with_blocks(made.draft.blocks[1:])
+    assert render(sent, replace(made, draft=less)) == (
+        b'{"model":"m","messages":[{ "role": "user" ,"content":"b\\n"}],"n":1}'
+    )
+
+
+@given(case=cases())
+def test_a_request_written_again_is_the_same_request(case: Case) -> None:
+    sent = case.prompt
+    made: Draft = start(sent, ladder(), Facts(Window(10**6), WordMeter()))
+    assert parse(render(sent, Plan(made, made)), case.pins) == sent
+    moved = replace(made, blocks=tuple(made.blocks))  # other blocks of the same messages
+    again = parse(render(sent, Plan(replace(made, blocks=()), moved)), case.pins)
+    assert again.messages == sent.messages
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=5))
+def test_any_other_field_is_kept_in_its_place(extra: dict[str, Any]) -> None:
+    told = {"first": 1, **{f"x{k}": v for k, v in extra.items()}, "model": "m", "messages": HELLO, "last": None}
+    sent = parse(msgspec.json.encode(told))
+    assert list(json.loads(render(sent, planned(sent))).items()) == list(told.items())

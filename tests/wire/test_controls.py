@@ -1,0 +1,54 @@
+"""What a client asks of Plimsoll itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.errors import ClientError
+from proxy.types import Mode
+from proxy.wire.controls import NOTHING_ASKED, Controls, controls
+
+
+def asked(**headers: str) -> Controls:
+    return controls([(f"x-plimsoll-{name}".encode(), value.encode("latin-1")) for name, value in headers.items()])
+
+
+def test_a_client_that_asks_nothing_gets_the_one_value_for_that() -> None:
+    assert controls([(b"host", b"x"), (b"x-other", b"y")]) is NOTHING_ASKED
+    assert Controls() == NOTHING_ASKED
+
+
+def test_what_was_asked_is_read() -> None:
+    found = asked(mode="observe", ladder="agent", window=" 4096 ", pin="0, 3,3")
+    assert found == Controls(Mode.OBSERVE, "agent", 4096, frozenset({0, 3}))
+
+
+def test_an_empty_ladder_or_pin_is_none() -> None:
+    assert asked(ladder="", pin="") == Controls()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mode", "fast"),
+        ("mode", "FIT"),
+        ("mode", ""),
+        ("window", "0"),
+        ("window", "-5"),
+        ("window", "many"),
+        ("window", "1e5"),
+        ("window", ""),
+        ("window", "9" * 12),
+        ("window", "\u00b2"),
+        ("pin", "a"),
+        ("pin", "1,,2"),
+        ("pin", "-1"),
+        ("pin", "9" * 9),
+        ("pin", "\u00b9"),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        asked(**{name: value})
+    assert (caught.value.status, caught.value.param) == (400, f"x-plimsoll-{name}")
+    assert value == "" or value not in caught.value.message or len(value) < 3
