@@ -20,6 +20,7 @@ from proxy.wire.answers import (
     finish_within,
     has_content,
     is_error,
+    plain_usage,
     usage_of,
     usage_within,
 )
@@ -85,6 +86,10 @@ class Tap:
     @property
     def usage(self) -> Usage | None:
         """What the upstream said it counted; None where it said nothing yet."""
+        if self._stale and self._kind == JSON[0] and not self._cut:
+            found = plain_usage(b"".join(self._kept))  # the one thing that is asked of most answers
+            if found is not None:
+                return found
         self._settle()
         return self._usage
 

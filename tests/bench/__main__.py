@@ -11,44 +11,13 @@ import argparse
 import json
 import platform
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.systems import HOME, OTHER, PATH, SYSTEMS, System, need, upstream
-
-LUA = """wrk.method = "POST"
-{headers}
-local text = [=[{body}]=]
-local n = math.random(10000000, 89999999)
-{request}
-function done(summary, latency, requests)
-  local e = summary.errors
-  io.write(string.format("RESULT %d %d %d %d %d\\n", summary.requests, summary.duration,
-    e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(50), latency:percentile(99)))
-end
-"""
-WARM = "wrk.body = text"
-COLD = """request = function()
-  n = n + 1
-  return wrk.format(nil, nil, nil, (string.gsub(text, "########", tostring(n))))
-end"""
-SENTENCE = "The quick brown fox jumps over the lazy dog while 42 ships pass the harbour and ask for a pilot. "
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is sent: about `size` bytes in `messages` messages, by so many clients at once."""
-
-    name: str
-    size: int
-    messages: int
-    clients: int
-    stream: bool = False
-    cold: bool = False
-
+from tests.bench.loads import Case, Result, measured
+from tests.bench.systems import HOME, SYSTEMS, System, need, upstream
 
 CASES = (
     Case("1 KB, 1", 1_000, 1, 1),
@@ -64,52 +33,6 @@ CASES = (
     Case("1 MB, 4, cold", 1_000_000, 500, 4, cold=True),
     Case("stream of 100, 16", 1_000, 1, 16, stream=True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One measurement: CPU microseconds a request, requests a second, latency in microseconds, errors, memory in MB."""
-
-    system: str
-    case: str
-    cpu_us: float
-    rate: float
-    p50: float
-    p99: float
-    errors: int
-    memory: float
-
-
-def body(case: Case) -> str:
-    """A chat body; ######## stands in every message, to be made new where the case is cold."""
-    each = max(20, case.size // case.messages - 45)
-    text = ("######## " + SENTENCE * (each // len(SENTENCE) + 1))[:each]
-    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i in range(case.messages)]
-    head = {"stream": True} if case.stream else {}
-    model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
-    return json.dumps({**head, "model": model, "max_tokens": 100, "messages": messages}, separators=(",", ":"))
-
-
-def script(case: Case, system: System) -> Path:
-    """The case as a script for wrk."""
-    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test", **system.headers}
-    lines = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in headers.items())
-    path = HOME / f"{system.name}-{abs(hash(case))}.lua"
-    path.write_text(LUA.format(headers=lines, body=body(case), request=COLD if case.cold else WARM))
-    return path
-
-
-def measured(case: Case, system: System, seconds: float) -> Result:
-    """One run of wrk on the load's core."""
-    command = ["taskset", "-c", OTHER, "wrk", "-t1", f"-c{case.clients}", f"-d{seconds:g}s", "--timeout", "30s"]
-    before = system.cpu_seconds()
-    url = f"http://127.0.0.1:{system.port}{PATH}"
-    out = subprocess.run([*command, "-s", script(case, system), url], capture_output=True, text=True, check=True).stdout
-    used = system.cpu_seconds() - before
-    line = next(line for line in out.splitlines() if line.startswith("RESULT"))
-    count, took, errors, p50, p99 = map(int, line.split()[1:])
-    count = max(count, 1)
-    return Result(system.name, case.name, 1e6 * used / count, 1e6 * count / took, p50, p99, errors, system.memory_mb())
 
 
 def rounds(systems: Sequence[System], cases: Sequence[Case], seconds: float, times: int) -> Iterator[Result]:
