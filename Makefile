@@ -27,7 +27,7 @@ run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--po
 demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsoll (200)
 	$(BIN)/plimsoll demo $(ARGS)
 
-test: .venv/.test ## all tests; a real redis-server is found, installed, or its tests are said to be skipped
+test: .venv/.test ## all tests; redis-server and promtool are found, installed, or their tests are said to be skipped
 	sh tests/redis_setup.sh
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -36,7 +36,7 @@ lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-conformance: .venv/.test ## the OpenAI client's own 6,163 tests, straight and through the proxy
+conformance: .venv/.test ## the OpenAI client's own tests, straight and through the proxy (ARGS=path/to/openapi.yml)
 	sh tests/conformance/run.sh $(ARGS)
 
 bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)

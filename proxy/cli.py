@@ -174,10 +174,9 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _print_plan(told: dict[str, Any], arguments: argparse.Namespace) -> None:
-    if arguments.request:
-        print(msgspec.json.encode(told["request"]).decode())
-    elif arguments.json:
-        print(msgspec.json.format(msgspec.json.encode(told)).decode())
+    if arguments.request or arguments.json:  # bytes: a body may hold what is no text
+        raw = msgspec.json.encode(told["request"] if arguments.request else told)
+        sys.stdout.buffer.write((raw if arguments.request else msgspec.json.format(raw)) + b"\n")
     else:
         from proxy.picture import show
 

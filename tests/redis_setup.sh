@@ -1,11 +1,22 @@
 #!/bin/sh
-# Finds a redis-server for the tests, installs one where the system's package manager can, or says what is skipped.
+# Finds a redis-server and promtool for the tests, installs them where the system's package manager can, or says what is
+# skipped without them. Where everything must be (CI=true) it fails.
 set -u
-command -v redis-server >/dev/null 2>&1 && exit 0
+missing() {
+	for command in redis-server promtool; do
+		command -v "$command" >/dev/null 2>&1 || echo "$command"
+	done
+}
+[ -n "$(missing)" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; } >/dev/null 2>&1
+	packages=$(missing | sed 's/promtool/prometheus/')
+	# shellcheck disable=SC2086 # one word for each package
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages; } >/dev/null 2>&1
 fi
-command -v redis-server >/dev/null 2>&1 && exit 0
-echo "redis-server is not installed and could not be installed here: the tests that need a real Redis are skipped" >&2
+left=$(missing)
+[ -n "$left" ] || exit 0
+for command in $left; do
+	echo "$command is not installed and could not be installed here: the tests that need it are skipped" >&2
+done
 [ "${CI:-}" != true ] || exit 1
 exit 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -53,6 +55,16 @@ def test_a_request_that_cannot_fit_is_told_all_its_figures() -> None:
 def test_every_error_names_its_reason(error: ClientError, status: int, code: str, said: str) -> None:
     assert (error.status, error.code) == (status, code) and said in error.message
     assert told(error.body())["message"] == error.message and not error.retry
+
+
+def test_an_error_passes_through_a_context_manager_as_it_is() -> None:
+    @contextmanager
+    def anything() -> Iterator[None]:
+        yield
+
+    with pytest.raises(ClientError) as caught, anything():
+        raise too_large(5)
+    assert caught.value.status == 413 and str(caught.value) == caught.value.message
 
 
 def test_a_wrong_setting_is_a_value_error() -> None:

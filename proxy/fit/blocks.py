@@ -8,19 +8,22 @@ from proxy.types import Block, Message
 
 INSTRUCTIONS = frozenset({"system", "developer"})
 RESULTS = frozenset({"tool", "function"})
+NOBODY: frozenset[str] = frozenset()  # whom no result can answer
 
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The messages in runs: a call and the results that directly follow and answer it are one, others stand alone."""
-    found: list[list[Message]] = []
-    waiting: set[str] = set()
-    for message in messages:
+    found: list[tuple[Message, ...]] = []
+    waiting = NOBODY
+    start = 0
+    for place, message in enumerate(messages):
         if message.role in RESULTS and waiting and (message.answers or "") in waiting:
-            found[-1].append(message)
             continue
-        found.append([message])
-        waiting = {call.id for call in message.calls}
-    return [tuple(run) for run in found]
+        if place:
+            found.append(tuple(messages[start:place]))
+        start = place
+        waiting = frozenset([call.id for call in message.calls]) if message.calls else NOBODY
+    return [*found, tuple(messages[start:])] if messages else found
 
 
 def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] = ()) -> frozenset[int]:

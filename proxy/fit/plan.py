@@ -23,6 +23,7 @@ from proxy.types import (
 
 STINT = 0.9  # a refusal that names no figure teaches only that what we sent was too much: try with a tenth less
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
+FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 
 
 def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
@@ -110,12 +111,13 @@ def with_learned(window: Window, learned: Learned) -> Window:
 
 def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
     """Our count corrected, where the upstream named its own and it is larger."""
-    true = refusal.prompt
-    if true is None and refusal.total is not None and sent.reply is not None:
-        true = refusal.total - (refusal.completion or sent.reply)
+    true, completion = refusal.prompt, sent.reply if refusal.completion is None else refusal.completion
+    if true is None and refusal.total is not None and completion is not None:
+        true = refusal.total - completion
     if true is None or true <= sent.prompt:
         return learned
-    return replace(learned, scale=learned.scale * (CUT_SHORT if refusal.at_least else 1) * true / max(1, sent.prompt))
+    scale = learned.scale * (CUT_SHORT if refusal.at_least else 1) * true / max(1, sent.prompt)
+    return replace(learned, scale=scale) if scale <= FURTHEST else learned
 
 
 def _with_bound(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ from proxy.tokens.encodings import encoding
 from proxy.types import Outcome
 from proxy.wire.endpoints import chat
 
-FIRST_ENCODING = "o200k_base"  # the one of nearly all models; others are loaded when they are first needed
+FIRST_ENCODING = "o200k_base"  # the one of nearly all models
+SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
 TEXT = b"text/plain"
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -54,6 +56,7 @@ class House:
         """Loads what requests need, so that the first one does not wait for it."""
         await self.cache.start()
         encoding(FIRST_ENCODING)
+        asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
         self.ready = True
 
     async def close(self) -> None:
@@ -140,7 +143,8 @@ def create_app(house: House) -> Router:
     routes: list[Route | Mount] = [Route(chat.PATH, Fitted(chat.PATH.encode(), house.gateway.chat, through))]
     if house.settings.admin_port is None:
         routes += admin_routes(house)
-    return Router([*routes, Mount("/", Asked(through))], redirect_slashes=False, lifespan=_lifespan(house))
+    routes.append(Mount("/", Asked(through)))
+    return Router(routes, redirect_slashes=False, default=through, lifespan=_lifespan(house))
 
 
 def create_admin(house: House) -> Router:

@@ -99,6 +99,8 @@ class Gateway:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
                 if smaller is None:
                     visit.healed = bool(visit.refusals) and refusal is None and answer.status < 400
+                    if refusal is not None and visit.result in ("", "fitted"):
+                        visit.result = "refused"
                     await self._relay(visit, answer, seen, receive, send)
                     return
                 payload = smaller

@@ -11,7 +11,7 @@ from proxy.fit.plan import with_learned
 from proxy.serve import log
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
-from proxy.tokens.encodings import encoding
+from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for
 from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
@@ -35,7 +35,6 @@ class Knowledge:
     listing: Listing
     offline: bool = False
     _warned: set[str] = field(default_factory=set)
-    _loaded: set[str] = field(default_factory=set)
     _steady: dict[str, float] = field(default_factory=dict)
 
     def known(self, model: str) -> Window:
@@ -62,14 +61,13 @@ class Knowledge:
         return window if self.limit is None else capped(window, self.limit, "limit")
 
     async def ready(self, model: str, ladder: Ladder, cap: int | None, headers: Headers) -> None:
-        """Waits for the upstream's list where nobody knows the model, and for an encoding that no request needed
-        before."""
-        if cap is None and self.known(model).guessed:
-            await self._inquire(model, headers)
+        """Waits for the upstream's list where nobody knows the model or one that it may be moved to, and for encodings
+        that no request needed before."""
         for name in (model, *_allowed(ladder)):
-            if (needed := family_of(name).encoding) not in self._loaded:
+            if self.known(name).guessed and (cap is None or name != model):
+                await self._inquire(name, headers)
+            if not loaded(needed := family_of(name).encoding):
                 await asyncio.to_thread(encoding, needed)
-                self._loaded.add(needed)
 
     async def facts(self, prompt: Prompt, ladder: Ladder, cap: int | None, headers: Headers) -> Facts:
         """All that a plan for this prompt needs."""

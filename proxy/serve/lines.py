@@ -24,7 +24,7 @@ class Lines:
     """
 
     def __init__(self, stream: TextIO | None, lost: Callable[[int], str] = "{} lines were lost\n".format) -> None:
-        self._put = None if stream is None else _putting(stream)
+        self._put = None if stream is None else putting(stream)
         self._told = lost
         self._dropped = 0  # by those who write, so that no two threads count in one number
         self._failed = 0
@@ -80,7 +80,7 @@ class Lines:
             self._failed += len(batch)
 
 
-def _putting(stream: TextIO) -> Callable[[str], object]:
+def putting(stream: TextIO) -> Callable[[str], object]:
     """Past the stream's own buffer, where there is a file below: what stays in it would be tried again at the exit."""
     try:
         return partial(_put_all, stream.fileno())

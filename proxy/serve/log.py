@@ -14,7 +14,7 @@ from typing import TextIO
 
 import msgspec
 
-from proxy.serve.lines import Lines
+from proxy.serve.lines import Lines, putting
 from proxy.types import Outcome
 from proxy.wire.report import step_summary
 
@@ -26,7 +26,7 @@ def event(message: str, **figures: object) -> None:
     told = " ".join(f"{k}={v}" for k, v in figures.items())
     with suppress(OSError, ValueError):  # nobody listens any more
         if sys.stderr is not None and _takes(sys.stderr):
-            print(f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip(), file=sys.stderr, flush=True)
+            putting(sys.stderr)(f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip() + "\n")
 
 
 def _takes(stream: TextIO) -> bool:

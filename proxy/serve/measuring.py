@@ -56,29 +56,32 @@ class Measuring:
     async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
-        marks = self.totals.marks(glance)
+        heavy = len(visit.plain) > HEAVY_BYTES
+        marks = await self._aside(heavy, self.totals.marks, glance)
         found = self.totals.known(marks)
         await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers)
         if found is None:
-            heavy = len(visit.plain) > HEAVY_BYTES
             part = await self._aside(heavy, self.totals.unknown, marks, visit.plain)
-            found = await self._counted(marks, part)
+            found = await self._counted(marks, part, len(visit.plain))
         visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         return found
 
-    async def _counted(self, marks: Sequence[int], part: Part) -> Total:
-        new = part.new
-        if sum(len(message.raw) for message in new) <= INLINE_BYTES:
+    async def _counted(self, marks: Sequence[int], part: Part, size: int) -> Total:
+        if size <= INLINE_BYTES:
             return self.totals.count(marks, part)
         meter = self.knowledge.meter(part.prompt, part.prompt.model)
-        shared = [pair for pair in _new(new, meter) if len(pair[1]) >= SHARED_BYTES]
+        new = await self._aside(size > HEAVY_BYTES, _new_in, part, meter)
+        shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
         await self.knowledge.cache.fetch_counts(shared)
-        found = await self._aside(True, self.totals.count, marks, part)
+        long = size > HEAVY_BYTES or sum(len(material) for _, material in new) > INLINE_BYTES
+        found = await self._aside(long, self.totals.count, marks, part)
         self.knowledge.cache.store_counts(shared)
         return found
 
     def known(self, visit: Visit, glance: Glance, ladder: Ladder) -> bool:
         """Whether the request's total is known without counting; leaves it in the visit."""
+        if len(visit.plain) > HEAVY_BYTES:
+            return False
         visit.total = self.totals.known(self.totals.marks(glance))
         if visit.total is None:
             return False
@@ -146,6 +149,10 @@ def _new(messages: Sequence[Message], meter: Meter) -> list[Pair]:
     """What was not counted before: keys, and the bytes that the counts depend on. First the head, tools and all."""
     parts = ((), *runs(messages))
     return [pair for part in parts if (pair := meter.pending(part)) is not None]
+
+
+def _new_in(part: Part, meter: Meter) -> list[Pair]:
+    return _new(part.new, meter)
 
 
 def _untouched(counted: Plan, ladder: Ladder) -> Plan | None:

@@ -8,7 +8,8 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -29,7 +30,7 @@ class Server(uvicorn.Server):
 
     From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
     are refused; then running requests get the configuration's `timeout_graceful_shutdown` to end. The other port
-    answers until the last one has; it is opened, unless a socket that is bound already is given for it.
+    answers until the last one has; it is opened, unless sockets that are bound already are given for it.
     """
 
     def __init__(
@@ -37,18 +38,17 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         admin: uvicorn.Config | None = None,
         settle: float = 0.0,
-        admin_socket: socket.socket | None = None,
+        admin_sockets: Sequence[socket.socket] = (),
     ) -> None:
         super().__init__(config)
-        self._admin, self._settle, self._admin_socket = admin, settle, admin_socket
+        self._admin, self._settle, self._admin_sockets = admin, settle, admin_sockets
         self._watched = ServerState()
-        self._door: asyncio.Server | None = None
+        self._doors: list[asyncio.Server] = []
 
     @property
     def ports(self) -> tuple[int, ...]:
         """The ports that it listens on: the application's, and the one beside it where there is one."""
-        doors = [*self.servers, *([self._door] if self._door else [])]
-        return tuple(door.sockets[0].getsockname()[1] for door in doors)
+        return tuple(door.sockets[0].getsockname()[1] for door in (*self.servers, *self._doors))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Opens the ports."""
@@ -56,11 +56,13 @@ class Server(uvicorn.Server):
         admin = self._admin
         if admin is not None and not self.should_exit:
             admin.load()
-            given = self._admin_socket
-            self._door = await asyncio.get_running_loop().create_server(
+            open_door = partial(
+                asyncio.get_running_loop().create_server,
                 lambda: Protocol(admin, self._watched, self.lifespan.state),
-                **({"host": admin.host, "port": admin.port} if given is None else {"sock": given}),
             )
+            self._doors = [await open_door(sock=given) for given in self._admin_sockets]
+            if not self._doors:
+                self._doors = [await open_door(admin.host, admin.port)]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Says that it drains, then drains."""
@@ -68,10 +70,10 @@ class Server(uvicorn.Server):
         if signal.SIGTERM in self._captured_signals:
             await asyncio.sleep(self._settle)
         await super().shutdown(sockets)
-        if self._door is not None:
-            self._door.close()
-            for connection in tuple(self._watched.connections):
-                connection.shutdown()
+        for door in self._doors:
+            door.close()
+        for connection in tuple(self._watched.connections):
+            connection.shutdown()
         self._captured_signals.clear()  # uvicorn would raise them again: a drained stop is a success, exit code 0
 
 
@@ -110,14 +112,14 @@ def run(
     drain: float = 30.0,
     settle: float = SETTLE_SECONDS,
     sockets: list[socket.socket] | None = None,
-    admin_socket: socket.socket | None = None,
+    admin_sockets: Sequence[socket.socket] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host. Sockets that are
     bound already, and perhaps shared with other processes, go before host and ports."""
     logging.getLogger("uvicorn.error").addFilter(unless_meant)
     _take_all_files()
     beside = configuration(admin, host, admin_port) if admin is not None and admin_port is not None else None
-    Server(configuration(app, host, port, drain), beside, settle, admin_socket).run(sockets)
+    Server(configuration(app, host, port, drain), beside, settle, admin_sockets).run(sockets)
 
 
 def unless_meant(record: logging.LogRecord) -> bool:

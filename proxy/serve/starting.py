@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
+import sys
 from collections.abc import Callable
 
 from proxy.config.settings import Settings
@@ -15,6 +17,10 @@ from proxy.serve.metrics import forget
 from proxy.serve.server import run
 from proxy.tokens.encodings import encoding
 
+# Objects after which the collector looks at the youngest, and how often at the older ones: a conversation of 100,000
+# messages would else have it look at all of them again and again, for 0.1 s each time.
+COLLECT = (10_000, 20, 20)
+TURN = 0.0005  # seconds that a thread that counts may keep the event loop waiting; of Python's own 5 ms many add up
 BACKLOG = 2048  # connections that wait until they are taken
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
 
@@ -25,10 +31,10 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
     log = make_log(settings.log)
     house = build(settings, log)
     doors = listen(settings.host, settings.port)
-    beside = None if settings.admin_port is None else listen(settings.host, settings.admin_port)[0]
+    beside = [] if settings.admin_port is None else listen(settings.host, settings.admin_port)
     say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}")
-    if beside is not None:
-        say(f"http://{shown(beside)}/metrics, /healthz, /readyz, /inspect")
+    if beside:
+        say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
 
     def work() -> None:
         _serve(house, log, doors, beside)
@@ -37,29 +43,39 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
         work()
         return 0
     encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
-    return workers.run(settings.workers, work, forget)
+    return workers.run(settings.workers, work, forget, stopping=lambda: _close([*doors, *beside]))
 
 
-def _serve(house: House, log: Log, doors: list[socket.socket], beside: socket.socket | None) -> None:
+def _serve(house: House, log: Log, doors: list[socket.socket], beside: list[socket.socket]) -> None:
     settings = house.settings
+    settle()
     run(
         create_app(house),
         settings.host,
         settings.port,
-        admin=None if beside is None else create_admin(house),
+        admin=create_admin(house) if beside else None,
         admin_port=settings.admin_port,
         drain=settings.drain,
         sockets=doors,
-        admin_socket=beside,
+        admin_sockets=beside,
     )
     house.metrics.pour()
     log.close()
+
+
+def settle() -> None:
+    """Makes the interpreter hold up requests less: for the whole process, once all is loaded."""
+    gc.collect()
+    gc.freeze()  # what was loaded stays: the collector need not look at it again and again
+    gc.set_threshold(*COLLECT)
+    sys.setswitchinterval(TURN)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on every address of a host, port 0 meaning one free port for all of them. Raises
     ConfigError with the reason."""
     opened: list[socket.socket] = []
+    absent: OSError | None = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
@@ -67,11 +83,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
             try:
                 opened.append(_listening(family, (address[0], port, *address[2:])))
             except OSError as error:
-                if error.errno not in ABSENT or len(found) == 1:
+                if error.errno not in ABSENT:
                     raise
+                absent = error
+        if absent is not None and not opened:
+            raise absent
     except OSError as error:
-        for door in opened:
-            door.close()
+        _close(opened)
         raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
     return opened
 
@@ -88,6 +106,11 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
         door.close()
         raise
     return door
+
+
+def _close(doors: list[socket.socket]) -> None:
+    for door in doors:
+        door.close()
 
 
 def shown(door: socket.socket) -> str:

@@ -18,32 +18,36 @@ from typing import NoReturn
 from proxy.serve import log
 
 YOUNG = 5.0  # seconds; a worker that dies sooner will die again
+Done = Callable[[], None]
+Gone = Callable[[int], None]
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-def run(count: int, work: Callable[[], None], gone: Callable[[int], None]) -> int:
+def run(count: int, work: Done, gone: Gone, stopping: Done = lambda: None) -> int:
     """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
 
     A worker that dies is replaced, and `gone` told its process id; one that dies young takes all others with it, and
-    none outlives this process. Returns the exit code. Must be called before this process has threads.
+    none outlives this process. `stopping` is called once the end has begun: what this process holds open keeps the
+    workers from closing it. Returns the exit code. Must be called before this process has threads.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for, not handled: nothing can come between
     alive = os.pipe()
     try:
-        return _watch(count, partial(_start, work, alive), gone)
+        return _watch(count, partial(_start, work, alive), gone, stopping)
     finally:
         for end in alive:
             os.close(end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
 
 
-def _watch(count: int, start: Callable[[], int], gone: Callable[[int], None]) -> int:
+def _watch(count: int, start: Callable[[], int], gone: Gone, stopping: Done) -> int:
     crew = {start(): time.monotonic() for _ in range(count)}
     code, stop = 0, 0
     while crew:
         if signal.sigwait(WATCHED) is not signal.SIGCHLD:
             stop = signal.SIGKILL if stop else signal.SIGTERM
             _tell(crew, stop)
+            stopping()
             continue
         for pid, status in _ended(crew):
             born = crew.pop(pid)
@@ -71,14 +75,14 @@ def _ended(crew: dict[int, float]) -> list[tuple[int, int]]:
     return [(pid, os.waitstatus_to_exitcode(status)) for pid, status in found]
 
 
-def _start(work: Callable[[], None], alive: tuple[int, int]) -> int:
+def _start(work: Done, alive: tuple[int, int]) -> int:
     pid = os.fork()
     if not pid:
         _be_worker(work, alive)
     return pid
 
 
-def _be_worker(work: Callable[[], None], alive: tuple[int, int]) -> NoReturn:
+def _be_worker(work: Done, alive: tuple[int, int]) -> NoReturn:
     """Does the work and leaves at once: what the parent has to clean up at its end is not the worker's."""
     code = 1
     try:

@@ -130,6 +130,11 @@ _lock = threading.Lock()
 _loaded: dict[str, Encoding] = {}
 
 
+def loaded(name: str) -> bool:
+    """Whether that encoding can be had without waiting."""
+    return name in _loaded
+
+
 def encoding(name: str) -> Encoding:
     """The encoding of that name, loaded at its first use. Raises `EncodingUnavailable`."""
     found = _loaded.get(name)

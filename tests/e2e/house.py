@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +37,10 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def plimsoll(
-    url: str, tell: Callable[[Outcome], None] | None = None, **environment: str
-) -> AsyncIterator[Running]:
+async def plimsoll(url: str, **environment: str) -> AsyncIterator[Running]:
     """A proxy before the upstream at `url`."""
     outcomes: list[Outcome] = []
-    house = build(read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), tell or outcomes.append)
+    house = build(read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), outcomes.append)
     async with serving(create_app(house)) as server:
         yield Running(house, server.ports[0], outcomes)
 

@@ -15,7 +15,7 @@ import pytest
 from proxy.serve.log import json_line, text_line
 from proxy.simulator import SimulatorConfig
 from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, sentence, talk
-from tests.recorder import EVENTS, Peer, Request, answer, chunk, recording
+from tests.recorder import EVENTS, Peer, Request, chunk, recording
 from tests.serving import ask, dialling, eventually, get, post, run
 
 DONE = b"data: [DONE]\n\n"
@@ -24,12 +24,12 @@ HI = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":nul
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":1234,"completion_tokens":2,"total_tokens":1236}}\n\n'
 
 ODD = {
-    "white space and key order": b'\n { "messages" :\t[ {"content": "Hi" , "role":"user"} ] ,\r\n"model":"gpt-4o"  } \n',
+    "white space and key order": b'\n { "messages" :\t[ {"content": "Hi" ,"role":"user"} ] ,\r\n"model":"gpt-4o"  } \n',
     "escapes": rb'{"model":"gpt-4o","messages":[{"role":"user","content":"\u00fc\ud83d\ude00\/ \u0041"}]}',
     "raw letters": '{"model":"gpt-4o","messages":[{"role":"user","content":"ü😀 漢"}]}'.encode(),
     "duplicate keys": b'{"model":"gpt-3.5-turbo","model":"gpt-4o","messages":[],"messages":[{"role":"user",'
     b'"content":"a","content":"b"}],"seed":1,"seed":2}',
-    "unknown fields": b'{"model":"gpt-4o","messages":[{"role":"user","content":"Hi","x":[1.50,1e2]}],"later":{"a":-0.0}}',
+    "unknown fields": b'{"model":"gpt-4o","messages":[{"role":"user","content":"Hi","x":[1.50,1e2]}],"y":{"a":-0.0}}',
     "special tokens": b'{"model":"gpt-4o","messages":[{"role":"user","content":"<|endoftext|><|im_start|>"}]}',
     "large numbers": b'{"model":"gpt-4o","messages":[{"role":"user","content":"Hi"}],"seed":12345678901234567890123}',
 }
@@ -408,7 +408,7 @@ FALLBACK = {"LLM_FALLBACK_ENABLED": "true"}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.invalid/a.png", "detail": "low"}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties": {}}}}
 RIVALS = "chatgpt-4o-latest, gpt-4-turbo, gpt-4o"
-NEEDS = {
+NEEDS: dict[str, tuple[dict[str, Any], list[Any], str]] = {
     "nothing": ({}, talk(400), "chatgpt-4o-latest"),
     "tools": ({"tools": [TOOL]}, talk(400), "gpt-4-turbo"),
     "schema": ({"response_format": SCHEMA}, talk(400), "gpt-4o"),

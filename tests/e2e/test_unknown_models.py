@@ -186,7 +186,7 @@ def test_a_wrong_key_does_not_speak_for_all_for_long(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("proxy.serve.listing.FAILED_SECONDS", 0.0)
 
     async def check() -> None:
-        async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, api_key="sk-test")) as (up, proxy):
+        async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, api_key="sk-test")) as (_, proxy):
             sent = body(LONG, NOBODY, max_tokens=100)
             wrong = post(sent, b"authorization: Bearer sk-wrong", target=PATH)
             assert (await ask(proxy.port, wrong)).status == 401

@@ -1,6 +1,5 @@
 """The heart: walking the ladder, and learning from refusals."""
 
-
 from proxy.fit.plan import apply_learned, learn, plan
 from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window, replace
 from tests.makers import contents, draft, facts, ladder, prompt, user, words
@@ -24,6 +23,12 @@ LONG = [user(words(50)) for _ in range(4)]
 def test_what_fits_is_left_alone() -> None:
     found = plan(prompt(LONG), ladder(Rung("never", never), Rung("later", never, at=0.99)), facts(4000))
     assert found.fits and not found.changed and found.draft is found.before
+
+
+def test_what_fits_to_the_token_is_left_alone() -> None:
+    exact = prompt(LONG, max_tokens=10)  # 219 tokens
+    assert not plan(exact, ladder(Rung("never", never)), facts(229)).changed
+    assert plan(exact, ladder(Rung("halve", halve)), facts(228)).changed
 
 
 def test_a_step_without_at_acts_when_it_does_not_fit() -> None:
@@ -106,6 +111,22 @@ def test_the_prompt_is_worked_out_from_a_total() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=1000, total=538, completion=100))
     assert taught is not None and taught.learned.scale == 2.0
+
+
+def test_a_completion_that_the_refusal_names_goes_before_what_was_sent() -> None:
+    known, what = sent()
+    for said, prompt_tokens in ((Refusal("r", total=438, completion=0), 438), (Refusal("r", total=538), 438)):
+        taught = learn(known, what, said)
+        assert taught is not None and taught.learned.scale == prompt_tokens / 219
+    unlimited = replace(what, reply=None)
+    taught = learn(known, unlimited, Refusal("r", total=438, completion=0))
+    assert taught is not None and taught.learned.scale == 2.0
+
+
+def test_a_count_that_cannot_be_true_scales_nothing() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=300, prompt=219 * 9))
+    assert taught is not None and taught.learned == Learned(window=300)
 
 
 def test_a_count_cut_short_teaches_more_than_it_says() -> None:

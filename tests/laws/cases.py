@@ -124,16 +124,15 @@ def conversation(turns: list[tuple[int, int, int]], opening: int) -> list[dict[s
     if opening % 4 == 1:
         told += rounds(len(turns), opening % 9, opening, 1 + opening % 2)
     told = told or [{"role": "user", "content": "hello"}]
-    return [{**m, "x-uid": i} for i, m in enumerate(told)]  # a key that nobody knows, by which we know it again
+    # A key that nobody knows, by which we know it again, at either end.
+    return [{**m, "x-uid": i} if i % 2 else {"x-uid": i, **m} for i, m in enumerate(told)]
 
 
 def meter_of(kind: int, margin: int, ratio: int) -> Meter:
     """One of the counters, with one of the margins and ratios."""
     made: Meter = WordMeter() if kind % 2 else CharMeter()
     quality = (Quality.EXACT, Quality.CALIBRATED, Quality.ESTIMATED)[ratio % 3]
-    return replace(  # type: ignore[type-var]
-        made, quality=quality, margin=MARGINS[margin % len(MARGINS)], ratio=RATIOS[ratio % len(RATIOS)]
-    )
+    return replace(made, quality=quality, margin=MARGINS[margin % len(MARGINS)], ratio=RATIOS[ratio % len(RATIOS)])
 
 
 def case(turns: list[tuple[int, int, int]], opening: int, fit: tuple[int, ...], extras: tuple[int, ...]) -> Case:
@@ -154,8 +153,9 @@ def case(turns: list[tuple[int, int, int]], opening: int, fit: tuple[int, ...], 
     if fields % 5 == 4:
         head["thinking"] = {"type": "enabled", "budget_tokens": 30}
     max_input = (None, None, int(tokens * 0.5), int(tokens * 0.9))[bound % 4]
+    other = meter.scaled(1.2)
     others = tuple(
-        Rival(f"rival-{i}", Window(tokens * (i + 1), None, (None, 700)[i % 2]), lambda m=meter: m.scaled(1.2))  # type: ignore[misc]
+        Rival(f"rival-{i}", Window(tokens * (i + 1), (None, tokens)[i // 2], (None, 700)[i % 2]), lambda: other)
         for i in range(rivals % 4)
     )
     return Case(

@@ -15,6 +15,8 @@ from proxy.types import Draft, Rung, Step
 NAMES = sorted(module.name for module in pkgutil.iter_modules(steps.__path__))
 TO = ("m", "rival-2", "rival-0", "rival-1")
 VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "compact_json": ({}, {"newest": True}),
+    "drop_superseded": ({"tools": ("search",), "batch": 0.0}, {"tools": ("search",), "batch": 0.3}, {}),
     "trim_tool_results": (
         {},
         {"cap_tokens": 24},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import note, plan
-from proxy.types import Draft, Facts, Note, Plan, Rung, replace
+from proxy.types import Draft, Margin, Note, Plan, Quality, Rung, Total, replace
 from proxy.wire.report import (
     count,
     fates,
@@ -17,6 +17,7 @@ from proxy.wire.report import (
     plan_headers,
     step_summary,
     takers,
+    total_headers,
 )
 from tests.laws.steps import rung
 from tests.makers import WordMeter, assistant, draft, facts, ladder, prompt, system, tool_round, user, words
@@ -65,6 +66,13 @@ def test_a_request_that_nothing_was_done_to_says_only_its_tokens() -> None:
 def test_what_was_only_observed_was_sent_as_it_came() -> None:
     said = told(CUT, sent=False)
     assert said["x-plimsoll-tokens-sent"] == said["x-plimsoll-tokens"] and "x-plimsoll-steps" in said
+
+
+def test_a_request_that_was_only_counted_says_the_same() -> None:
+    total = Total(8, Margin(), Quality.EXACT, 1)
+    assert total_headers(total, None) == plan_headers(SAME, sent=True)
+    limited = planned([user("hi")], 9000, max_tokens=5)
+    assert sorted(total_headers(total, 5)) == sorted(plan_headers(limited, sent=True))
 
 
 def test_a_switch_names_the_model_that_answered() -> None:
@@ -153,7 +161,3 @@ def test_what_takes_the_room_is_named_the_largest_first() -> None:
     assert takers(draft(LONG[:4], 500)).startswith("tool results alone take 304 of 500 (tool results 304, messages 40")
     empty = replace(draft([user("hi")], 9, WordMeter(fixed={})), blocks=())
     assert takers(empty) == "nothing"
-
-
-def test_facts_hold_no_plan() -> None:
-    assert Facts(SAME.draft.window, SAME.draft.meter).original is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -102,34 +103,35 @@ def newest_within(blocks: Sequence[Block], kept: set[int], budget: int, least: i
 def two_marks(blocks: Sequence[Block], order: Sequence[int], fixed: int, room: int, low: float) -> set[int]:
     """Replays the conversation from its start: whenever it passes the room, cuts to `low` of what is not pinned, and
     keeps that cut until the room is passed again. So every replica, and every later turn, cuts in the same place."""
-    live: list[int] = []
-    always = {i for i in order if blocks[i].pinned and i != order[-1]}
-    used = fixed
+    always = {i for i in order[:-1] if blocks[i].pinned}
+    loose: deque[int] = deque()
+    pinned, used, asked = fixed, 0, -1
     for place in order:
-        live.append(place)
-        used += blocks[place].tokens
-        if used > room:
-            live = _cut(blocks, live, always | {place} | _users(blocks, live), fixed, room, low)
-            used = fixed + sum(blocks[i].tokens for i in live)
-    return set(live) | {i for i in order if blocks[i].pinned}
-
-
-def _users(blocks: Sequence[Block], live: Sequence[int]) -> set[int]:
-    """The last user message as it was at that time."""
-    return set([i for i in live if blocks[i].messages[0].role == "user"][-1:])
+        block = blocks[place]
+        if place in always:
+            pinned += block.tokens
+        else:
+            loose.append(place)
+            used += block.tokens
+        asked = place if block.messages[0].role == "user" else asked
+        if pinned + used > room:
+            spared = {asked, place} - always - {-1}  # the last user message, and the newest block, as they were then
+            used = _cut(blocks, loose, used, spared, pinned, room, low)
+    return always | set(loose)
 
 
 def _cut(
-    blocks: Sequence[Block], live: Sequence[int], pinned: set[int], fixed: int, room: int, low: float
-) -> list[int]:
-    kept = pinned & set(live)
-    used = fixed + sum(blocks[i].tokens for i in kept)
-    limit = used + low * max(0, room - used)
-    for i in reversed(live):
-        if i in kept:
-            continue
-        if used + blocks[i].tokens > limit:
-            break
-        kept.add(i)
-        used += blocks[i].tokens
-    return sorted(kept)
+    blocks: Sequence[Block], loose: deque[int], used: int, spared: set[int], pinned: int, room: int, low: float
+) -> int:
+    """Drops the oldest of what is loose but what is spared; tells what stays of it costs."""
+    kept = sum(blocks[i].tokens for i in spared)
+    used -= kept
+    aside = []
+    while used > low * max(0, room - pinned - kept):
+        oldest = loose.popleft()
+        if oldest in spared:
+            aside.append(oldest)
+        else:
+            used -= blocks[oldest].tokens
+    loose.extendleft(reversed(aside))
+    return used + kept

@@ -9,6 +9,7 @@ from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
 from proxy.types import Block, Draft, Facts, Message, replace, text_of
 
 SLACK = 16  # tokens: what a recipe may add where a text's end changed
+ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON: a text in it may cost twice what it costs alone
 INSTRUCTIONS = ("system", "developer")
 OTHERS = ("tool", "function", "assistant", "user")
 
@@ -26,23 +27,23 @@ class Params:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its longest texts shortened by what is missing; instructions only where all else is not enough.
-    Each at most twice: results of parallel calls are sent as escaped JSON, whose cost their text only foretells.
+    Each at most twice, deeper the second time: what is escaped may cost more than its text foretells.
 
     A reply limit over what a cut leaves free is lowered to that first: no text need make room for more."""
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held // draft.n:
         draft = replace(draft, reply=draft.held // draft.n)
-    for roles in (OTHERS, OTHERS, INSTRUCTIONS, INSTRUCTIONS):
+    for roles, depth in ((OTHERS, 1.0), (OTHERS, ESCAPED), (INSTRUCTIONS, 1.0), (INSTRUCTIONS, ESCAPED)):
         if draft.excess > 0:
-            draft = _level(draft, roles, params.head)
+            draft = _level(draft, roles, params.head, depth)
     return draft
 
 
-def _level(draft: Draft, roles: Sequence[str], head: float) -> Draft:
+def _level(draft: Draft, roles: Sequence[str], head: float, depth: float) -> Draft:
     """Every text of these roles brought down to one height, the highest that frees the excess. Only texts count: a
     call's arguments and an image cannot give way."""
     costs = [[_text_cost(m, draft, roles) for m in block.messages] for block in draft.blocks]
     spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
-    height = LEAST + waterline(spare, draft.excess + SLACK)
+    height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
     blocks = [_lowered(b, row, draft, height, head) for b, row in zip(draft.blocks, costs, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
@@ -50,7 +51,7 @@ def _level(draft: Draft, roles: Sequence[str], head: float) -> Draft:
 def _text_cost(message: Message, draft: Draft, roles: Sequence[str]) -> int:
     if message.role not in roles or message.tokens <= LEAST:
         return 0
-    return draft.meter.text(text_of(content_of(message)))
+    return min(message.tokens, draft.meter.text(text_of(content_of(message))))
 
 
 def waterline(costs: Sequence[int], excess: int) -> int:

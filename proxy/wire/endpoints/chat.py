@@ -16,6 +16,7 @@ NAME = "chat"
 LIMITS = ("max_completion_tokens", "max_tokens")
 RESULTS = ("tool", "function")
 INSTRUCTIONS = ("system", "developer")
+QUOTED = {role: b'"%s"' % role.encode() for role in (*INSTRUCTIONS, "user", "assistant", *RESULTS)}
 # Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
 UNPROVABLE_PARTS = (b'"image', b'_image"', b'"video', b'_video"', b'audio"', b'"file', b'_file"', b'"document')
 UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
@@ -34,7 +35,7 @@ class NotUnderstood(ValueError):
     """The body is no chat request that we can plan with; its text says why and holds nothing of the body."""
 
 
-class _Seen(msgspec.Struct):
+class _Seen(msgspec.Struct, gc=False):
     role: str = ""
     content: msgspec.Raw = NULL
     tool_calls: list[msgspec.Raw] | None = None
@@ -45,7 +46,7 @@ class _Seen(msgspec.Struct):
     audio: msgspec.Raw = NULL
 
 
-class _Top(msgspec.Struct):
+class _Top(msgspec.Struct, gc=False):
     model: str
     messages: list[_Seen]
     max_tokens: int | None = None
@@ -63,17 +64,17 @@ class _Top(msgspec.Struct):
     modalities: msgspec.Raw = NULL
 
 
-class _Function(msgspec.Struct):
+class _Function(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _ToolCall(msgspec.Struct):
+class _ToolCall(msgspec.Struct, gc=False):
     id: str = ""
     function: _Function | None = None
     custom: _Function | None = None
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     role: str
     tool_calls: list[_ToolCall] | None = None
     function_call: _Function | None = None
@@ -120,7 +121,7 @@ def _marks(messages: Sequence[_Seen], seed: int) -> list[int]:
     running = xxh3_64(seed=seed)
     update, digest, found = running.update, running.intdigest, []
     for m in messages:
-        update(m.role.encode())
+        update(QUOTED.get(m.role) or msgspec.json.encode(m.role))  # a made-up role must not pass for other messages
         update(m.content)
         if m.tool_calls is not None or m.tool_call_id is not NULL or m.name is not NULL:
             for raw in m.tool_calls or ():

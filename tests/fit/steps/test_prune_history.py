@@ -157,6 +157,15 @@ def test_the_marks_at_their_edges() -> None:
     assert two_marks((), [], 0, 30, 0.5) == set()
 
 
+def test_the_low_mark_is_reckoned_above_what_is_pinned() -> None:
+    assert two_marks(blocks(10, 4, 4, 4, 4, 5, pinned=(0,)), range(6), 0, 30, 0.5) == {0, 4, 5}
+    assert two_marks(blocks(10, 4, 4, 4, 4, 5, pinned=(0,)), range(6), 0, 30, 0.55) == {0, 3, 4, 5}
+
+
+def test_a_cut_leaves_no_hole_in_what_is_not_pinned() -> None:
+    assert two_marks(blocks(1, 25, 3, 3), range(4), 0, 30, 0.5) == {2, 3}
+
+
 def test_a_draft_that_is_over_for_another_reason_than_its_prompt_is_not_cut() -> None:
     before = draft(chat(5), 1000, max_tokens=950)
     assert before.excess > 0 and apply(before, KNOWN, Params()) is before

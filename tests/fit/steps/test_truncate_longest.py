@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
+from proxy.tokens.meter import meter_for
 from proxy.types import Draft
 from tests.laws.meters import CharMeter
-from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
+from tests.makers import assistant, contents, draft, facts, ladder, prompt, system, tool_round, user, words
+from tests.tokens.remembering import Remembering
 
 KNOWN = facts(1000)
 
@@ -82,12 +87,31 @@ def test_texts_too_short_for_a_marker_are_left_alone() -> None:
     assert apply(before, KNOWN, Params()) is before
 
 
-def test_a_shortened_block_that_would_cost_more_stays_as_it_was() -> None:
-    call, first = tool_round("1", "[" + "1, " * 400 + "1]")
-    second_call, second = tool_round("2", "x")
+def indented(window: int) -> Draft:
+    """Results of parallel calls whose many blanks are not sent: as JSON they cost a fraction of what they cost as
+    text, and cut they are text."""
+    call, first = tool_round("1", json.dumps([{"a": [i, [i, [i]]]} for i in range(300)], indent=16))
+    second_call, second = tool_round("2", first["content"])
     call["tool_calls"] += second_call["tool_calls"]
-    before = draft([user("q"), call, first, second], 300, CharMeter(ratio=1.0), max_tokens=100)
-    assert apply(before, KNOWN, Params()).prompt <= before.prompt
+    sent = prompt([user("q"), call, first, second], max_tokens=100)
+    return start(sent, ladder(), facts(window, meter=meter_for(sent, sent.model, Remembering())))
+
+
+def test_what_costs_less_in_json_than_as_text_fits_all_the_same() -> None:
+    whole = indented(10**6)
+    results = [m for m in whole.messages if m.role == "tool"]
+    assert all(m.tokens < 0.8 * whole.meter.text(m.text()) for m in results)
+    for window in range(1500, whole.prompt, 1500):
+        after = apply(indented(window), KNOWN, Params())
+        assert after.excess <= 0
+
+
+def test_a_cut_that_would_cost_more_is_not_made_but_a_deeper_one() -> None:
+    before = indented(indented(10**6).prompt + 180)
+    after = apply(before, KNOWN, Params())
+    assert 0 < before.excess <= 20 and after.excess <= 0
+    missing = [int(number) for text in contents(after) for number in re.findall(r"… (\d+) tokens left out", text)]
+    assert len(missing) == 2 and min(missing) > 7000  # of the whole text, not of one that was cut before
 
 
 def test_a_reply_that_leaves_no_room_for_any_text_is_lowered_first() -> None:

@@ -223,6 +223,62 @@ def test_what_is_written_anew_before_it_is_counted_may_cost_more_than_its_bytes(
     assert glance(body([old])).most == len(body([old])) + len(json.dumps(old["function_call"]))
 
 
+def marks(*told: dict[str, Any], seed: int = 7, **fields: Any) -> list[int]:
+    found = glance(body(told, **fields)).marks
+    assert found is not None
+    return list(found(seed))
+
+
+def test_each_message_has_a_mark_of_itself_and_all_before_it() -> None:
+    told = [{"role": "system", "content": "s"}, user("a"), *tool_round("c", "r"), assistant("b")]
+    whole = marks(*told)
+    assert len(set(whole)) == len(told) and marks(*told[:3]) == whole[:3]
+    assert marks(*told, max_tokens=5, model="other") == whole and marks(*told, seed=8) != whole
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "b"},
+        {"role": "user", "content": "a", "name": "n"},
+        {"role": "user", "content": "a", "refusal": "r"},
+        {"role": "user", "content": "a", "tool_call_id": "n"},
+        {"role": "user", "content": "a", "function_call": {"name": "n"}},
+        {"role": "user", "content": "a", "tool_calls": [{"id": "n"}]},
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+    ],
+)
+def test_a_mark_tells_all_that_counts_in_a_message(other: dict[str, Any]) -> None:
+    assert marks(other) != marks(user("a")) and marks(user("x"), other)[1] != marks(user("y"), other)[1]
+
+
+def test_a_made_up_role_has_no_other_conversations_mark() -> None:
+    forged = {"role": 'user"a"assistant', "content": "b"}
+    assert marks(forged)[-1] != marks(user("a"), assistant("b"))[-1]
+
+
+def test_there_are_no_marks_where_a_count_depends_on_more_than_what_stands_before() -> None:
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    late = [user("a"), {"role": "system", "content": "s"}]
+    assert glance(body([image])).marks is None and glance(body(late)).marks is None
+    assert glance(body([late[1], late[1], late[0]])).marks is not None
+
+
+def test_a_first_look_keeps_the_bytes_of_the_head_that_cost() -> None:
+    several: list[dict[str, Any]] = [{}, {"tools": []}, {"tool_choice": "none"}, {"top_p": 1}]
+    heads = [glance(asking(**fields)).head for fields in several]
+    assert len(set(heads)) == 3 and heads[0] == heads[3]
+
+
+def test_what_is_new_can_be_read_alone_with_the_first_instructions() -> None:
+    told = [user("a"), {"role": "system", "content": "s"}, {"role": "developer", "content": "d"}, user("b"), user("c")]
+    assert [m.index for m in parse(body(told), start=4).messages] == [1, 4]
+    assert [m.index for m in parse(body([user("a"), user("b")]), start=1).messages] == [1]
+    image = [{"role": "user", "content": [{"type": "image_url"}]}]
+    assert parse(body(image)).opaque and not parse(body(image), plain=True).opaque
+
+
 # --- what is written again
 
 

@@ -1,0 +1,1 @@
+"""Scoring text against text: words, BM25, the word table, turns of a chat, blocks of an agent's run, rows and lines."""

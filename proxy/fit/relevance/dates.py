@@ -1,0 +1,58 @@
+"""Dates as people write them, found in a text; what is not surely a date is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MONTHS = "january february march april may june july august september october november december".split()
+NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
+NAME = rf"(?P<name>(?:{'|'.join(f'{m[:3]}(?:{m[3:]})?' if m[3:] else m for m in MONTHS)}|sept)\b)"
+DAY, YEAR = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?\b", r"(?P<year>(?:19|20)\d\d)\b"
+WRITTEN = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        r"\b(?P<year>(?:19|20)\d\d)[-/.](?P<month>[01]?\d)(?:[-/.](?P<day>[0-3]?\d))?(?!\d)",  # 2023-05-08, 2023/5
+        rf"\b{DAY} (?:of )?{NAME}\.?(?:,? {YEAR})?",  # 8 May 2023, 8th of May
+        rf"\b{NAME}\.? {DAY}(?:,? {YEAR})?",  # May 8, 2023
+        rf"\b{NAME}\.?,? (?:of )?{YEAR}",  # May 2023
+        rf"\b(?:in|during|since|until|of|last|this|early|late|mid) {NAME}",  # in May: alone, "may" is no month
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A month, and as far as it was said, the year and the day."""
+
+    month: int
+    year: int | None = None
+    day: int | None = None
+
+
+def first_day(text: str) -> Day | None:
+    """The date that a text names, the fullest way of writing first; None where it names none."""
+    for form in WRITTEN:
+        found = form.search(text)
+        day = None if found is None else _day(found.groupdict())
+        if day is not None:
+            return day
+    return None
+
+
+def _day(said: dict[str, str | None]) -> Day | None:
+    name, year, day = said.get("name"), said.get("year"), said.get("day")
+    month = NUMBERS[name[:3].lower()] if name else int(said.get("month") or 0)
+    if not 1 <= month <= 12 or (day is not None and not 1 <= int(day) <= 31):
+        return None
+    return Day(month, int(year) if year else None, int(day) if day else None)
+
+
+def nearness(asked: Day, found: Day | None, reach: int = 2) -> float:
+    """1 where the found date may be the one asked for; a half where its day is off by more than `reach`; else 0."""
+    if found is None or asked.month != found.month:
+        return 0.0
+    if asked.year is not None and found.year is not None and asked.year != found.year:
+        return 0.0
+    far = asked.day is not None and found.day is not None and abs(asked.day - found.day) > reach
+    return 0.5 if far else 1.0

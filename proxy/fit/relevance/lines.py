@@ -1,0 +1,186 @@
+"""Chooses the lines of a log, of code or of text that bear on a question; it says how many it left out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+
+from proxy.fit.relevance.asked import Asked
+from proxy.fit.relevance.matching import fill, match, match_literally, most
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, DEFINES, HEADS, ROUTINE, is_loud, is_trouble
+from proxy.fit.relevance.words import is_name, tokens
+from proxy.types import Meter
+
+NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
+NEW_NAME = 0.2  # worth of an identifier that no chosen line has yet, in units of the best match (measured)
+LITERAL = 1.0  # worth of a line in which what the question quotes stands to the letter
+COST_EXPONENT = 0.25  # how much shorter lines are preferred (measured)
+ENDS, ENDS_SHARE = 3, 0.2  # so many lines at either end stay, within this share of the room: what it is, how it ended
+SHORT = 16  # characters of a line that costs no more than the note that it is missing
+LONG, CHUNK = 1000, 400  # characters: a line over LONG is read in chunks, or one line could take all the room
+GAP = 5  # tokens that the note between two runs of lines costs
+SAMPLE = 300  # lines that may tell the language where the question is too short to
+CHARACTERS = 4  # a token has about so many; only the order of preference depends on it
+# What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
+RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
+SHAPE = 80  # characters of a line that make its shape
+CHANGING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8,}|\d+")  # what differs between lines that say the same
+CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
+INDENT = re.compile(r"(?:\s*\d+(?:→|\t|[|:]\s?))?([ \t]*)")  # a line number before the indent is not part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, or a chunk of one that is too long (`starts`: whether it begins one)."""
+
+    text: str
+    starts: bool
+
+
+def lines_of(text: str) -> list[Line]:
+    """The text in lines; joined again they are the text."""
+    found = []
+    for line in text.split("\n"):
+        chunks = CHUNKS.findall(line) if len(line) > LONG else [line]
+        found += [Line(chunk, place == 0) for place, chunk in enumerate(chunks)]
+    return found
+
+
+def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Callable[[str], bool]) -> str | None:
+    """At most `limit` tokens of a text: the lines that bear on what was asked, its ends and its outline, in order, with
+    a note wherever lines are missing. None where not one line fits."""
+    lines = lines_of(text)
+    read = survey(lines)
+    order = by_worth(read, worth_of(read, asked))
+    chosen = _chosen(lines, order, limit, meter)
+    return most(lambda count: render(lines, chosen[:count]), len(chosen), fits)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The lines of a text, read once: the tokens of each, and which tokens are identifiers or tell of trouble."""
+
+    lines: Sequence[Line]
+    tokens: Sequence[Sequence[str]]
+    names: frozenset[str]
+    loud: frozenset[str]
+    quiet: frozenset[str]
+
+
+def survey(lines: Sequence[Line]) -> Survey:
+    """Reads the lines."""
+    found = [tokens(line.text) for line in lines]
+    every = set().union(*found)
+    kinds = (frozenset(filter(kind, every)) for kind in (is_name, is_loud, is_trouble))
+    return Survey(lines, found, *kinds)
+
+
+def by_worth(read: Survey, worth: Sequence[float]) -> list[int]:
+    """The places of the lines, best for its length first; each identifier adds to the worth of one line only: what the
+    model may need to name shall stand there once. Greedy: as worth only falls, a line is looked at again when its turn
+    comes."""
+    names = [read.names.intersection(found) for found in read.tokens]
+    costs = [(2 + len(line.text) / CHARACTERS) ** COST_EXPONENT for line in read.lines]
+    unit = NEW_NAME * (max(worth, default=0.0) or 1.0)
+    seen: set[str] = set()
+    waiting = [(-(worth[i] + unit * len(names[i])) / costs[i], i) for i in range(len(costs))]
+    heapify(waiting)
+    order = []
+    while waiting:
+        thought, place = waiting[0]
+        now = -(worth[place] + unit * len(names[place] - seen)) / costs[place]
+        if now > thought:
+            heapreplace(waiting, (now, place))
+            continue
+        heappop(waiting)
+        order.append(place)
+        seen |= names[place]
+    return order
+
+
+def _chosen(lines: Sequence[Line], order: Sequence[int], limit: int, meter: Meter) -> list[int]:
+    """The places of the lines that fit, the ends first."""
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        joins = place - 1 in chosen or place + 1 in chosen
+        return meter.text(lines[place].text) + 1 + (0 if joins else GAP)
+
+    count = len(lines)
+    both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
+    ends = fill(list(both), cost, int(limit * ENDS_SHARE))
+    left = limit - sum(cost(place, ends) for place in ends) - GAP
+    return ends + fill([i for i in order if i not in ends], cost, left)
+
+
+def worth_of(read: Survey, asked: Asked) -> list[float]:
+    """How much each line is worth: what it answers itself, a share of what its neighbours do, and what lines of its
+    kind are worth whatever is asked."""
+    texts = [line.text for line in read.lines]
+    own = match(read.tokens, asked.query("\n".join(texts[:SAMPLE])))
+    unit = max(own, default=0.0) or 1.0
+    worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
+    for away, share in enumerate(NEIGHBOURS, 1):
+        for place in range(len(own) - away):
+            worth[place] += share * own[place + away]
+            worth[place + away] += share * own[place]
+    news = _news(read, bool(ABOUT_TROUBLE.search(asked.prose)))
+    return [w + unit * (_standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
+
+
+def _news(read: Survey, troubled: bool) -> list[float]:
+    """A shape of line that is seldom met carries news, one met a hundred times does not; trouble does, most of all
+    where the question is about trouble."""
+    shapes = [CHANGING.sub("#", line.text.strip())[:SHAPE] for line in read.lines]
+    times = Counter(shapes)
+    found = []
+    for shape, said in zip(shapes, read.tokens, strict=True):
+        rarity = times[shape] ** -0.5
+        loud, quiet = not read.loud.isdisjoint(said), not read.quiet.isdisjoint(said)
+        weight = LOUD_WORTH[troubled] if loud else QUIET_WORTH[troubled] if quiet else 0.0
+        found.append(RARE_WORTH[troubled] * rarity + weight * (0.4 + 0.6 * rarity))
+    return found
+
+
+def _standing(text: str) -> float:
+    """What a line is in its text: a heading, a definition, a routine line, an empty one."""
+    indent = INDENT.match(text)
+    assert indent is not None  # it matches anything
+    body = text[indent.end() :]
+    if not body.strip():
+        return -0.05
+    if DEFINES.match(body):
+        return 0.45 if len(indent[1].expandtabs(4)) <= 4 else 0.25
+    if HEADS.match(body):
+        return 0.2
+    return -0.04 if ROUTINE.match(body) else 0.0
+
+
+def render(lines: Sequence[Line], chosen: Sequence[int]) -> str:
+    """The chosen lines in their order, and a note wherever some are missing; a line that is no longer than the note
+    would be stands there itself."""
+    found: list[str] = []
+    after = 0
+    for place in (*sorted(chosen), len(lines)):
+        found += _between(lines, after, place)
+        if place < len(lines):
+            found.append(_with_break(lines, place))
+        after = place + 1
+    return "".join(found)
+
+
+def _between(lines: Sequence[Line], after: int, place: int) -> list[str]:
+    if after == place:
+        return []
+    if place == after + 1 and len(lines[after].text) <= SHORT:
+        return [_with_break(lines, after)]
+    missing = sum(line.starts for line in lines[after:place])
+    if not missing:
+        return [" … "]
+    return [("\n" if after else "") + (f"… {missing} lines …" if missing > 1 else "… 1 line …")]
+
+
+def _with_break(lines: Sequence[Line], place: int) -> str:
+    return ("\n" if lines[place].starts and place else "") + lines[place].text

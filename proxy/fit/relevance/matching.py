@@ -1,0 +1,92 @@
+"""BM25 over many short texts, rows or lines, that are read once for one question; it remembers none of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from proxy.fit.relevance.bm25 import Query
+from proxy.fit.relevance.words import parts, stem
+
+K1, B = 1.2, 0.4  # measured on rows and lines (facts)
+LITERALS = 32  # of what a question quotes, so much is looked for
+HINT = 3  # characters that a word always shares with its stem
+COMMON = 0.5  # share of the texts from which a literal that stands in more tells nothing
+MISSES = 24  # texts too long for what is left that are passed over before the rest is given up
+
+
+def match(texts: Sequence[Sequence[str]], asked: Query, *, k1: float = K1, b: float = B) -> list[float]:
+    """How well each text, given as its tokens, answers the query. A token that is met again costs one look-up."""
+    wanted = asked.keys()
+    held: dict[str, dict[int, int]] = {key: {} for key in wanted}
+    hint = re.compile("|".join({re.escape(key[:HINT]) for key in wanted}) or "$^")
+    telling = {t: keys for t in set().union(*texts) if (keys := _keys(t, wanted, asked.english, hint))}
+    for place, found in enumerate(texts):
+        if not telling.keys().isdisjoint(found):
+            for token in found:
+                for key in telling.get(token, ()):
+                    held[key][place] = held[key].get(place, 0) + 1
+    return _summed(held, wanted, list(map(len, texts)), k1, b)
+
+
+def _keys(token: str, wanted: Mapping[str, float], english: bool, hint: re.Pattern[str]) -> tuple[str, ...]:
+    if token.isascii() and not hint.search(token.lower()):
+        return ()  # nine tokens of ten: not worth taking apart
+    found = (stem(word) if english else word for word in parts(token))
+    return tuple(key for key in found if key in wanted)
+
+
+def _summed(
+    held: dict[str, dict[int, int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
+) -> list[float]:
+    count, mean = len(lengths), sum(lengths) / max(1, len(lengths)) or 1.0
+    scores = [0.0] * count
+    for key, places in held.items():
+        gain = wanted[key] * (k1 + 1) * math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
+        for place, times in places.items():
+            scores[place] += gain * times / (times + k1 * (1 - b + b * lengths[place] / mean))
+    return scores
+
+
+def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float]:
+    """For each text, how many of the literals stand in it as a whole; one that stands in many counts less in each."""
+    found = [0.0] * len(texts)
+    folded = [text.casefold() for text in texts] if literals else []
+    for literal in literals[:LITERALS]:
+        whole = re.compile(rf"(?<![^\W_]){re.escape(literal)}(?![^\W_])")
+        places = [place for place, text in enumerate(folded) if literal in text and whole.search(text)]
+        for place in places if len(places) <= COMMON * len(texts) else ():
+            found[place] += len(places) ** -0.5
+    return found
+
+
+def fill(order: Sequence[int], cost: Callable[[int, Collection[int]], int], room: int) -> list[int]:
+    """Those places, in their order of preference, whose costs together fit into the room; a cost may depend on what
+    was chosen before. It is asked for only once it matters, so of a list of thousands few are counted."""
+    chosen: dict[int, None] = {}
+    misses = 0
+    for place in order:
+        needed = cost(place, chosen.keys())
+        if needed <= room:
+            chosen[place] = None
+            room -= needed
+            misses = 0
+        else:
+            misses += 1
+        if room <= 0 or misses > MISSES:
+            break
+    return list(chosen)
+
+
+def most(render: Callable[[int], str], count: int, fits: Callable[[str], bool]) -> str | None:
+    """What is rendered of the first so many of `count` things, the most that fits; None where not even one does."""
+    best, low, high, middle = None, 1, count, count
+    while low <= high:
+        text = render(middle)
+        if fits(text):
+            best, low = text, middle + 1
+        else:
+            high = middle - 1
+        middle = (low + high) // 2
+    return best

@@ -1,0 +1,126 @@
+"""Shortens a message for what it was asked for and remembers how: a tool result, the arguments of an old call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from proxy.fit.relevance.asked import Asked, Source
+from proxy.fit.relevance.memo import Memo, digest
+from proxy.fit.relevance.results import shorten
+from proxy.fit.shorten import content_of, shorten_content
+from proxy.types import Block, Json, Message, Meter, replace, text_of
+
+REMEMBERED = 16 << 20  # bytes of shortened messages that are remembered: those of a hundred long conversations
+LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
+FRAME = 64  # tokens: the most that role and name of a result cost besides its text
+RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
+
+SHORTENED: Memo[bytes] = Memo(REMEMBERED)
+Raws = dict[str, msgspec.Raw]
+
+
+def shorten_result(
+    message: Message,
+    limit: int,
+    source: Source,
+    meter: Meter,
+    *,
+    cap_chars: int | None = None,
+    preview: int | None = None,
+    why: str = RESULT_WHY,
+) -> Message:
+    """The message of a tool result with at most `limit` tokens of text, chosen for what it was asked for; the same
+    message where there is nothing to shorten. Its tokens are not counted anew."""
+
+    def made() -> Message:
+        asked = source.asked(message.answers)
+
+        def choose(text: str, room: int, too_long: bool = False) -> str:
+            return shorten(text, room, asked, meter, cap_chars=cap_chars, preview=preview, too_long=too_long)
+
+        content = content_of(message)
+        if isinstance(content, str):
+            short = choose(content, limit, message.tokens > limit + FRAME)
+            return message if short == content else message.with_content(short, why)
+        return shorten_content(message, meter, limit, choose, why)
+
+    return _remembered(message, made, f"result {limit} {cap_chars} {preview} {message.answers} {source.mark}")
+
+
+def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:
+    """An assistant message with every long string in its calls' arguments in at most `limit` tokens; the arguments stay
+    JSON. The same message where none is long."""
+    if len(message.raw) <= limit or not message.calls:
+        return message
+
+    def made() -> Message:
+        try:
+            parts = msgspec.json.decode(message.raw, type=Raws)
+            calls = msgspec.json.decode(parts.get("tool_calls", b"[]"), type=list[Raws])
+        except (msgspec.MsgspecError, UnicodeError):
+            return message
+        asked = Asked("" if source.user is None else text_of(content_of(source.user)))
+        shorter = [_call(call, asked, meter, limit) for call in calls]
+        if all(a is b for a, b in zip(calls, shorter, strict=True)):
+            return message
+        parts["tool_calls"] = msgspec.Raw(msgspec.json.encode(shorter))
+        return replace(message, raw=msgspec.json.encode(parts), why=CALL_WHY)
+
+    return _remembered(message, made, f"call {limit} {source.mark}")
+
+
+def _call(call: Raws, asked: Asked, meter: Meter, limit: int) -> Raws:
+    try:
+        function = msgspec.json.decode(call.get("function", b"{}"), type=dict[str, Any])
+        arguments = msgspec.json.decode(function.get("arguments") or "")
+    except (msgspec.MsgspecError, TypeError, UnicodeError):
+        return call
+    shorter = _strings(arguments, lambda text: shorten(text, limit, asked, meter))
+    if shorter == arguments:
+        return call
+    function["arguments"] = msgspec.json.encode(shorter).decode()
+    return {**call, "function": msgspec.Raw(msgspec.json.encode(function))}
+
+
+def _strings(value: Json, change: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _strings(item, change) for key, item in value.items()}
+    return [_strings(item, change) for item in value] if isinstance(value, list) else value
+
+
+def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -> Block:
+    """The short form of an old block, counted: its results in at most `limit` tokens each, its calls without long
+    arguments. The same block where that saves nothing; a message without calls stays whole."""
+    if source is None:
+        return block
+    messages = tuple(
+        shorten_arguments(m, source, meter)
+        if m.answers is None
+        else shorten_result(m, limit, source, meter, why=OLD_WHY)
+        if m.tokens > limit
+        else m
+        for m in block.messages
+    )
+    if all(a is b for a, b in zip(messages, block.messages, strict=True)):
+        return block
+    counted = zip(messages, meter.costs(messages), strict=True)
+    short = replace(block, messages=tuple(replace(m, tokens=cost) for m, cost in counted))
+    return short if short.tokens < block.tokens else block
+
+
+def _remembered(message: Message, make: Callable[[], Message], how: str) -> Message:
+    """What `make` makes of a message, remembered by the message and `how`. Another meter counts otherwise: the count
+    that the message itself has stands for the meter."""
+    key = digest(message.raw, how, str(message.tokens))
+    found = SHORTENED.get(key)
+    if found is None:
+        done = make()
+        SHORTENED.put(key, b"" if done is message else done.why.encode() + b"\0" + done.raw, 64 + len(done.raw))
+        return done
+    why, _, raw = found.partition(b"\0")
+    return replace(message, raw=raw, why=why.decode()) if found else message

@@ -1,0 +1,98 @@
+"""What is known of a message or a text once it was read: its words, its identifiers, who said it and when."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from sys import intern
+
+import msgspec
+
+from proxy.fit.relevance.dates import Day, first_day
+from proxy.fit.relevance.memo import Memo, digest
+from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, counted, english_in, tokens, unescaped
+from proxy.types import Json, Message, text_of
+
+LIMIT = 1_500_000  # words remembered in all, 16 bytes each (measured): about 12 conversations of 75k tokens
+HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
+
+# "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"
+HEADING = re.compile(
+    r"\s*+(?:[\[(](?P<when>[^\])\n]{1,60})[\])])?\s*+(?:(?P<who>[^\W\d_][\w .'’-]{0,39}?) ?(?::(?=\s|$)|：))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`words` and how often each stands there (`counts`), in order of first appearance, without stop words where the
+    text is known to be English; `length` is how many words it has in all, `english` how many of them only English uses
+    so often. `names` are its identifiers."""
+
+    key: int
+    words: tuple[str, ...] = field(compare=False)
+    counts: tuple[int, ...] = field(compare=False)
+    length: int = field(compare=False)
+    english: int = field(compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
+    speaker: str = field(default="", compare=False)
+    day: Day | None = field(default=None, compare=False)
+
+
+READ: Memo[Reading] = Memo(LIMIT)
+
+
+def read_text(text: str) -> Reading:
+    """The reading of a bare text."""
+    found = READ.get(text)
+    return found if found is not None else _kept(text, reading(digest(b"text", text), text))
+
+
+def read_message(message: Message) -> Reading:
+    """The reading of a message: its text, and the names and arguments of its calls."""
+    found = READ.get(message.raw)
+    return found if found is not None else _kept(message.raw, _reading_of(message))
+
+
+def _kept(source: bytes | str, made: Reading) -> Reading:
+    return READ.put(source, made, len(made.words) + len(made.names) + len(source) // 8 + 32)
+
+
+def _reading_of(message: Message) -> Reading:
+    key = digest(b"message", message.raw)
+    try:
+        fields = message.fields()
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there
+        return reading(key, message.raw.decode("utf-8", "replace"))
+    text = text_of(fields.get("content"))
+    name = fields.get("name")
+    plain = unescaped(text) if text[:1] in ("{", "[") else text
+    calls = "\n".join(called(call) for call in fields.get("tool_calls") or ())
+    return reading(key, f"{plain}\n{calls}" if calls else plain, name if isinstance(name, str) else "")
+
+
+def called(call: Json) -> str:
+    """The name and the arguments of a call as text; nothing where the call has another shape."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return ""
+    return f"{function.get('name', '')} {unescaped(str(function.get('arguments', '')))}"
+
+
+def reading(key: int, text: str, name: str = "") -> Reading:
+    """Reads a text; who wrote it may be known from elsewhere."""
+    words, names = counted(tokens(text))
+    length, english = sum(words.values()), english_in(words)
+    if english >= KNOWN_ENGLISH * max(1, length):  # no query in English asks for these, and they are half the words
+        words = {word: times for word, times in words.items() if word not in STOP}
+    head = HEADING.match(text[:HEAD])
+    who, when = (head["who"], head["when"]) if head else (None, None)
+    return Reading(
+        key=key,
+        words=tuple(map(intern, words)),
+        counts=tuple(words.values()),
+        length=length,
+        english=english,
+        names=names,
+        speaker=(name or who or "").casefold(),
+        day=first_day(when) if when else None,
+    )

@@ -1,0 +1,139 @@
+"""Chooses the rows of a JSON result that bear on a question; what else stands in it, and how many went, it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from proxy.fit.relevance.asked import Asked
+from proxy.fit.relevance.matching import fill, match, match_literally, most
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, is_trouble, wants_extremes
+from proxy.fit.relevance.slim import LEFT_OUT, encoded, slim
+from proxy.fit.relevance.tables import COLUMNS, ROWS
+from proxy.fit.relevance.words import parts, stem, tokens, unescaped
+from proxy.types import Json, Meter, replace
+
+LIST_DEPTH = 4  # levels of objects in which the list of rows is looked for; deeper lists belong to one row
+FEWEST_ROWS = 3  # a shorter list is no list of results
+FILLED = 0.5  # share of cells from which rows of different shape are shorter as one table: a null costs half a key
+SLIMMED = 0.7  # share of the room that the best row may take where it alone is too long for it
+ABOUT = 0.4  # share of the limit over which what stands beside the rows is slimmed
+EXTREME, NAMED, PLACE = 0.5, 1.0, 0.18  # worth of an extreme value; more if its column is asked for; less by its rank
+LITERAL = 1.0  # worth of a row in which what the question quotes stands to the letter: as much as the best match
+TROUBLED = 0.3  # worth of a row that tells of trouble, where the question asks for trouble
+NOTE = 30  # tokens: the count and the note
+SAMPLE = 100  # rows that may tell the language where the question is too short to
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A JSON value and the list in it that holds the results, `size` characters of it; `tabular` says that its rows are
+    shown as a table."""
+
+    whole: Json
+    rows: list[Json]
+    tabular: bool
+    size: int
+
+    def showing(self, shown: Sequence[Json]) -> str:
+        """The JSON with only those rows, a count of all of them, and a note."""
+        count, note = len(self.rows), f"[Truncated: showing {len(shown)} of {len(self.rows)} rows]"
+        listed = as_table(shown) if self.tabular else list(shown)
+        if not isinstance(self.whole, dict):
+            return encoded({"result_count": count, "results_preview": listed, "note": note})
+        said = {_free("result_count", self.whole): count, _free("note", self.whole): note}
+        return encoded({**_replaced(self.whole, self.rows, listed), **said})
+
+    def cost(self, row: Json, meter: Meter) -> int:
+        """Tokens of one more row."""
+        return meter.text(encoded(list(row.values()) if self.tabular and isinstance(row, dict) else row)) + 2
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, or one like it that is not taken: a key of the result's own is never written over."""
+    return name if name not in taken else _free(f"_{name}", taken)
+
+
+def _replaced(value: Json, rows: list[Json], shown: Json) -> Json:
+    if value is rows:
+        return shown
+    return {k: _replaced(v, rows, shown) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def listing(whole: Json) -> Listing | None:
+    """The list with the longest JSON within `LIST_DEPTH` levels of objects; None where there is none."""
+    found: list[list[Json]] = []
+    level = [whole]
+    for _ in range(LIST_DEPTH):
+        found += [v for v in level if isinstance(v, list) and len(v) >= FEWEST_ROWS]
+        level = [child for v in level if isinstance(v, dict) for child in v.values()]
+    if not found:
+        return None
+    size, rows = max(((len(encoded(rows)), rows) for rows in found), key=itemgetter(0))
+    return Listing(whole, rows, is_tabular(rows), size)
+
+
+def is_tabular(rows: Sequence[Json]) -> bool:
+    """Whether rows share most of their keys, so that a header is worth it."""
+    if len(rows) < 2 or not all(isinstance(row, dict) and row for row in rows):
+        return False
+    return sum(map(len, rows)) >= FILLED * len({key for row in rows for key in row}) * len(rows)
+
+
+def as_table(rows: Sequence[Json]) -> Json:
+    """Rows with their header once. A field that a row never had is null; one that was left out of it, "…"."""
+    names = list(dict.fromkeys(key for row in rows for key in row if key != LEFT_OUT))
+    return {COLUMNS: names, ROWS: [[row.get(name, row.get(LEFT_OUT) and "…") for name in names] for row in rows]}
+
+
+def shorten_rows(
+    listed: Listing, limit: int, asked: Asked, meter: Meter, fits: Callable[[str], bool], preview: int | None = None
+) -> str | None:
+    """At most `limit` tokens: the rows that bear on what was asked, in their order, at most `preview` of them. None
+    where not even one row fits, slimmed."""
+    wanted = {form for word, _ in asked.query().words for form in (word, stem(word))}
+    listed = _with_less_about(listed, limit, wanted, meter)
+    worth = worth_of(listed.rows, asked)
+    order = sorted(range(len(worth)), key=lambda place: (-worth[place], place))
+    rows, best = list(listed.rows), order[0]
+    room = limit - meter.text(listed.showing([rows[best]])) + listed.cost(rows[best], meter) - NOTE
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        return listed.cost(rows[place], meter)
+
+    chosen = fill(order, cost, room)
+    if best not in chosen:  # it alone is too long: slimmed, it still tells more than others whole
+        others = fill(order[1:], cost, int((1 - SLIMMED) * room))
+        rows[best] = slim(rows[best], room - sum(cost(place, ()) for place in others), wanted, meter)
+        chosen = [best, *others]
+    chosen = chosen[:preview]
+    return most(lambda count: listed.showing([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
+
+
+def _with_less_about(listed: Listing, limit: int, wanted: Collection[str], meter: Meter) -> Listing:
+    """What stands beside the rows, slimmed where it takes too much of the limit."""
+    about = (
+        {} if not isinstance(listed.whole, dict) else {k: v for k, v in listed.whole.items() if v is not listed.rows}
+    )
+    if not about or meter.text(listed.showing(())) <= ABOUT * limit:
+        return listed
+    slimmed = slim(_replaced(about, listed.rows, []), int(ABOUT * limit), wanted, meter)
+    return replace(listed, whole={**slimmed, "results_preview": listed.rows})
+
+
+def worth_of(rows: Sequence[Json], asked: Asked) -> list[float]:
+    """What each row is worth: how well it answers, and more for extremes and trouble where those are asked for."""
+    texts = [unescaped(encoded(row)) for row in rows]
+    said = list(map(tokens, texts))
+    query = asked.query("\n".join(texts[:SAMPLE]))
+    worth, keys = match(said, query), query.keys()
+    unit = max(worth, default=0.0) or 1.0
+    worth = [w + LITERAL * unit * exact for w, exact in zip(worth, match_literally(texts, asked.literals), strict=True)]
+    direction = wants_extremes(asked.prose)
+    for path, place, rank in extremes(rows, direction) if direction else ():
+        named = sum(word in keys or stem(word) in keys for word in parts(path.rpartition(".")[2]))
+        worth[place] += unit * (EXTREME + NAMED * named) * (1 - PLACE * rank)
+    if ABOUT_TROUBLE.search(asked.prose):
+        worth = [w + TROUBLED * unit * any(map(is_trouble, found)) for w, found in zip(worth, said, strict=True)]
+    return worth

@@ -1,0 +1,153 @@
+"""The words of a text, whole identifiers and their parts; it knows English from the rest, and folds only English."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
+LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
+BLOB = 512  # characters of an unbroken ASCII run that are read; the rest of a base64 image tells nothing
+KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
+MET_AGAIN = 24  # characters of a token that is likely to be met again; longer ones are not remembered
+SHORTEST_NAME = 7  # characters of an identifier that is no accident
+FEW = 6  # words: a shorter text may be English without showing it
+
+# Signs that belong to the letter before them and that `\w` leaves out: accents, vowel points, the Indic vowel signs.
+MARKS = (
+    r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff"
+    r"\u0f18-\u0fbc\u1000-\u109f\u1780-\u17d3"
+)
+# Runs of letters, digits and "_@#$", joined by "./:+-": a path, a dotted name, a date is one token. Possessive
+# throughout, so no input makes it look twice at a character.
+TOKEN = re.compile(rf"[\w@#$]++(?:[{MARKS}./:+-]++[\w@#$]++)*+[{MARKS}]*+")
+ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+OTHER_PART = re.compile(rf"([{UNSPACED}\U00020000-\U0003ffff]++)|(?:(?![{UNSPACED}_\d])[\w{MARKS}])++|\d++")
+LATIN = re.compile(r"[\x00-\u024f\u1e00-\u1eff]*")
+ESCAPED = re.compile(r"\\[nrtbf\"/\\]|\\u[0-9a-fA-F]{4}")
+
+ENGLISH = frozenset(
+    "the and of to is that with what you it this are have how when where which who why does did from they she not"
+    " has been would should could there their your".split()
+)
+STOP = ENGLISH | frozenset(
+    "a an or but if then else in on at by for about as was were be being do done had i he we me him her us them my his"
+    " its our these those whom whose no so than too very can will shall may might must here up down out over again"
+    " into just also any some all both each few more most other such only own same am d ll m o re s t ve y".split()
+)
+ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
+
+
+def tokens(text: str) -> list[str]:
+    """Every identifier, number and word as it stands. Long texts are read a line or a piece at a time."""
+    if len(text) <= PIECE:
+        return TOKEN.findall(text)
+    return [token for piece in pieces(text) for token in TOKEN.findall(piece)]
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text in parts of at most `PIECE` characters, parted at line ends, else at blanks, where there are any."""
+    start = 0
+    while len(text) - start > PIECE:
+        limit = start + PIECE
+        end = max(text.rfind("\n", start, limit), text.rfind(" ", limit - 256, limit)) + 1
+        end = end if end > start else limit
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def parts(token: str) -> tuple[str, ...]:
+    """What a token is found by, in lower case: itself, and where it is compound, its parts."""
+    return _known_parts(token) if len(token) <= MET_AGAIN else _parts(token)
+
+
+def _parts(token: str) -> tuple[str, ...]:
+    if not token.isascii():
+        return _other_parts(token)
+    if token.isdigit() or (token.isalpha() and (token[1:].islower() or len(token) == 1)):
+        return (token[:BLOB].lower(),)
+    found = [part.lower() for part in ASCII_PART.findall(token[:BLOB])]
+    if len(found) < 2:
+        return tuple(found)
+    told = [part for part in found if len(part) > 1 or part.isdigit()]
+    return (token.lower(), *told) if len(token) <= LONGEST else tuple(told)
+
+
+_known_parts = lru_cache(maxsize=1 << 15)(_parts)
+
+
+def _other_parts(token: str) -> tuple[str, ...]:
+    plain = unicodedata.normalize("NFKC", token).lower()
+    if LATIN.fullmatch(plain):
+        plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
+    found: list[str] = []
+    for run in OTHER_PART.finditer(plain):
+        found += _pairs(run[0]) if run[1] else [run[0]]
+    if len(found) > 1 and len(plain) <= LONGEST and not any(run[1] for run in OTHER_PART.finditer(plain)):
+        found.insert(0, plain)
+    return tuple(found)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
+
+
+def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """How often each word stands among tokens, in order of first appearance; and the identifiers among them."""
+    words: dict[str, int] = {}
+    names: list[str] = []
+    for token, times in Counter(found).items():
+        made = _known_parts(token) if len(token) <= MET_AGAIN else _parts(token)
+        for word in made:
+            words[word] = words.get(word, 0) + times
+        if len(made) > 1 and is_name(token):
+            names.append(token)
+    return words, tuple(names)
+
+
+def is_name(token: str) -> bool:
+    """Whether a token is an identifier: compound, with letters in it, and long enough to name one thing."""
+    return SHORTEST_NAME <= len(token) <= LONGEST and len(parts(token)) > 1 and any(map(str.isalpha, token))
+
+
+def unescaped(text: str) -> str:
+    """JSON or a call's arguments with its escapes made blanks, so that no `\\n` grows onto a word."""
+    return ESCAPED.sub(" ", text) if "\\" in text else text
+
+
+def english_in(words: Mapping[str, int]) -> int:
+    """How many of these words are those that only English uses often."""
+    return sum(words[word] for word in ENGLISH & words.keys())
+
+
+def is_english(words: Mapping[str, int]) -> bool:
+    """Whether a text of these words is known to be English."""
+    return bool(words) and english_in(words) >= KNOWN_ENGLISH * sum(words.values())
+
+
+@lru_cache(maxsize=1 << 15)
+def stem(word: str) -> str:
+    """An English word without its ending, lightly: plural, -ing, -ed, -ly. Anything else comes back as it is."""
+    if not (word.isascii() and word.isalpha()):
+        return word
+    if len(word) > 4:
+        word = _without_ending(word)
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+def _without_ending(word: str) -> str:
+    for ending, instead in ENDINGS:
+        if not word.endswith(ending) or len(word) - len(ending) < 3 or (ending == "s" and word.endswith("ss")):
+            continue
+        short = word[: -len(ending)] + instead
+        doubled = ending in ("ing", "ed") and len(short) > 3 and short[-1] == short[-2] and short[-1] not in "lsz"
+        return short[:-1] if doubled else short
+    return word

@@ -1,0 +1,306 @@
+"""What is decided for a body: proofs by bytes alone, plans, refusals of ours, and what those of upstreams teach."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from proxy.config.settings import read_settings
+from proxy.errors import ClientError
+from proxy.serve.app import House, build
+from proxy.serve.planning import PROOF_MARGIN, Planner
+from proxy.serve.visit import Visit
+from proxy.types import Learned, Mode, Refusal, Usage, replace
+from proxy.wire.controls import Controls
+from tests.e2e.house import body, sentence, talk
+
+NOBODY = "acme/harbour-9b"
+
+
+def house(**environment: str) -> House:
+    """A house whose upstream nobody asks."""
+    settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
+    made = build(settings, lambda outcome: None)
+    made.gateway.planner.knowledge.offline = True
+    return made
+
+
+def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> Visit:
+    """A request that has arrived."""
+    return Visit("chat", mode, Controls(**controls), body=sent)
+
+
+def prepared(planner: Planner, visit: Visit) -> bytes:
+    """What is to be sent for it."""
+    return asyncio.run(planner.prepare(visit, ()))
+
+
+def of_length(size: int, model: str = "gpt-4o", **fields: Any) -> bytes:
+    """A request of so many bytes."""
+    frame = len(body([{"role": "user", "content": ""}], model, **fields))
+    return body([{"role": "user", "content": "x" * (size - frame)}], model, **fields)
+
+
+# Proofs.
+
+
+@pytest.mark.parametrize(
+    ("most", "fields"),
+    [
+        (int(0.9 * 128_000) - 3_000 - PROOF_MARGIN, {}),
+        (int(0.9 * 128_000) - 5_000 - PROOF_MARGIN, {"max_tokens": 5_000}),
+        (int(0.9 * 128_000) - 10_000 - PROOF_MARGIN, {"max_completion_tokens": 5_000, "n": 2}),
+        (int(0.9 * 128_000) - 6_000 - PROOF_MARGIN, {"n": 2}),
+    ],
+)
+def test_bytes_prove_that_a_request_fits_up_to_the_line_and_no_further(most: int, fields: dict[str, Any]) -> None:
+    """The line is the least load at which a step acts: 0.9 for the default ladder's switch."""
+    planner = house().gateway.planner
+    for size, sure in ((most, True), (most + 1, False)):
+        visit = visiting(of_length(size, **fields))
+        assert prepared(planner, visit) is visit.body
+        assert visit.sure is sure
+        assert (visit.plan is None, visit.result) == (True, "")
+
+
+def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
+    planner = house().gateway.planner
+    visit = visiting(body(talk(2), "gpt-4o"))
+    prepared(planner, visit)
+    assert visit.sure and visit.total is None
+    asyncio.run(planner.count(visit, ()))
+    assert visit.total is not None and visit.plan is None
+    again = visiting(body(talk(2), "gpt-4o"))
+    prepared(planner, again)
+    assert again.sure and again.total == visit.total
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "image_url", "image_url": {"url": "https://x.invalid/a.png"}}],
+        [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}],
+        [{"type": "file", "file": {"file_id": "f"}}],
+    ],
+)
+def test_what_bytes_do_not_bound_is_not_proven_by_them(content: Any) -> None:
+    visit = visiting(body([{"role": "user", "content": content}], "gpt-4o"))
+    prepared(house().gateway.planner, visit)
+    assert not visit.sure
+
+
+def test_a_window_that_nobody_knows_proves_nothing() -> None:
+    visit = visiting(body(talk(2), NOBODY))
+    assert prepared(house().gateway.planner, visit) is visit.body
+    assert not visit.sure
+
+
+def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
+    made = house()
+    made.cache.keep_learned("gpt-4o", Learned(max_input=20_000))
+    for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
+        visit = visiting(of_length(size))
+        prepared(made.gateway.planner, visit)
+        assert visit.sure is sure
+
+
+def test_caps_count_for_the_proof_too() -> None:
+    visit = visiting(body(talk(2), "gpt-4o"), window=1_000)
+    prepared(house().gateway.planner, visit)
+    assert not visit.sure
+
+
+# Plans.
+
+
+def test_a_body_that_does_not_fit_is_written_anew() -> None:
+    visit = visiting(body(talk(400)))
+    sent = prepared(house().gateway.planner, visit)
+    assert len(json.loads(sent)["messages"]) < 402
+    assert visit.result == "fitted" and visit.plan is not None and visit.plan.fits
+
+
+def test_what_cannot_fit_is_refused_with_its_figures() -> None:
+    visit = visiting(body([{"role": "system", "content": sentence(0, 20)}, {"role": "user", "content": "Hi"}], n=99))
+    with pytest.raises(ClientError) as raised:
+        prepared(house().gateway.planner, visit)
+    assert (raised.value.status, raised.value.code, visit.result) == (400, "context_length_exceeded", "unfit")
+    assert "8192 tokens" in raised.value.message and "49500 for the completion" in raised.value.message
+
+
+@pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
+def test_where_nothing_may_be_done_the_body_stays(mode: Mode) -> None:
+    visit = visiting(body(talk(400)), mode)
+    assert prepared(house().gateway.planner, visit) is visit.body
+    assert (visit.plan is None) == (mode is Mode.OFF)
+
+
+@pytest.mark.parametrize("sent", [b"{", b'{"model":"gpt-4","messages":"Hi"}', b"\xef\xbb\xbf{}"])
+def test_what_is_not_understood_stays_and_strict_refuses_it(sent: bytes) -> None:
+    planner, visit = house().gateway.planner, visiting(sent)
+    assert prepared(planner, visit) is visit.body
+    assert (visit.result, visit.ladder, visit.sure) == ("not_understood", None, False)
+    with pytest.raises(ClientError) as raised:
+        prepared(planner, visiting(sent, Mode.STRICT))
+    assert raised.value.code == "not_understood"
+
+
+def broken(*args: Any) -> Any:
+    """A bug whose text is the client's."""
+    raise LookupError("canary")
+
+
+def test_a_bug_keeps_the_body_and_strict_refuses_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("proxy.serve.measuring.plan", broken)
+    planner, visit = house().gateway.planner, visiting(body(talk(400)))
+    assert prepared(planner, visit) is visit.body
+    assert (visit.result, visit.ladder, visit.plan, visit.facts) == ("bug", None, None, None)
+    with pytest.raises(ClientError) as raised:
+        prepared(planner, visiting(body(talk(400)), Mode.STRICT))
+    assert raised.value.code == "not_understood" and "canary" not in raised.value.message
+    told = capfd.readouterr().err
+    assert told.count("a bug of ours was caught kind=LookupError at=test_planning.py:") == 2 and "canary" not in told
+
+
+def test_what_turns_out_not_to_be_understood_while_it_is_counted_is_forgotten() -> None:
+    sent = b'{"model":"gpt-4o","messages":[{"role":"assistant","tool_calls":[7]}]}'
+    planner, visit = house().gateway.planner, visiting(sent)
+    assert prepared(planner, visit) is visit.body and visit.sure
+    asyncio.run(planner.count(visit, ()))
+    assert (visit.result, visit.total, visit.ladder) == ("not_understood", None, None)
+
+
+def test_a_bug_while_counting_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner, visit = house().gateway.planner, visiting(body(talk(2), "gpt-4o"))
+    prepared(planner, visit)
+    monkeypatch.setattr("proxy.serve.totals.Totals.count", broken)
+    asyncio.run(planner.count(visit, ()))
+    assert (visit.result, visit.total, visit.ladder) == ("bug", None, None)
+
+
+def test_a_ladder_that_there_is_not_is_the_clients_mistake() -> None:
+    with pytest.raises(ClientError) as raised:
+        prepared(house().gateway.planner, visiting(body(talk(2)), ladder="nobodys"))
+    assert raised.value.param == "x-plimsoll-ladder"
+
+
+# Healing.
+
+REFUSED = Refusal("x", limit=4_096)
+
+
+def healed(planner: Planner, visit: Visit, refusal: Refusal = REFUSED) -> Any:
+    """What is sent after a refusal, parsed; None where nothing is."""
+    sent = asyncio.run(planner.healed(visit, refusal, ()))
+    return None if sent is None else json.loads(sent)
+
+
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
+def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -> None:
+    made = house()
+    visit = visiting(body(talk(100), model))
+    assert prepared(made.gateway.planner, visit) is visit.body
+    smaller = healed(made.gateway.planner, visit)
+    assert 2 < len(smaller["messages"]) < 102 and visit.result == "fitted"
+    assert made.cache.learned_now(model).window == 4_096
+    smallest = healed(made.gateway.planner, visit, Refusal("x", limit=2_500))
+    assert len(smallest["messages"]) < len(smaller["messages"])
+
+
+def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned() -> None:
+    made = house()
+    visit = visiting(body(talk(100), "gpt-4o"))
+    prepared(made.gateway.planner, visit)
+    made.cache.keep_learned("gpt-4o", Learned(window=4_096))  # another request was refused while this one was away
+    assert len(healed(made.gateway.planner, visit)["messages"]) < 102
+
+
+def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
+    made = house()
+    visit = visiting(body(talk(4)))
+    prepared(made.gateway.planner, visit)
+    assert healed(made.gateway.planner, visit, Refusal("x", limit=300)) is None
+
+
+def test_a_bug_while_healing_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner, visit = house().gateway.planner, visiting(body(talk(100)))
+    prepared(planner, visit)
+    monkeypatch.setattr("proxy.serve.planning.learn", broken)
+    assert healed(planner, visit) is None and visit.result == "bug"
+
+
+ALLOWED = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o-mini,gpt-4o"}
+
+
+def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to() -> None:
+    made = house(**ALLOWED)
+    visit = visiting(body(talk(400)))
+    assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
+    assert healed(made.gateway.planner, visit, Refusal("x", limit=9_000))["model"] == "gpt-4o"
+    assert made.cache.learned_now("gpt-4o-mini") == Learned(9_000)
+    assert made.cache.learned_now("gpt-4") == Learned()
+
+
+def test_a_refusal_of_what_was_moved_that_teaches_nothing_heals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = house(**ALLOWED)
+    visit = visiting(body(talk(400)))
+    prepared(made.gateway.planner, visit)
+    monkeypatch.setattr("proxy.serve.planning.learn", lambda facts, sent, refusal: None)
+    assert healed(made.gateway.planner, visit) is None
+
+
+def test_nothing_heals_where_nothing_was_understood() -> None:
+    visit = visiting(b"{")
+    planner = house().gateway.planner
+    prepared(planner, visit)
+    assert healed(planner, visit) is None
+
+
+def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: Any) -> None:
+    (tmp_path / "ladder.toml").write_text('on_unfit = "forward"\n[[step]]\nname = "clamp_output"\n')
+    made = house(PLIMSOLL_RULES=str(tmp_path))
+    visit = visiting(body(talk(400)))
+    assert prepared(made.gateway.planner, visit) is visit.body
+    assert healed(made.gateway.planner, visit, Refusal("x", limit=8_192)) is None
+    assert made.cache.learned_now("gpt-4") == Learned()
+
+
+# Ratios.
+
+
+def told(made: House, visit: Visit, usage: int, status: int = 200) -> float | None:
+    """The ratio that an answer's usage taught of the model that it came from."""
+    outcome = replace(visit.outcome(), usage=Usage(usage), status=status)
+    made.gateway.planner.learn_ratio(visit, outcome)
+    return made.cache.ratio_now(outcome.model_sent)
+
+
+@pytest.mark.parametrize("turns", [100, 8_000])
+def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
+    made = house()
+    visit = visiting(body(talk(turns), "claude-3-opus"))
+    prepared(made.gateway.planner, visit)
+    if visit.sure:
+        asyncio.run(made.gateway.planner.count(visit, ()))
+    sent = visit.outcome().prompt_sent
+    assert sent is not None
+    assert told(made, visit, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
+    made = house()
+    visit = visiting(body(talk(2 if status == 200 else 100), "claude-3-opus"))
+    prepared(made.gateway.planner, visit)
+    asyncio.run(made.gateway.planner.count(visit, ()))
+    assert told(made, visit, 50, status) is None
+
+
+def test_the_same_body_becomes_the_same_bytes() -> None:
+    planner = house().gateway.planner
+    assert prepared(planner, visiting(body(talk(400)))) == prepared(planner, visiting(body(talk(400))))
