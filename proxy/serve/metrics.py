@@ -81,10 +81,6 @@ class Figure:
     read: Callable[[Shared], Samples]
 
 
-def _some(labels: Labels, value: float | None) -> Samples:
-    return () if value is None else ((labels, value),)
-
-
 def _cuts(notes: Iterable[Note]) -> Samples:
     return [((n.step,), n.tokens_before - n.tokens_after) for n in notes if n.tokens_after < n.tokens_before]
 
@@ -118,53 +114,58 @@ METRICS = (
         "plimsoll_window_load_before_ratio",
         "How full the window would have been with what the client sent.",
         (),
-        lambda o, named: _some((), o.load_before),
+        lambda o, named: (((), o.load_before),) if o.load_before is not None else (),
         LOADS,
     ),
     Metric(
         "plimsoll_window_load_after_ratio",
         "How full the window was with what went upstream.",
         (),
-        lambda o, named: _some((), o.load_after),
+        lambda o, named: (((), o.load_after),) if o.load_after is not None else (),
         LOADS,
     ),
     Metric(
         "plimsoll_prompt_tokens_total",
         "Prompt tokens as clients sent them.",
         ("model",),
-        lambda o, named: _some((named(o.model),), o.prompt),
+        lambda o, named: (((named(o.model),), o.prompt),) if o.prompt is not None else (),
     ),
     Metric(
         "plimsoll_prompt_sent_tokens_total",
         "Prompt tokens as they went upstream.",
         ("model",),
-        lambda o, named: _some((named(o.model_sent or o.model),), o.prompt_sent),
+        lambda o, named: (((named(o.model_sent or o.model),), o.prompt_sent),) if o.prompt_sent is not None else (),
     ),
-    Metric("plimsoll_cut_tokens_total", "Prompt tokens cut, by step.", ("step",), lambda o, named: _cuts(o.notes)),
+    Metric(
+        "plimsoll_cut_tokens_total",
+        "Prompt tokens cut, by step.",
+        ("step",),
+        lambda o, named: _cuts(o.notes) if o.notes else (),
+    ),
     Metric(
         "plimsoll_steps_total",
         "How often each step changed a request.",
         ("step",),
-        lambda o, named: [((note.step,), 1) for note in o.notes],
+        lambda o, named: [((note.step,), 1) for note in o.notes] if o.notes else (),
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
         "Reply limits that clients asked for.",
         (),
-        lambda o, named: _some((), o.reply_asked),
+        lambda o, named: (((), o.reply_asked),) if o.reply_asked is not None else (),
     ),
     Metric(
         "plimsoll_reply_granted_tokens_total",
         "Reply limits that went upstream.",
         (),
-        lambda o, named: _some((), o.reply_sent),
+        lambda o, named: (((), o.reply_sent),) if o.reply_sent is not None else (),
     ),
     Metric("plimsoll_switches_total", "Switches to another model.", ("from", "to"), _switches),
     Metric(
         "plimsoll_refusals_total",
         "Answers that a request was too long, by the rule that knew them and whether the request was healed.",
         ("rule", "healed"),
-        lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
+        lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals] if o.refusals else (),
         always=True,
     ),
     Metric(
@@ -206,7 +207,7 @@ METRICS = (
         "plimsoll_upstream_seconds",
         "Time from the request's departure to the end of its answer.",
         ("endpoint",),
-        lambda o, named: _some((o.endpoint,), o.upstream_seconds or None),
+        lambda o, named: (((o.endpoint,), o.upstream_seconds),) if o.upstream_seconds else (),
         UPSTREAM_SECONDS,
         always=True,
     ),
@@ -214,7 +215,7 @@ METRICS = (
         "plimsoll_first_byte_seconds",
         "Time from the request's departure to the first byte of its answer's body.",
         ("endpoint",),
-        lambda o, named: _some((o.endpoint,), o.first_byte_seconds),
+        lambda o, named: (((o.endpoint,), o.first_byte_seconds),) if o.first_byte_seconds is not None else (),
         UPSTREAM_SECONDS,
         always=True,
     ),

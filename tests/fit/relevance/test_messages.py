@@ -108,13 +108,6 @@ def test_what_cannot_be_read_stays_as_it_is() -> None:
     assert shorten_arguments(odd, source, METER) is odd
 
 
-def test_the_short_form_of_a_block_is_counted_and_never_longer() -> None:
-    block, source = told(NEEDLE, {"new": LOG})
-    short = brief_block(block, source, METER, 60)
-    assert short.tokens == sum(METER.costs(short.messages)) < 200 < block.tokens
-    assert "line 150 of the budget" in short.messages[1].text()
-
-
 def test_a_block_without_results_or_without_anything_long_has_no_short_form() -> None:
     block, source = told("ok")
     assert brief_block(block, None, METER, 60) is block
