@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.relevance.asked import Source, sources
+from proxy.fit.relevance.messages import shorten_arguments
 from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
 from proxy.types import Block, Draft, Facts, Message, replace, text_of
 
 SLACK = 16  # tokens: what a recipe may add where a text's end changed
 ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON: a text in it may cost twice what it costs alone
-INSTRUCTIONS = ("system", "developer")
-OTHERS = ("tool", "function", "assistant", "user")
+INSTRUCTIONS = frozenset({"system", "developer"})
+ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps, first and second
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +28,70 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with its longest texts shortened by what is missing; instructions only where all else is not enough.
-    Each at most twice, deeper the second time: what is escaped may cost more than its text foretells.
+    """The draft with its longest texts shortened by what is missing: what the user asked last only where all others do
+    not hold that much, instructions only where nothing else is enough. Each at most twice, deeper the second time: what
+    is escaped may cost more than its text foretells.
 
     A reply limit over what a cut leaves free is lowered to that first: no text need make room for more."""
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held // draft.n:
         draft = replace(draft, reply=draft.held // draft.n)
-    for roles, depth in ((OTHERS, 1.0), (OTHERS, ESCAPED), (INSTRUCTIONS, 1.0), (INSTRUCTIONS, ESCAPED)):
-        if draft.excess > 0:
-            draft = _level(draft, roles, params.head, depth)
+    question = next((m for m in reversed(tuple(draft.messages)) if m.role == "user"), None)
+    others = [m for m in draft.messages if m.role not in INSTRUCTIONS and m is not question]
+    rounds = [_indices(others)] if _spare(others, draft) >= draft.excess + SLACK else []
+    rounds.append(_indices(m for m in draft.messages if m.role not in INSTRUCTIONS))
+    rounds.append(_indices(m for m in draft.messages if m.role in INSTRUCTIONS))
+    for places in rounds:
+        for depth in (1.0, ESCAPED):
+            if draft.excess > 0:
+                draft = _level(draft, places, params.head, depth)
+        for limit in ARGUMENTS:
+            if draft.excess > 0:
+                draft = _with_less_called(draft, places, limit)
     return draft
 
 
-def _level(draft: Draft, roles: Sequence[str], head: float, depth: float) -> Draft:
-    """Every text of these roles brought down to one height, the highest that frees the excess. Only texts count: a
-    call's arguments and an image cannot give way."""
-    costs = [[_text_cost(m, draft, roles) for m in block.messages] for block in draft.blocks]
-    spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
-    height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
-    blocks = [_lowered(b, row, draft, height, head) for b, row in zip(draft.blocks, costs, strict=True)]
+def _indices(messages: Iterable[Message]) -> frozenset[int]:
+    return frozenset(m.index for m in messages)
+
+
+def _spare(messages: Sequence[Message], draft: Draft) -> int:
+    """About how many tokens these messages can give."""
+    return sum(m.tokens - LEAST if m.calls else _text_cost(m, draft) - LEAST for m in messages if m.tokens > LEAST)
+
+
+def _with_less_called(draft: Draft, places: frozenset[int], limit: int) -> Draft:
+    """The draft with every long string in its calls' arguments brought down to `limit` tokens."""
+    blocks = []
+    for block, found in zip(draft.blocks, sources(draft.blocks), strict=True):
+        source = found or Source(0, block.messages[0])
+        short = [shorten_arguments(m, source, draft.meter, limit) if m.index in places else m for m in block.messages]
+        blocks.append(_if_less(block, short, draft))
+    return _with(draft, blocks)
+
+
+def _with(draft: Draft, blocks: Sequence[Block]) -> Draft:
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
-def _text_cost(message: Message, draft: Draft, roles: Sequence[str]) -> int:
-    if message.role not in roles or message.tokens <= LEAST:
+def _if_less(block: Block, messages: Sequence[Message], draft: Draft) -> Block:
+    if all(a is b for a, b in zip(messages, block.messages, strict=True)):
+        return block
+    made = replace(block, messages=draft.recount(messages))
+    return made if made.tokens < block.tokens else block
+
+
+def _level(draft: Draft, places: frozenset[int], head: float, depth: float) -> Draft:
+    """Every text of these messages brought down to one height, the highest that frees the excess. An image cannot give
+    way."""
+    costs = [[_text_cost(m, draft) if m.index in places else 0 for m in block.messages] for block in draft.blocks]
+    spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
+    height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
+    blocks = [_lowered(b, row, draft, height, head) for b, row in zip(draft.blocks, costs, strict=True)]
+    return _with(draft, blocks)
+
+
+def _text_cost(message: Message, draft: Draft) -> int:
+    if message.tokens <= LEAST:
         return 0
     return min(message.tokens, draft.meter.text(text_of(content_of(message))))
 
@@ -77,5 +119,4 @@ def _lowered(block: Block, costs: Sequence[int], draft: Draft, height: int, head
         shorten_content(message, draft.meter, height, shorten, "longest text") if cost > height else message
         for message, cost in zip(block.messages, costs, strict=True)
     ]
-    lowered = replace(block, messages=draft.recount(messages))
-    return lowered if lowered.tokens < block.tokens else block
+    return _if_less(block, messages, draft)

@@ -150,3 +150,22 @@ def test_one_pass_reaches_the_goal_wherever_it_can_be_reached(sizes: list[int], 
     after = apply(before, KNOWN, Params())
     least = before.fixed + sum(min(m.tokens, LEAST + 4) for m in before.messages) + SLACK
     assert after.excess <= 0 or least + 100 > window
+
+
+def test_what_the_user_asked_stays_whole_where_others_hold_what_must_go() -> None:
+    call, result = tool_round("1", words(900))
+    after = cut([user("first"), user(words(800)), call, result], window=1800)
+    assert after.excess <= 0 and contents(after)[1] == words(800)
+
+
+def test_what_the_user_asked_gives_way_where_nothing_else_holds_what_must_go() -> None:
+    after = cut([user("first"), user(words(3000))], window=1800)
+    assert after.excess <= 0 and "tokens left out" in contents(after)[1]
+
+
+def test_long_arguments_of_the_newest_call_give_way_and_stay_json() -> None:
+    call, result = tool_round("1", "done", arguments=json.dumps({"path": "a.py", "text": "\n".join([words(40)] * 90)}))
+    after = cut([user(words(200)), call, result], window=1800)
+    made = next(m for m in after.messages if m.calls).fields()["tool_calls"][0]["function"]["arguments"]
+    assert after.excess <= 0 and contents(after)[0] == words(200)
+    assert json.loads(made)["path"] == "a.py"
