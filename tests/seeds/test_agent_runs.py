@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import plan
+from proxy.fit.relevance.tables import expanded
 from proxy.fit.steps.prune_history import newest_messages
 from proxy.tokens.meter import meter_for
 from proxy.types import Facts, Plan, Window, replace
@@ -51,11 +52,11 @@ def test_a_result_of_50_000_tokens_comes_out_at_about_2_000_with_count_and_metad
     *older, newest = results(found)
     assert newest == large  # it has the room
     short = older[0]
-    told = json.loads(short)
+    told = expanded(json.loads(short))
     assert all(1500 < counted(one) <= 2000 for one in older)
     assert told["status"] == "success" and told["metadata"] == json.loads(large)["metadata"]
-    assert told["result_count"] == 23 and told["note"] == "[Truncated: 23 total results]"
-    assert 2 <= len(told["results"]) < 23 and told["results"][0]["meeting_title"] == "All hands 0"
+    assert told["result_count"] == 23 and told["note"].startswith("[Truncated: 23 total results")
+    assert 2 <= len(told["results"]) < 23 and "All hands" in told["results"][0]["meeting_title"]
     assert_fits(found)
 
 
@@ -74,7 +75,7 @@ def test_the_agent_ladder_keeps_a_preview_of_two_within_5_000_characters() -> No
 
 def test_a_plain_text_result_over_5_000_characters_is_cut_there_and_says_so() -> None:
     found = planned(run(text(2000, MODEL), text(120_000, MODEL)), shipped("agent"), model=MODEL, max_tokens=4000)
-    assert [len(short) for short in results(found)] == [5000, 5000]
+    assert all(4000 < len(short) <= 5000 for short in results(found))
     assert all(short.endswith("[Truncated for context management]") for short in results(found))
     assert_fits(found)
 

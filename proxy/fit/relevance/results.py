@@ -13,10 +13,11 @@ from proxy.fit.relevance.rows import listing, shorten_rows
 from proxy.fit.relevance.slim import encoded, slim
 from proxy.fit.relevance.tables import COLUMNS, expanded
 from proxy.fit.shorten import head_and_tail
-from proxy.types import Json, Meter
+from proxy.types import Json, Meter, replace
 
 MOST_OF_IT = 0.5  # share of a JSON text over which its longest string (a file, a log) is what is shortened
 SPARE = 16  # tokens: the quotes and escapes around a shortened string
+OVER_CHARACTERS = "\n[Truncated for context management]"  # what seed 004 says of a text cut by characters
 TRIES = 3  # escapes make a text longer in JSON than it is: it is shortened so often until it fits there too
 
 
@@ -43,8 +44,20 @@ def shorten(
     if cap_chars is not None:
         limit = min(limit, meter.text(text[:cap_chars]))
     goal = Goal(limit, asked, meter, fits, preview)
-    made = _of_json(text, goal) or shorten_lines(text, goal.limit, asked, meter, fits)
-    return made if made is not None else _cut(text, goal)
+    made = _of_json(text, goal)
+    return made if made is not None else _of_text(text, goal, "" if cap_chars is None else OVER_CHARACTERS)
+
+
+def _of_text(text: str, goal: Goal, said: str) -> str:
+    """Its lines that bear on what was asked, and behind them what is said of that."""
+
+    def fits(made: str) -> bool:
+        return goal.fits(made + said)
+
+    made = shorten_lines(text, goal.limit, goal.asked, goal.meter, fits)
+    if made is None:
+        made = _cut(text, replace(goal, fits=fits))
+    return made + said if made else _cut(text, goal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ EXTREME, NAMED, PLACE = 0.5, 1.0, 0.18  # worth of an extreme value; more if its
 LITERAL = 1.0  # worth of a row in which what the question quotes stands to the letter: as much as the best match
 TROUBLED = 0.3  # worth of a row that tells of trouble, where the question asks for trouble
 NOTE = 30  # tokens: the count and the note
+WORTHWHILE = 100  # tokens in which a row that is too long still tells something
+PREVIEWED = 500  # characters that a preview keeps of a string (seed 004)
 SAMPLE = 100  # rows that may tell the language where the question is too short to
 
 
@@ -37,8 +39,8 @@ class Listing:
     size: int
 
     def showing(self, shown: Sequence[Json]) -> str:
-        """The JSON with only those rows, a count of all of them, and a note."""
-        count, note = len(self.rows), f"[Truncated: showing {len(shown)} of {len(self.rows)} rows]"
+        """The JSON with only those rows, a count of all of them, and a note (seed 004's words)."""
+        count, note = len(self.rows), f"[Truncated: {len(self.rows)} total results, {len(shown)} shown]"
         listed = as_table(shown) if self.tabular else list(shown)
         if not isinstance(self.whole, dict):
             return encoded({"result_count": count, "results_preview": listed, "note": note})
@@ -97,6 +99,8 @@ def shorten_rows(
     worth = worth_of(listed.rows, asked)
     order = sorted(range(len(worth)), key=lambda place: (-worth[place], place))
     rows, best = list(listed.rows), order[0]
+    if preview is not None:  # for people to read: objects as they were
+        rows, listed = list(map(_brief, rows)), replace(listed, tabular=False)
     room = limit - meter.text(listed.showing([rows[best]])) + listed.cost(rows[best], meter) - NOTE
 
     def cost(place: int, chosen: Collection[int]) -> int:
@@ -105,10 +109,25 @@ def shorten_rows(
     chosen = fill(order, cost, room)
     if best not in chosen:  # it alone is too long: slimmed, it still tells more than others whole
         others = fill(order[1:], cost, int((1 - SLIMMED) * room))
-        rows[best] = slim(rows[best], room - sum(cost(place, ()) for place in others), wanted, meter)
-        chosen = [best, *others]
+        left = room - sum(cost(place, ()) for place in others)
+        chosen = others
+        for place in order:  # and so do those after it, as long as there is room
+            if left < WORTHWHILE:
+                break
+            if place not in others:
+                rows[place] = slim(rows[place], left, wanted, meter)
+                left -= cost(place, ())
+                chosen = [place, *chosen] if place == best else [*chosen, place]
     chosen = chosen[:preview]
     return most(lambda count: listed.showing([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
+
+
+def _brief(row: Json) -> Json:
+    if isinstance(row, str):
+        return row if len(row) <= PREVIEWED else row[:PREVIEWED] + "…"
+    if isinstance(row, dict):
+        return {key: _brief(value) for key, value in row.items()}
+    return list(map(_brief, row)) if isinstance(row, list) else row
 
 
 def _with_less_about(listed: Listing, limit: int, wanted: Collection[str], meter: Meter) -> Listing:

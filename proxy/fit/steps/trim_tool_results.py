@@ -1,14 +1,16 @@
-"""Shortens long tool results (seed 004): metadata, count and rows or ends of the text stay, and it says what went."""
+"""Shortens long tool results (seed 004) to what bears on what they were asked for, and says how much went."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.fit.results import shorten_result
-from proxy.fit.shorten import LEAST, content_of, shorten_content
+from proxy.fit.relevance.asked import Source, sources
+from proxy.fit.relevance.messages import shorten_result
+from proxy.fit.shorten import LEAST, content_of
 from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
+AFTER = 2  # messages: an answer and the next question
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
 
@@ -33,7 +35,8 @@ class Params:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its long results shortened: first each to the room that what stood before it leaves, and where
     that is not enough, each to the cap; only the newest may then still take all that is left, and comes under the cap
-    with the next turn. Either depends on what stood before it only: what is under the cap never changes later."""
+    with the next round. What is under the cap depends on what stood before it and on the question that directly follows
+    it only, so it never changes later."""
     rooms, prompt = _rooms(draft, params, roomy=True)
     if prompt <= max(draft.room, draft.prompt - draft.excess):
         first = _trimmed(draft, params, rooms)
@@ -45,21 +48,32 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
     """What each block with results may cost (None: it is left alone), and what the prompt will cost then."""
     rooms: list[int | None] = []
-    before, whole = draft.fixed, _left_whole(draft.blocks, params.keep_newest)
-    pinned = draft.fixed + sum(b.tokens for b in draft.blocks[:-1] if b.pinned)
+    before, whole, fresh = draft.fixed, _left_whole(draft.blocks, params.keep_newest), _fresh(draft.blocks)
+    pinned = draft.fixed + sum(b.tokens for i, b in enumerate(draft.blocks) if b.pinned and i != fresh)
     for place, block in enumerate(draft.blocks):
-        last, room = place == len(draft.blocks) - 1, None
-        if block.has_results and place not in whole and (last or not block.pinned):
-            least = min(_capped(block, params), draft.room - pinned) if last else _capped(block, params)
-            room = max(draft.room - before, least) if roomy or last else least
+        newest, room = place == fresh, None
+        if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):
+            least = min(_capped(block, params), draft.room - pinned) if newest else _capped(block, params)
+            after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
+            room = max(draft.room - before - after, least) if roomy or newest else least
         rooms.append(room)
         before += block.tokens if room is None else min(room, block.tokens)
     return rooms, before
 
 
+def _fresh(blocks: Sequence[Block]) -> int:
+    """The place of the newest results, where nothing but an answer in words and the next question may stand behind
+    them: those that the model is to read now."""
+    last = max((i for i, block in enumerate(blocks) if block.has_results), default=-1)
+    return last if len(blocks) - 1 - last <= AFTER else -1
+
+
 def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None]) -> Draft:
-    pairs = zip(draft.blocks, rooms, strict=True)
-    blocks = [block if room is None else _block(block, draft, params, room) for block, room in pairs]
+    asked = sources(draft.blocks, following=True)
+    blocks = [
+        block if room is None or source is None else _block(block, source, draft, params, room)
+        for block, source, room in zip(draft.blocks, asked, rooms, strict=True)
+    ]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
@@ -73,12 +87,14 @@ def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
     return frozenset(places[len(places) - newest :]) if newest else frozenset()
 
 
-def _block(block: Block, draft: Draft, params: Params, room: int) -> Block:
+def _block(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
     """One call and its results, which together get `room`: the small ones whole, the large ones alike."""
     calls = sum(m.tokens for m in block.messages if m.answers is None)
     allowance = allowances([m.tokens for m in block.messages if m.answers is not None], room - calls)
     given = iter(allowance)
-    messages = tuple(m if m.answers is None else _message(m, draft, params, next(given)) for m in block.messages)
+    messages = tuple(
+        m if m.answers is None else _message(m, source, draft, params, next(given)) for m in block.messages
+    )
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
         return block
     trimmed = replace(block, messages=draft.recount(messages))
@@ -94,16 +110,11 @@ def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
     return tuple(shares)
 
 
-def _message(message: Message, draft: Draft, params: Params, allowance: int) -> Message:
-    cap_chars = params.cap_chars
-    if message.tokens <= allowance and (cap_chars is None or len(message.raw) <= cap_chars):
+def _message(message: Message, source: Source, draft: Draft, params: Params, allowance: int) -> Message:
+    if message.tokens <= allowance and (params.cap_chars is None or len(message.raw) <= params.cap_chars):
         return message
-
-    def shorten(text: str, room: int) -> str:
-        return shorten_result(text, room, draft.meter, cap_chars=cap_chars, preview=params.preview)
-
     limit = _for_text(message, draft.meter, allowance)
-    return shorten_content(message, draft.meter, limit, shorten, "tool result over its cap")
+    return shorten_result(message, limit, source, draft.meter, cap_chars=params.cap_chars, preview=params.preview)
 
 
 def _for_text(message: Message, meter: Meter, allowance: int) -> int:

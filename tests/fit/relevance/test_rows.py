@@ -41,7 +41,7 @@ def test_the_row_that_was_asked_for_stays_whole() -> None:
 def test_it_says_how_many_rows_there_are_and_how_many_are_shown() -> None:
     found = shown(ORDERS, 400, "What is it?")
     rows = found["results_preview"]
-    assert found["result_count"] == 120 and found["note"] == f"[Truncated: showing {len(rows)} of 120 rows]"
+    assert found["result_count"] == 120 and found["note"] == f"[Truncated: 120 total results, {len(rows)} shown]"
     assert 3 < len(rows) < 40
 
 

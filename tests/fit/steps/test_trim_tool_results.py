@@ -43,7 +43,7 @@ def test_a_result_that_the_room_holds_is_left_whole_though_it_is_over_the_cap() 
 
 def test_the_newest_result_may_take_all_the_room_that_is_left() -> None:
     after = trimmed([user("q"), *rounds(200, 5000)], 1000, cap_tokens=50)
-    assert sizes(after)[2] == 200 and after.excess <= 0 and after.prompt > 850
+    assert sizes(after)[2] == 200 and after.excess <= 0 and after.prompt > 800
     assert [m.why for m in after.messages] == ["", "", "", "", "tool result over its cap"]
 
 
@@ -61,7 +61,7 @@ def test_what_came_before_a_result_alone_decides_how_short_it_gets() -> None:
 
 def test_the_newest_result_comes_under_the_cap_once_another_is_newer() -> None:
     told = [user("q"), *rounds(300, 5000)]
-    assert sizes(trimmed(told, 1000, cap_tokens=50))[4] > 500
+    assert sizes(trimmed(told, 1000, cap_tokens=50))[4] > 450
     later = trimmed([*told, *rounds(5000)], 1000, cap_tokens=50)
     assert sizes(later)[2] <= 50 and sizes(later)[4] <= 50 and sizes(later)[6] > 600
 
@@ -88,7 +88,7 @@ def test_json_keeps_rows_and_their_count() -> None:
     rows = [{"id": i, "text": words(9)} for i in range(100)]
     told = [user("q"), *tool_round("c", json.dumps({"results": rows, "metadata": {"source": "s"}}))]
     found = json.loads(contents(trimmed(told, 700))[2])
-    assert found["result_count"] == 100 and found["metadata"] == {"source": "s"} and len(found["results"]) > 2
+    assert found["result_count"] == 100 and found["metadata"] == {"source": "s"} and len(found["results"]["rows"]) > 20
     found = json.loads(contents(trimmed(told, 700, preview=2))[2])
     assert len(found["results"]) == 2
 
