@@ -27,6 +27,7 @@ CAN = (
     ("supports_video_input", "video"),
     ("supports_reasoning", "reasoning"),
     ("supports_web_search", "web_search"),
+    ("supports_prompt_caching", "prompt_caching"),
 )
 WORDS = frozenset(word for _, word in CAN)
 # Folders of the table that are makers' own endpoints: who asks one sends the bare name. All others are hosts.
@@ -52,6 +53,7 @@ class Row(msgspec.Struct, gc=False):
     supports_video_input: Any = None
     supports_reasoning: Any = None
     supports_web_search: Any = None
+    supports_prompt_caching: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',
-            "window 1 (m): can: tool is not among audio, files, reasoning, schema, tools, video, vision, web_search",
+            "window 1 (m): can: tool is not among audio, files, prompt_caching, reasoning, schema, tools, video,"
+            " vision, web_search",
         ),
     ],
 )

@@ -18,10 +18,15 @@ OURS = ("model", "messages", "max_tokens", "max_completion_tokens")  # fields th
 MAY_SHORTEN_NEWEST = ("trim_tool_results", "compact_json")  # results in the newest block
 
 
+def theirs(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The client's messages, without those of our own."""
+    return [m for m in messages if "x-uid" in m]
+
+
 def pairs(messages: Sequence[dict[str, Any]]) -> set[tuple[int, int]]:
     """Which result (by its uid) answers which call; a result answers what stands before it and only results between."""
     found, calling, waiting = set(), -1, set[str]()
-    for m in messages:
+    for m in theirs(messages):
         ident = m.get("tool_call_id") if m["role"] == "tool" else ""
         if m["role"] in ("tool", "function") and ident in waiting:
             found.add((calling, m["x-uid"]))
@@ -33,7 +38,7 @@ def pairs(messages: Sequence[dict[str, Any]]) -> set[tuple[int, int]]:
 
 def assert_paired(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> None:
     """No result without its call, no call without a result that it had."""
-    left = {m["x-uid"] for m in after}
+    left = {m["x-uid"] for m in after if "x-uid" in m}
     assert pairs(after) == {(call, result) for call, result in pairs(before) if call in left or result in left}
 
 
@@ -41,7 +46,7 @@ def assert_valid(messages: Sequence[dict[str, Any]], opened: int) -> None:
     """What strict providers check: every result answers, every call but those of an opened last round is answered."""
     answered = pairs(messages)
     assert {r for _, r in answered} == {m["x-uid"] for m in messages if m["role"] in ("tool", "function")}
-    for m in messages:
+    for m in theirs(messages):
         wanted = len(m.get("tool_calls") or []) + bool(m.get("function_call"))
         assert sum(c == m["x-uid"] for c, _ in answered) == wanted or m["x-uid"] >= opened
 
@@ -58,6 +63,9 @@ def assert_untouched(sent: Prompt, draft: Draft) -> None:
     """A message is the client's own bytes, or it says why not; whatever happened, only its content changed, and what
     its calls were called with."""
     for m in draft.messages:
+        if m.index < 0:
+            assert m.why and m.role == "user"  # of our own, and it says for what
+            continue
         mine = sent.messages[m.index]
         if m.raw is mine.raw:
             continue

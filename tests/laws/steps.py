@@ -35,6 +35,10 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"max_messages": 5, "keep_last": 3},
         {"max_messages": 9},
         {"max_messages": 7, "target": 0.3},
+        {"recall": 0.5},
+        {"recall": 0.9, "low": 0.3},
+        {"recall": 0.5, "layout": "best"},
+        {"recall": 0.5, "layout": "stable", "max_messages": 9},
     ),
     "truncate_longest": ({}, {"head": 0.0}, {"head": 1.0}),
 }

@@ -55,7 +55,7 @@ CUT: Memo[Kept] = Memo(CUTS)
 def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
     """What is left of the blocks once the last cut was made. `brief` tells what a block costs in its short form; it is
     asked for few, and must depend on the blocks up to that one only. Linear; a cut made before is not made again."""
-    pins = _pins(blocks)
+    pins = lasting(blocks)
     numbers = _numbers(blocks, marks, pins)
     start, kept = next(
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
@@ -74,7 +74,7 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
     return Kept(live, kept.worth)
 
 
-def _pins(blocks: Sequence[Block]) -> set[int]:
+def lasting(blocks: Sequence[Block]) -> set[int]:
     """What every cut leaves: instructions, the first user message, and what the client pinned. What is pinned only for
     being the last must not count: it was not the last for earlier cuts, and will not be for later ones."""
     users = [i for i, block in enumerate(blocks) if block.messages[0].role == "user"]

@@ -1,14 +1,27 @@
-"""Drops whole blocks of old history: keeps what is pinned and the newest, and stays where it cut (section 5)."""
+"""Drops whole blocks of old history: keeps what is pinned, the newest, and of what is older what bears on the question;
+stays where it cut (section 5)."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from proxy.fit.blocks import INSTRUCTIONS
-from proxy.types import Block, Draft, Drop, Facts
+from proxy.fit.excerpts import fitting, said
+from proxy.fit.relevance.asked import sources
+from proxy.fit.relevance.messages import brief_block
+from proxy.fit.relevance.reading import read_message
+from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.turns import choose_turns, rank_turns
+from proxy.fit.shorten import content_of
+from proxy.types import Block, Draft, Drop, Facts, Window, replace, text_of
+
+OLD = "older than the window holds"
+LAYOUTS = ("", "stable", "best")
+NEWEST = 0.25  # share of the room that the newest turns of a chat take first (measured)
+CACHES = "prompt_caching"  # what a model is known to be able to do whose provider bills a repeated prefix less
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +29,17 @@ class Params:
     """`low`: how deep a cut goes, as a share of the room that is not pinned. `target`: instead, a fixed share of what
     is available for history (seed 000), cut anew at every request. `max_messages` and `keep_last`: over so many
     messages keep what is pinned and the newest (seed 004). `min_messages`: kept however little room there is (seed
-    000)."""
+    000). `recall`: the share of the room that older blocks get for what they bear on; 0 keeps the newest only.
+    `layout`: `stable` leaves what it keeps where it is for many turns (a provider's prompt cache holds), `best` chooses
+    anew for every question; empty takes `best` where there are no tools and the provider is known not to cache."""
 
     low: float = 0.6
     target: float | None = None
     max_messages: int | None = None
     keep_last: int | None = None
     min_messages: int = 1
+    recall: float = 0.0
+    layout: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= 1:
@@ -35,6 +52,10 @@ class Params:
             raise ValueError("keep_last must be at least 1 and not more than max_messages")
         if self.min_messages < 0:
             raise ValueError("min_messages must not be negative")
+        if not 0 <= self.recall < 1:
+            raise ValueError("recall must be a share of at least 0 and under 1")
+        if self.layout not in LAYOUTS:
+            raise ValueError("layout must be stable or best")
 
 
 def history_budget(window: int, reserve: int, fixed: int, target: float) -> int:
@@ -50,17 +71,116 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if params.target is not None:
         kept &= newest_within(draft.blocks, kept, _target(draft, params.target), params.min_messages)
     elif _cost(draft, kept) > draft.room:
-        kept &= two_marks(draft.blocks, sorted(kept), draft.fixed, draft.room, params.low)
+        return _cut(without(draft, kept), params)
     return without(draft, kept)
 
 
-def without(draft: Draft, kept: set[int], why: str = "older than the window holds") -> Draft:
+def without(draft: Draft, kept: Collection[int]) -> Draft:
     """The draft with only the blocks of these places."""
     if len(kept) == len(draft.blocks):
         return draft
-    gone = [b for i, b in enumerate(draft.blocks) if i not in kept]
-    drops = [Drop(m.index, why) for b in gone for m in b.messages if m.index >= 0]
-    return draft.with_blocks([b for i, b in enumerate(draft.blocks) if i in kept], drops)
+    return draft.with_blocks([b for i, b in enumerate(draft.blocks) if i in kept], drops(draft.blocks, kept))
+
+
+def drops(blocks: Sequence[Block], kept: Collection[int]) -> list[Drop]:
+    """The client's messages in the blocks that are not kept."""
+    return [Drop(m.index, OLD) for i, b in enumerate(blocks) if i not in kept for m in b.messages if m.index >= 0]
+
+
+def _cut(draft: Draft, params: Params) -> Draft:
+    """The draft cut to its room."""
+    asked = _question(draft.blocks)
+    with_tools = any(block.has_results for block in draft.blocks)
+    if params.recall and asked is not None:
+        if params.layout == "best" or (not params.layout and not with_tools and not _caches(draft.window)):
+            return _best(draft, asked)
+        if not with_tools:
+            return _with_excerpts(draft, params, asked)
+    return _replayed(draft, params)
+
+
+def _caches(window: Window) -> bool:
+    """Whether the provider may cache prompts: most do, and do not say so."""
+    return window.can is None or CACHES in window.can
+
+
+def _question(blocks: Sequence[Block]) -> int | None:
+    """The place of the last user message."""
+    return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].messages[0].role == "user"), None)
+
+
+def _scores(blocks: Sequence[Block], asked: int) -> list[float]:
+    """How far each block bears on the question at that place (1 for the best)."""
+    others = [i for i in range(len(blocks)) if i != asked]
+    turns = [tuple(map(read_message, blocks[i].messages)) for i in others]
+    found = dict(zip(others, rank_turns(turns, text_of(content_of(blocks[asked].messages[0]))), strict=True))
+    return [found.get(i, 0.0) for i in range(len(blocks))]
+
+
+def _best(draft: Draft, asked: int) -> Draft:
+    """Chosen anew for this question: the newest, and of all others what bears on it, where it stood."""
+    blocks = draft.blocks
+    loose = [i for i, block in enumerate(blocks) if not block.pinned]
+    scores = _scores(blocks, asked)
+    room = draft.room - draft.fixed - sum(b.tokens for b in blocks if b.pinned)
+    chosen = choose_turns([scores[i] for i in loose], [blocks[i].tokens for i in loose], room, newest=NEWEST)
+    worth = {loose[place]: score for place, score in chosen.items()}
+    kept = {i for i, block in enumerate(blocks) if block.pinned} | worth.keys()
+    made = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
+    return draft.with_blocks(made, drops(blocks, kept))
+
+
+def _because(block: Block, worth: float) -> Block:
+    """The block with the relevance for which it was kept."""
+    if worth <= 0:
+        return block
+    why = f"relevance {worth:.2f}"
+    return replace(block, messages=tuple(m if m.why else replace(m, why=why) for m in block.messages))
+
+
+def _recalled(worth: float) -> str:
+    return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
+
+
+def _replayed(draft: Draft, params: Params) -> Draft:
+    """Two marks: the newest blocks, and of older ones those that the run may need, in short, all where they stood."""
+    blocks = draft.blocks
+    asked = sources(blocks) if params.recall else []
+
+    @cache
+    def short(place: int) -> Block:
+        return brief_block(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place]
+
+    found = replay(blocks, Marks(draft.room, draft.fixed, params.low, params.recall), lambda place: short(place).tokens)
+    brief = found.brief(blocks)
+    made = [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0)) for i in found.costs]
+    if len(made) == len(blocks) and not brief:
+        return draft
+    return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+
+
+def _with_excerpts(draft: Draft, params: Params, asked: int) -> Draft:
+    """The newest turns by two marks, in less than the room; what that leaves quotes older ones in one message before
+    the question. Only that message differs from turn to turn."""
+    blocks = draft.blocks
+    always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
+    window = always + int((1 - params.recall) * max(0, draft.room - always))
+    kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
+    made = without(draft, kept)
+    texts = {i: text for i, block in enumerate(blocks) if i not in kept and (text := said(block))}
+    scores = _scores(blocks, asked)
+    room = draft.room - made.prompt
+    places = list(texts)
+    chosen = choose_turns([scores[i] for i in places], [blocks[i].tokens for i in places], room, exchange=0)
+    quoted = [(places[k], texts[places[k]]) for k in sorted(chosen)]
+    block, held = fitting(draft, quoted, [scores[place] for place, _ in quoted], room)
+    if block is None:
+        return made
+    told = {m.index: _recalled(scores[quoted[i][0]]) for i in held for m in blocks[quoted[i][0]].messages}
+    at = sum(1 for i in kept if i < asked)
+    gone = [replace(drop, why=told[drop.index]) if drop.index in told else drop for drop in made.drops]
+    found = made.with_blocks([*made.blocks[:at], block, *made.blocks[at:]])
+    return replace(found, drops=tuple(gone))
 
 
 def _cost(draft: Draft, kept: Iterable[int]) -> int:
@@ -98,40 +218,3 @@ def newest_within(blocks: Sequence[Block], kept: set[int], budget: int, least: i
         used += blocks[i].tokens
         count += len(blocks[i].messages)
     return chosen
-
-
-def two_marks(blocks: Sequence[Block], order: Sequence[int], fixed: int, room: int, low: float) -> set[int]:
-    """Replays the conversation from its start: whenever it passes the room, cuts to `low` of what is not pinned, and
-    keeps that cut until the room is passed again. So every replica, and every later turn, cuts in the same place."""
-    always = {i for i in order[:-1] if blocks[i].pinned}
-    loose: deque[int] = deque()
-    pinned, used, asked = fixed, 0, -1
-    for place in order:
-        block = blocks[place]
-        if place in always:
-            pinned += block.tokens
-        else:
-            loose.append(place)
-            used += block.tokens
-        asked = place if block.messages[0].role == "user" else asked
-        if pinned + used > room:
-            spared = {asked, place} - always - {-1}  # the last user message, and the newest block, as they were then
-            used = _cut(blocks, loose, used, spared, pinned, room, low)
-    return always | set(loose)
-
-
-def _cut(
-    blocks: Sequence[Block], loose: deque[int], used: int, spared: set[int], pinned: int, room: int, low: float
-) -> int:
-    """Drops the oldest of what is loose but what is spared; tells what stays of it costs."""
-    kept = sum(blocks[i].tokens for i in spared)
-    used -= kept
-    aside = []
-    while used > low * max(0, room - pinned - kept):
-        oldest = loose.popleft()
-        if oldest in spared:
-            aside.append(oldest)
-        else:
-            used -= blocks[oldest].tokens
-    loose.extendleft(reversed(aside))
-    return used + kept

@@ -12,7 +12,6 @@ from proxy.fit.steps.prune_history import (
     history_budget,
     newest_messages,
     newest_within,
-    two_marks,
 )
 from proxy.types import Block, Draft, Margin, Message, Window
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
@@ -145,25 +144,6 @@ def test_a_message_of_our_own_is_no_message_dropped() -> None:
     ours = Block(tuple(Message(m.raw, m.role, -1, tokens=m.tokens) for m in found.blocks[1].messages))
     after = apply(found.with_blocks([found.blocks[0], ours, found.blocks[2]]), KNOWN, Params())
     assert contents(after) == ["a", "b"] and after.drops == ()
-
-
-def test_the_marks_at_their_edges() -> None:
-    assert two_marks(blocks(10, 10, 10), [0, 1, 2], 0, 30, 0.5) == {0, 1, 2}  # to the token
-    assert two_marks(blocks(10, 10, 10, 1), [0, 1, 2, 3], 0, 30, 0.5) == {2, 3}
-    assert two_marks(blocks(10, 10, 10, 1), [0, 1, 2, 3], 0, 30, 1.0) == {1, 2, 3}
-    assert two_marks(blocks(10, 10, 10, 1, pinned=(0,)), [0, 1, 2, 3], 0, 30, 1.0) == {0, 2, 3}
-    assert two_marks(blocks(50, 1, 1), [0, 1, 2], 0, 30, 0.5) == {1, 2}  # it was too large alone, and newest once
-    assert two_marks(blocks(5, 5), [0, 1], 40, 30, 0.5) == {1}  # the tools alone are over it
-    assert two_marks((), [], 0, 30, 0.5) == set()
-
-
-def test_the_low_mark_is_reckoned_above_what_is_pinned() -> None:
-    assert two_marks(blocks(10, 4, 4, 4, 4, 5, pinned=(0,)), range(6), 0, 30, 0.5) == {0, 4, 5}
-    assert two_marks(blocks(10, 4, 4, 4, 4, 5, pinned=(0,)), range(6), 0, 30, 0.55) == {0, 3, 4, 5}
-
-
-def test_a_cut_leaves_no_hole_in_what_is_not_pinned() -> None:
-    assert two_marks(blocks(1, 25, 3, 3), range(4), 0, 30, 0.5) == {2, 3}
 
 
 def test_a_draft_that_is_over_for_another_reason_than_its_prompt_is_not_cut() -> None:
