@@ -11,6 +11,7 @@ from proxy.fit.shorten import LEAST, content_of
 from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
 AFTER = 2  # messages: an answer and the next question
+SHARE = 0.15  # of the room, for the newest result where others were cut already: it will be cut again (measured)
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
 
@@ -34,7 +35,7 @@ class Params:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its long results shortened: first each to the room that what stood before it leaves, and where
-    that is not enough, each to the cap; only the newest may then still take all that is left, and comes under the cap
+    that is not enough, each to the cap; the newest may then still take more, and comes under the cap
     with the next round. What is under the cap depends on what stood before it and on the question that directly follows
     it only, so it never changes later."""
     rooms, prompt = _rooms(draft, params, roomy=True)
@@ -55,7 +56,10 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
         if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):
             least = min(_capped(block, params), draft.room - pinned) if newest else _capped(block, params)
             after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
-            room = max(draft.room - before - after, least) if roomy or newest else least
+            left = draft.room - before - after
+            if not roomy and any(rooms):  # more are to come: what the next one takes would have to be cut again
+                left = min(left, int(SHARE * draft.room))
+            room = max(left, least) if roomy or newest else least
         rooms.append(room)
         before += block.tokens if room is None else min(room, block.tokens)
     return rooms, before
