@@ -256,6 +256,9 @@ class Learned:
     scale: float = 1.0
 
 
+NOTHING_LEARNED = Learned()
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """All that is known when a plan is made. What is not known yet is asked for with a `Want`.
@@ -267,7 +270,7 @@ class Facts:
     meter: Meter
     rivals: tuple[Rival, ...] = ()
     knowledge: Mapping[str, Json] = field(default_factory=dict)
-    learned: Learned = Learned()
+    learned: Learned = NOTHING_LEARNED
     original: Draft | None = None
 
 

@@ -128,6 +128,14 @@ async def send_error(send: Send, error: ClientError, extra: Iterable[Header] = (
     await send({"type": "http.response.body", "body": body})
 
 
+async def send_whole(answer: Answer, body: bytes, send: Send, extra: Sequence[Header]) -> None:
+    """Hands on an answer all of whose body is here."""
+    headers = to_client(answer.headers)
+    headers += extra
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
 async def relay(
     answer: Answer,
     receive: Receive,

@@ -18,6 +18,7 @@ from proxy.serve.client import (
     read_body,
     relay,
     send_error,
+    send_whole,
     target_of,
     unless_gone,
 )
@@ -28,6 +29,7 @@ from proxy.serve.planning import FAILED, Planner
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
 from proxy.types import Outcome, Refusal
+from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
 from proxy.wire.headers import value_of
@@ -140,6 +142,10 @@ class Gateway:
 
     async def _relay(self, visit: Visit, answer: Answer, seen: bytes, receive: Receive, send: Send) -> None:
         """Hands the answer on, watching it go by."""
+        if answer.whole and (usage := plain_usage(seen)) is not None:
+            visit.usage = usage
+            await self._relay_whole(visit, answer, seen, send)
+            return
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         extra = visit.headers()
@@ -152,6 +158,13 @@ class Gateway:
             tap.feed(chunk)
 
         await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch)
+
+    async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, send: Send) -> None:
+        """The same for a short plain answer that is here already, as most are."""
+        visit.result = "healed" if visit.healed else visit.result
+        visit.status = answer.status
+        visit.first_byte_seconds = time.perf_counter() - visit.sent_at
+        await send_whole(answer, body, send, visit.headers())
 
     def _leave(self, visit: Visit) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""

@@ -22,10 +22,10 @@ class Gone(Exception):
 class _Clock:
     """Looks at all interrupts of one event loop in turn: a timer of its own for each would cost more than the rest."""
 
-    __slots__ = ("_loop", "_ticking", "waiting")
+    __slots__ = ("_ticking", "loop", "waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._ticking = False
         self.waiting: set[Interrupt] = set()
 
@@ -33,26 +33,30 @@ class _Clock:
         self.waiting.add(interrupt)
         if not self._ticking:
             self._ticking = True
-            self._loop.call_later(TICK, self._tick)
+            self.loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
-        now = self._loop.time()
+        now = self.loop.time()
         for interrupt in tuple(self.waiting):
             if now >= interrupt.due:
                 self.waiting.discard(interrupt)
                 interrupt.rouse()
         self._ticking = bool(self.waiting)
         if self._ticking:
-            self._loop.call_later(TICK, self._tick)
+            self.loop.call_later(TICK, self._tick)
 
 
 _CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
+_LAST: list[_Clock] = []  # the clock of the loop that asked last: a process has one loop, and a look-up costs more
 
 
 def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
+    if _LAST and _LAST[0].loop is loop:
+        return _LAST[0]
     clock = _CLOCKS.get(loop)
     if clock is None:
         clock = _CLOCKS[loop] = _Clock(loop)
+    _LAST[:] = [clock]
     return clock
 
 

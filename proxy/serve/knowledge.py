@@ -14,12 +14,11 @@ from proxy.serve.listing import Headers, Listing
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
+from proxy.types import NOTHING_LEARNED, Facts, Ladder, Meter, Prompt, Refusal, Rival, Window, replace
 
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
-NOTHING_LEARNED = Learned()
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class Knowledge:
         if found.guessed:
             found = self.listing.now(model) or found
         learned = self.cache.learned_now(model)
-        if learned != NOTHING_LEARNED and found.source != RULES:
+        if learned is not NOTHING_LEARNED and learned != NOTHING_LEARNED and found.source != RULES:
             found = with_learned(found, learned)
         return found
 

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from operator import attrgetter
+from typing import Literal, NamedTuple, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -32,6 +33,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"  # the label of a model that no table knows: a client must not be able to grow our labels
 MOST_MODELS = 100  # labels; a table knows thousands, and clients choose among them
 REMEMBERED = 1_000  # spellings of models
+GATHERED = 100  # outcomes that are added up at once; it takes less than a millisecond
 LATE = 1.0  # seconds after which what one worker counted can be read at any other
 LOADS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -57,18 +59,35 @@ class Shared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: what it is called, what it says, and which samples an outcome adds to it.
+    """One metric: what it is called, what it says, and which samples outcomes add to it; a histogram with `buckets`,
+    else a counter.
 
-    With `buckets` it is a histogram, else a counter. Those that are not `always` are asked only of outcomes whose
-    prompt was counted.
+    Most tell one `value` of an outcome (None: nothing; no function: that it was) under labels that depend on nothing
+    but its `Group`. Others tell `samples` of an outcome, and are asked only of those that `tell` something.
     """
 
     name: str
     help: str
     labels: Labels
-    samples: Callable[[Outcome, Named], Samples]
+    of: Callable[[Group, Named], Labels | None] = lambda group, named: ()
+    value: Callable[[Outcome], float | None] | None = None
     buckets: tuple[float, ...] = ()
-    always: bool = False
+    samples: Callable[[Outcome, Named], Samples] | None = None
+    tell: Callable[[Outcome], object] = bool
+
+
+class Group(NamedTuple):
+    """What many outcomes have in common: all that labels of metrics are made of."""
+
+    endpoint: str
+    result: str
+    status: int
+    model: str
+    model_sent: str
+    quality: str
+
+
+GROUP = attrgetter(*Group._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,139 +104,139 @@ def _cuts(notes: Iterable[Note]) -> Samples:
     return [((n.step,), n.tokens_before - n.tokens_after) for n in notes if n.tokens_after < n.tokens_before]
 
 
-def _switches(o: Outcome, named: Named) -> Samples:
-    return (((named(o.model), named(o.model_sent)), 1),) if o.model_sent and o.model_sent != o.model else ()
-
-
-def _error(o: Outcome) -> Samples:
-    if o.usage is None or not o.usage.prompt or o.prompt_sent is None or o.status != 200:
-        return ()
-    return (((o.quality,), (o.prompt_sent - o.usage.prompt) / o.usage.prompt),)
-
-
 METRICS = (
     Metric(
         "plimsoll_requests_total",
         "Requests by what became of them.",
         ("endpoint", "result", "status"),
-        lambda o, named: (((o.endpoint, o.result, str(o.status)), 1),),
-        always=True,
+        lambda of, named: (of.endpoint, of.result, str(of.status)),
     ),
     Metric(
         "plimsoll_model_requests_total",
         "Fitted requests by model; a model that no table knows is called other.",
         ("model",),
-        lambda o, named: (((named(o.model),), 1),) if o.model else (),
-        always=True,
+        lambda of, named: (named(of.model),) if of.model else None,
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
         "How full the window would have been with what the client sent.",
         (),
-        lambda o, named: (((), o.load_before),) if o.load_before is not None else (),
-        LOADS,
+        value=attrgetter("load_before"),
+        buckets=LOADS,
     ),
     Metric(
         "plimsoll_window_load_after_ratio",
         "How full the window was with what went upstream.",
         (),
-        lambda o, named: (((), o.load_after),) if o.load_after is not None else (),
-        LOADS,
+        value=attrgetter("load_after"),
+        buckets=LOADS,
     ),
     Metric(
         "plimsoll_prompt_tokens_total",
         "Prompt tokens as clients sent them.",
         ("model",),
-        lambda o, named: (((named(o.model),), o.prompt),) if o.prompt is not None else (),
+        lambda of, named: (named(of.model),),
+        attrgetter("prompt"),
     ),
     Metric(
         "plimsoll_prompt_sent_tokens_total",
         "Prompt tokens as they went upstream.",
         ("model",),
-        lambda o, named: (((named(o.model_sent or o.model),), o.prompt_sent),) if o.prompt_sent is not None else (),
+        lambda of, named: (named(of.model_sent or of.model),),
+        attrgetter("prompt_sent"),
     ),
     Metric(
         "plimsoll_cut_tokens_total",
         "Prompt tokens cut, by step.",
         ("step",),
-        lambda o, named: _cuts(o.notes) if o.notes else (),
+        samples=lambda o, named: _cuts(o.notes),
+        tell=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_steps_total",
         "How often each step changed a request.",
         ("step",),
-        lambda o, named: [((note.step,), 1) for note in o.notes] if o.notes else (),
+        samples=lambda o, named: [((note.step,), 1) for note in o.notes],
+        tell=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
         "Reply limits that clients asked for.",
         (),
-        lambda o, named: (((), o.reply_asked),) if o.reply_asked is not None else (),
+        value=attrgetter("reply_asked"),
     ),
     Metric(
         "plimsoll_reply_granted_tokens_total",
         "Reply limits that went upstream.",
         (),
-        lambda o, named: (((), o.reply_sent),) if o.reply_sent is not None else (),
+        value=attrgetter("reply_sent"),
     ),
-    Metric("plimsoll_switches_total", "Switches to another model.", ("from", "to"), _switches),
+    Metric(
+        "plimsoll_switches_total",
+        "Switches to another model.",
+        ("from", "to"),
+        lambda of, named: (named(of.model), named(of.model_sent)) if of.model_sent not in ("", of.model) else None,
+    ),
     Metric(
         "plimsoll_refusals_total",
         "Answers that a request was too long, by the rule that knew them and whether the request was healed.",
         ("rule", "healed"),
-        lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals] if o.refusals else (),
-        always=True,
+        samples=lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
+        tell=attrgetter("refusals"),
     ),
     Metric(
         "plimsoll_counts_total",
         "Counts by how far they may be trusted.",
         ("quality",),
-        lambda o, named: (((o.quality,), 1),) if o.quality else (),
+        lambda of, named: (of.quality,) if of.quality else None,
     ),
     Metric(
         "plimsoll_count_error_ratio",
         "Our count of the prompt against the upstream's own usage: (ours - theirs) / theirs.",
         ("quality",),
-        lambda o, named: _error(o),
+        lambda of, named: (of.quality,) if of.status == 200 else None,
+        lambda o: (
+            (o.prompt_sent - o.usage.prompt) / o.usage.prompt
+            if o.usage is not None and o.usage.prompt and o.prompt_sent is not None
+            else None
+        ),
         ERRORS,
     ),
     Metric(
         "plimsoll_cached_prompt_tokens_total",
         "Prompt tokens that upstreams took from their own prompt cache.",
         (),
-        lambda o, named: (((), o.usage.cached),) if o.usage else (),
-        always=True,
+        value=lambda o: o.usage.cached if o.usage is not None else None,
     ),
     Metric(
         "plimsoll_completion_tokens_total",
         "Reply tokens that upstreams reported.",
         (),
-        lambda o, named: (((), o.usage.completion),) if o.usage else (),
-        always=True,
+        value=lambda o: o.usage.completion if o.usage is not None else None,
     ),
     Metric(
         "plimsoll_own_seconds",
         "Time spent in our own code, upstream's time apart.",
         ("endpoint",),
-        lambda o, named: (((o.endpoint,), o.own_seconds),),
+        lambda of, named: (of.endpoint,),
+        attrgetter("own_seconds"),
         OWN_SECONDS,
-        always=True,
     ),
     Metric(
         "plimsoll_upstream_seconds",
         "Time from the request's departure to the end of its answer.",
         ("endpoint",),
-        lambda o, named: (((o.endpoint,), o.upstream_seconds),) if o.upstream_seconds else (),
+        lambda of, named: (of.endpoint,),
+        lambda o: o.upstream_seconds or None,
         UPSTREAM_SECONDS,
-        always=True,
     ),
     Metric(
         "plimsoll_first_byte_seconds",
         "Time from the request's departure to the first byte of its answer's body.",
         ("endpoint",),
-        lambda o, named: (((o.endpoint,), o.first_byte_seconds),) if o.first_byte_seconds is not None else (),
+        lambda of, named: (of.endpoint,),
+        attrgetter("first_byte_seconds"),
         UPSTREAM_SECONDS,
-        always=True,
     ),
 )
 
@@ -256,9 +275,9 @@ def model_label(windows: Windows, model: str) -> str:
 class Metrics:
     """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself.
 
-    Outcomes are added up in tallies, and poured into prometheus' own metrics when somebody asks; with several workers
-    (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to read.
-    Raises ConfigError where that folder is not there.
+    Outcomes are gathered, added up in tallies, and poured into prometheus' own metrics when somebody asks; with several
+    workers (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to
+    read. Raises ConfigError where that folder is not there.
     """
 
     def __init__(self, label: Named = lambda model: OTHER, shared: Shared | None = None) -> None:
@@ -267,6 +286,7 @@ class Metrics:
         self._label, self._shared = label, shared
         self._labels: dict[str, str] = {}
         self._models: set[str] = set()
+        self._new: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
         self._several = values.ValueClass is not values.MutexValue
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
@@ -276,10 +296,8 @@ class Metrics:
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR: {error.strerror}") from None
 
     def _begin(self) -> None:
-        tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
-        self._of_counted = [(m.samples, tally.add) for m, tally in tallies]
-        self._of_all = [(m.samples, tally.add) for m, tally in tallies if m.always]
-        self._pours = [self._pour(m, tally) for m, tally in tallies]
+        self._tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
+        self._pours = [self._pour(m, tally) for m, tally in self._tallies]
         self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
         self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
         if not self._several:
@@ -315,12 +333,30 @@ class Metrics:
         return label
 
     def observe(self, outcome: Outcome) -> None:
-        """Adds one outcome to every metric that it says something about. Takes some 10 us."""
-        named = self.named
-        for samples, add in self._of_all if outcome.prompt is None else self._of_counted:
-            for labels, value in samples(outcome, named):
-                add(labels, value)
+        """Adds one outcome to every metric that it says something about. Takes some 3 us: many are added up at once."""
+        self._new.append(outcome)
+        if len(self._new) >= GATHERED:
+            self._add_up()
         self._soon()
+
+    def _add_up(self) -> None:
+        new, self._new = self._new, []
+        groups: dict[tuple[str, ...], list[Outcome]] = {}
+        for outcome in new:
+            groups.setdefault(GROUP(outcome), []).append(outcome)
+        telling = [(m, t, list(filter(m.tell, new))) for m, t in self._tallies if m.samples is not None]
+        for metric, tally, outcomes in telling:
+            assert metric.samples is not None
+            for labels, value in (s for o in outcomes for s in metric.samples(o, self.named)):
+                tally.add(labels, (value,))
+        for key, outcomes in groups.items():
+            group = Group._make(key)
+            for metric, tally in self._tallies:
+                told = metric.of(group, self.named) if metric.samples is None else None
+                if told is not None and metric.value is None:
+                    tally.add(told, (len(outcomes),))
+                elif told is not None and metric.value is not None:
+                    tally.add(told, [v for v in map(metric.value, outcomes) if v is not None])
 
     def _soon(self) -> None:
         """Where another worker is asked, it must find what this one counted."""
@@ -331,6 +367,7 @@ class Metrics:
     def pour(self) -> None:
         """Puts what was added up since the last time into prometheus' metrics."""
         self._timer = None
+        self._add_up()
         for pour in self._pours:
             pour()
         self._flying.set(self.in_flight.now)

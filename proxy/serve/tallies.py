@@ -19,9 +19,10 @@ class Sums:
     def __init__(self) -> None:
         self._cells: dict[Labels, float] = {}
 
-    def add(self, labels: Labels, value: float) -> None:
+    def add(self, labels: Labels, values: Sequence[float]) -> None:
         """Adds to one sum."""
-        self._cells[labels] = self._cells.get(labels, 0.0) + value
+        if values:
+            self._cells[labels] = self._cells.get(labels, 0.0) + sum(values)
 
     def taken(self) -> Iterator[tuple[Labels, float]]:
         """What was added since the last time, which is then forgotten."""
@@ -39,13 +40,17 @@ class Spreads:
         self._empty = [0.0] * (len(bounds) + 2)  # a place for each bound, for what is over all of them, for the sum
         self._cells: dict[Labels, list[float]] = {}
 
-    def add(self, labels: Labels, value: float) -> None:
-        """Adds one value."""
+    def add(self, labels: Labels, values: Sequence[float]) -> None:
+        """Adds values."""
+        if not values:
+            return
         cell = self._cells.get(labels)
         if cell is None:
             cell = self._cells[labels] = self._empty.copy()
-        cell[-1] += value
-        cell[bisect_left(self._bounds, value)] += 1
+        cell[-1] += sum(values)
+        bounds = self._bounds
+        for value in values:
+            cell[bisect_left(bounds, value)] += 1
 
     def taken(self) -> Iterator[tuple[Labels, list[float], float]]:
         """The counts for each bound and beyond, and the sum, since the last time; then they are forgotten."""

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Window
+from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.report import count, plan_headers, total_headers
 from proxy.wire.tap import Tap
@@ -43,6 +43,7 @@ class Visit:
     refusals: list[str] = field(default_factory=list)
     healed: bool = False
     tap: Tap | None = None
+    usage: Usage | None = None
     own_seconds: float = 0.0
     sent_at: float = 0.0
     upstream_seconds: float = 0.0
@@ -70,6 +71,8 @@ class Visit:
 
     def outcome(self) -> Outcome:
         """All that is to be told of it. What observing found is told, though nothing of it was done."""
+        if self.plan is None and self.total is not None and self.window is not None and self.ladder is not None:
+            return self._counted(self.total, self.window, self.ladder)
         common: dict[str, Any] = {
             "endpoint": self.endpoint,
             "result": self.result or "passed",
@@ -79,7 +82,7 @@ class Visit:
             "model": self.model,
             "refusals": tuple(self.refusals),
             "healed": self.healed,
-            "usage": self.tap.usage if self.tap else None,
+            "usage": self.told,
             "stream": self.stream,
             "own_seconds": self.own_seconds,
             "upstream_seconds": self.upstream_seconds,
@@ -87,8 +90,6 @@ class Visit:
         }
         if self.plan is not None:
             common |= _measured(self.plan, self.plan.draft if self.acts else self.plan.before)
-        elif self.total is not None and self.window is not None and self.ladder is not None:
-            common |= self._counted(self.total, self.window, self.ladder)
         else:
             common["model_sent"] = self.model
         return Outcome(**common)
@@ -105,25 +106,44 @@ class Visit:
         asked = self.glance.reserve if self.glance else None
         return None if asked is None or self.glance is None else asked // self.glance.n
 
-    def _counted(self, total: Total, window: Window, ladder: Ladder) -> dict[str, Any]:
-        n = self.glance.n if self.glance else 1
-        reserve = n * (ladder.default_reserve if self.reply is None else self.reply)
+    @property
+    def told(self) -> Usage | None:
+        """What the upstream said it counted."""
+        return self.usage if self.tap is None else self.tap.usage
+
+    def _counted(self, total: Total, window: Window, ladder: Ladder) -> Outcome:
+        """The outcome of nearly every request, made without a detour."""
+        n, reply = self.glance.n if self.glance else 1, self.reply
+        reserve = n * (ladder.default_reserve if reply is None else reply)
         load = (total.prompt + reserve) / window.tokens
-        return {
-            "model_sent": self.model,
-            "window": window.tokens,
-            "window_source": window.source,
-            "quality": total.quality.value,
-            "prompt": total.prompt,
-            "prompt_sent": total.prompt,
-            "reserve": reserve,
-            "reply_asked": self.reply,
-            "reply_sent": self.reply,
-            "load_before": load,
-            "load_after": load,
-            "messages_in": total.messages,
-            "messages_sent": total.messages,
-        }
+        return Outcome(
+            endpoint=self.endpoint,
+            result=self.result or "passed",
+            status=self.status,
+            mode=self.mode.value,
+            ladder=ladder.name,
+            model=self.model,
+            model_sent=self.model,
+            window=window.tokens,
+            window_source=window.source,
+            quality=total.quality.value,
+            prompt=total.prompt,
+            prompt_sent=total.prompt,
+            reserve=reserve,
+            reply_asked=reply,
+            reply_sent=reply,
+            load_before=load,
+            load_after=load,
+            messages_in=total.messages,
+            messages_sent=total.messages,
+            refusals=tuple(self.refusals),
+            healed=self.healed,
+            usage=self.told,
+            stream=self.stream,
+            own_seconds=self.own_seconds,
+            upstream_seconds=self.upstream_seconds,
+            first_byte_seconds=self.first_byte_seconds,
+        )
 
 
 def _measured(plan: Plan, sent: Draft) -> dict[str, Any]:

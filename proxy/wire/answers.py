@@ -19,6 +19,13 @@ SAYS_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 SAYS_FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 ROOM_FOR_USAGE = 16_384  # bytes from "usage" on in which its object ends
 
+# How answers end that are no failures, with whatever content; None: it goes on.
+ORDINARY = frozenset(
+    (
+        *(None, "stop", "length", "tool_calls", "function_call", "content_filter"),
+        *("end_turn", "max_tokens", "tool_use", "stop_sequence", "eos", "eos_token"),
+    )
+)
 FINISHES = ("finish_reason", "stop_reason")
 # Where usage stands: Groq has it under x_groq, the Responses and Messages APIs inside the object that an event tells.
 HOLDERS = ("x_groq", "response", "message")
@@ -54,22 +61,30 @@ class _Counts(msgspec.Struct):
     prompt_tokens_details: _Details | None = None
 
 
-class _Answer(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
+    finish_reason: str | None = None
+
+
+class _Answer(msgspec.Struct, gc=False):
     usage: _Counts
     object: str
+    choices: list[_Choice]
+    error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _PLAIN = msgspec.json.Decoder(_Answer)
 
 
 def plain_usage(payload: bytes) -> Usage | None:
-    """The usage of a whole chat answer in OpenAI's own shape, in a microsecond; None for any other shape."""
+    """The usage of a whole chat answer in OpenAI's own shape that ended well, in a microsecond; None for any other."""
     try:
         answer = _PLAIN.decode(payload)
     except _UNREADABLE:
         return None
     told = answer.usage
-    if answer.object != "chat.completion" or not 0 <= told.prompt_tokens <= MOST:
+    if answer.object != "chat.completion" or not 0 <= told.prompt_tokens <= MOST or bytes(answer.error) not in NOTHING:
+        return None
+    if not all(choice.finish_reason in ORDINARY for choice in answer.choices):
         return None
     details = told.prompt_tokens_details
     return Usage(told.prompt_tokens, told.completion_tokens or 0, (details.cached_tokens or 0) if details else 0)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.types import Refusal
-from proxy.wire.answers import Fields, choices_of, fields_of, finish_of, has_content, is_error
+from proxy.wire.answers import (
+    ORDINARY,
+    Fields,
+    choices_of,
+    fields_of,
+    finish_of,
+    has_content,
+    is_error,
+    plain_usage,
+)
 from proxy.wire.events import events, unified
 from proxy.wire.refusals import Rules, recognise_event
 
 SHORT = 4_096  # bytes: a refusal in place of an answer has no reply in it, and is never longer
-# How answers end that are no failures, with whatever content; None: it goes on.
-ORDINARY = frozenset(
-    (
-        *(None, "stop", "length", "tool_calls", "function_call", "content_filter"),
-        *("end_turn", "max_tokens", "tool_use", "stop_sequence", "eos", "eos_token"),
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,12 @@ def opening(rules: Rules, seen: bytes) -> Opening:
 
 def refusal_in(rules: Rules, body: bytes) -> Refusal | None:
     """The refusal that a plain 200 answer is, or None; `body` are its first bytes, whole or not."""
+    if plain_usage(body) is not None:
+        return None  # nearly every answer, and all that it costs
     fields = fields_of(body) if len(body) <= SHORT else {}
     return None if not fields or _is_ordinary(fields) else recognise_event(rules, body)
 
 
 def _is_ordinary(fields: Fields) -> bool:
-    """Whether it is what replies are made of. This is all that nearly every answer costs."""
+    """Whether it is what replies are made of."""
     return "choices" in fields and not is_error(fields) and all(finish_of(c) in ORDINARY for c in choices_of(fields))

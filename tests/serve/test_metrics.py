@@ -19,7 +19,7 @@ from prometheus_client import parser
 
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
-from proxy.serve.metrics import FIGURES, METRICS, MOST_MODELS, OTHER, Metrics, model_label
+from proxy.serve.metrics import FIGURES, GATHERED, METRICS, MOST_MODELS, OTHER, Metrics, model_label
 from proxy.types import Note, Outcome, Usage
 from tests.serve.test_log import FITTED, PASSED
 
@@ -168,10 +168,19 @@ def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     assert not any(name.endswith("_created") for name in shown)
 
 
-def test_a_row_that_is_not_asked_of_passed_requests_has_nothing_to_say_of_them() -> None:
-    for row in METRICS:
-        if not row.always:
-            assert not list(row.samples(PASSED, str)), row.name
+def test_outcomes_of_all_kinds_are_told_apart_however_many_are_added_up_at_once() -> None:
+    for often in (1, GATHERED - 1, GATHERED, 3 * GATHERED + 1):
+        found = counted(*[o for _ in range(often) for o in (FITTED, PASSED)])
+        assert sum(v for name, v in found.items() if name.startswith("plimsoll_requests_total")) == 2 * often
+        assert sum(v for name, v in found.items() if name.startswith("plimsoll_prompt_tokens_total")) == (
+            often * (FITTED.prompt or 0)
+        )
+
+
+def test_a_passed_request_tells_nothing_of_tokens() -> None:
+    found = counted(PASSED)
+    assert not [name for name, value in found.items() if value and ("token" in name or "load" in name)]
+    assert not [name for name in found if name.startswith("plimsoll_model_requests_total")]
 
 
 def test_ten_thousand_invented_names_make_one_series(windows: Windows) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.wire.opening import FRAME, ORDINARY, REPLY, SHORT, SILENT, Opening, opening, refusal_in
+from proxy.wire.answers import ORDINARY
+from proxy.wire.opening import FRAME, REPLY, SHORT, SILENT, Opening, opening, refusal_in
 from proxy.wire.refusals import Rules
 
 RULES: Rules = load_rules(None).refusals

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
 
-from proxy.types import Learned
+from proxy.types import NOTHING_LEARNED, Learned
 
 STEADY = 32  # answers that a ratio is the mean of; older ones fade
 
@@ -21,7 +21,7 @@ Packed = tuple[Tokens | None, Tokens | None, Factor, Factor | None, Count]
 class Lesson:
     """`learned` is from refusals; `ratio` the mean of what `count` answers told of the model's counts over ours."""
 
-    learned: Learned = field(default_factory=Learned)
+    learned: Learned = NOTHING_LEARNED
     ratio: float | None = None
     count: int = 0
 

@@ -47,6 +47,7 @@ class Teaching:
         self._tally = tally
         self._clock = clock
         self._models: Recent[Known] = Recent(MOST_MODELS)
+        self._lately: dict[str, Known] = {}  # of `_models`, those in use since the last new one came
         self._unsent: dict[str, None] = {}
         self._changed = asyncio.Event()
 
@@ -81,11 +82,16 @@ class Teaching:
             self._unsent[model] = None
 
     def _known(self, model: str) -> Known:
+        known = self._lately.get(model)
+        if known is not None:
+            return known
         key = _key(model)
         known = self._models.get(key)
         if known is None:
             known = Known()
+            self._lately.clear()  # an old one may have to go
             self._models.put(key, known)
+        self._lately[model] = known
         return known
 
     def _name(self, model: str) -> bytes | None:

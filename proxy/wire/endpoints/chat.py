@@ -26,6 +26,7 @@ REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in fu
 # Where more may be counted than there are bytes: a call's arguments are parsed and written again (five bytes of 1e15,
 # become nine tokens), and results of parallel calls as ASCII JSON with blanks (two bytes of a letter become six).
 WRITTEN, ESCAPED = 2, 3
+LIST = ord("[")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 MOST = 10**15  # larger numbers overflow what we reckon with
 NULL = msgspec.Raw(b"null")
@@ -90,29 +91,43 @@ _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 
 
 def glance(body: bytes) -> Glance:
-    """A first look, in one pass and with contents left unread. Raises `NotUnderstood`."""
+    """A first look, in one pass and with contents left unread. Raises `NotUnderstood`.
+
+    Its bytes bound a plain prompt's tokens: a byte-level tokenizer never makes more tokens than there are bytes, and
+    the frame that a message costs is shorter than its JSON; only what is rewritten may grow (`WRITTEN`, `ESCAPED`).
+    Instructions that stand first behind other messages are no part of what the first message costs: no marks then."""
     try:
         top = _TOP.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(_reason(error)) from None
     asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
     n = 1 if top.n is None else _checked(top.n)
-    opaque = any(_opaque(message.content) for message in top.messages)
+    opaque, heard, surplus, late, parallel = False, False, 0, False, False
+    for place, m in enumerate(top.messages):  # one pass: a long conversation has thousands
+        content = m.content
+        if memoryview(content)[0] == LIST and not opaque:
+            opaque = any(mark in bytes(content) for mark in UNPROVABLE_PARTS)
+        if m.tool_calls:
+            parallel = len(m.tool_calls) > 1
+            surplus += (WRITTEN - 1) * sum(map(_size, m.tool_calls))
+        elif parallel and m.role in RESULTS:
+            surplus += (ESCAPED - 1) * _size(content)
+        if m.function_call is not NULL:
+            surplus += (WRITTEN - 1) * _size(m.function_call)
+        if m.audio is not NULL and bytes(m.audio) != b"null":
+            heard = True
+        if place and m.role in INSTRUCTIONS:
+            late = True
+    late = late and top.messages[0].role not in INSTRUCTIONS
     return Glance(
         model=top.model,
         reserve=n * max(asks) if asks else None,
         n=n,
         stream=bool(top.stream),
-        most=None if opaque or _unprovable(top) else len(body) + _surplus(top.messages),
+        most=None if opaque or heard or _unprovable(top) else len(body) + surplus,
         head=b"\0".join([getattr(top, key) for key in COSTLY]),
-        marks=None if opaque or _instructed_late(top.messages) else partial(_marks, top.messages),
+        marks=None if opaque or late else partial(_marks, top.messages),
     )
-
-
-def _instructed_late(messages: Sequence[_Seen]) -> bool:
-    """Whether the first instructions stand behind other messages: then what they cost is not in the first one."""
-    late = any(m.role in INSTRUCTIONS for m in messages[1:])
-    return late and messages[0].role not in INSTRUCTIONS
 
 
 def _marks(messages: Sequence[_Seen], seed: int) -> list[int]:
@@ -137,38 +152,18 @@ def _marks(messages: Sequence[_Seen], seed: int) -> list[int]:
     return found
 
 
-def _surplus(messages: Iterable[_Seen]) -> int:
-    """By how much a plain prompt's tokens may be more than its bytes. A byte-level tokenizer never makes more tokens
-    than there are bytes, and the frame that a message costs is shorter than its JSON; what is rewritten may grow."""
-    surplus, parallel = 0, False
-    for message in messages:
-        if message.tool_calls:
-            parallel = len(message.tool_calls) > 1
-            surplus += (WRITTEN - 1) * sum(map(_size, message.tool_calls))
-        elif parallel and message.role in RESULTS:
-            surplus += (ESCAPED - 1) * _size(message.content)
-        if message.function_call is not NULL:
-            surplus += (WRITTEN - 1) * _size(message.function_call)
-    return surplus
-
-
 def _size(raw: msgspec.Raw) -> int:
     return memoryview(raw).nbytes
 
 
 def _unprovable(top: _Top) -> bool:
-    """Whether something stands in it whose cost its bytes do not bound."""
-    return (
-        any(bytes(getattr(top, key)) != b"null" for key in UNPROVABLE_HEAD)
-        or any(REFERS in bytes(schema) for schema in (top.tools, top.functions, top.response_format))
-        or any(message.audio is not NULL and bytes(message.audio) != b"null" for message in top.messages)
+    """Whether something stands beside its messages whose cost its bytes do not bound."""
+    for value in (top.web_search_options, top.prediction, top.audio, top.modalities):
+        if value is not NULL and bytes(value) != b"null":
+            return True
+    return any(
+        schema is not NULL and REFERS in bytes(schema) for schema in (top.tools, top.functions, top.response_format)
     )
-
-
-def _opaque(content: msgspec.Raw) -> bool:
-    """Whether a content has parts besides text (a plain string has none)."""
-    view = memoryview(content)
-    return view[0] == ord("[") and any(mark in bytes(view) for mark in UNPROVABLE_PARTS)
 
 
 def _checked(count: int) -> int:
