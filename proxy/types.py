@@ -412,11 +412,11 @@ class Ladder:
     unknown: str = "learn"
     default_reserve: int = DEFAULT_RESERVE
     floor: int = FLOOR
+    least_at: float = field(init=False)  # the load under which no step acts on a request that fits
 
-    @property
-    def least_at(self) -> float:
-        """The load under which no step acts on a request that fits."""
-        return min((r.at for r in self.rungs if r.at is not None), default=math.inf)
+    def __post_init__(self) -> None:
+        least = min((rung.at for rung in self.rungs if rung.at is not None), default=math.inf)
+        object.__setattr__(self, "least_at", least)
 
 
 @dataclass(frozen=True, slots=True)

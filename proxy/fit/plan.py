@@ -21,7 +21,7 @@ from proxy.types import (
     replace,
 )
 
-STINT = 0.9  # a refusal that names no figure teaches only that what we sent was too much: try with a tenth less
+STINT = 0.7  # a refusal that names no figure teaches only that what we sent was too much: twice this is under a half
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
 FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 

@@ -151,6 +151,11 @@ class Cache:
         self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally)
         self.contents = Contents(self._remote, self._keyring, self._tally)
 
+    @property
+    def shared(self) -> bool:
+        """Whether there is a backend at all."""
+        return self._remote is not None
+
     async def start(self) -> None:
         """Connects, and begins to share. It does not wait for the backend."""
         if self._remote is None:

@@ -13,6 +13,7 @@ from proxy.serve.interrupts import Gone as Gone
 from proxy.serve.interrupts import Interrupt, Leaving
 from proxy.serve.interrupts import Message as Message
 from proxy.serve.interrupts import Receive as Receive
+from proxy.serve.protocol import answered_at_once, body_at_hand
 from proxy.serve.upstream import Answer, UpstreamError
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
@@ -75,6 +76,11 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
     declared = value_of(scope["headers"], b"content-length")
     if declared is not None and int(declared) > limit:
         raise too_large(limit)
+    whole = body_at_hand(scope.get("plimsoll.cycle"))
+    if whole is not None:
+        if len(whole) > limit:
+            raise too_large(limit)
+        return whole
     parts: list[bytes] = []
     size, more = 0, True
     while more:
@@ -128,10 +134,12 @@ async def send_error(send: Send, error: ClientError, extra: Iterable[Header] = (
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_whole(answer: Answer, body: bytes, send: Send, extra: Sequence[Header]) -> None:
+async def send_whole(scope: Scope, answer: Answer, body: bytes, send: Send, extra: Sequence[Header]) -> None:
     """Hands on an answer all of whose body is here."""
     headers = to_client(answer.headers)
     headers += extra
+    if answered_at_once(scope.get("plimsoll.cycle"), answer.status, headers, body):
+        return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -116,6 +116,14 @@ class Exchange:
         self._waiting_bytes = 0
         return waiting[0] if len(waiting) == 1 else b"".join(waiting)
 
+    def at_hand(self) -> bytes | None:
+        """All of the body, where the whole answer has come and nothing of it was read; None where it has not."""
+        if not self.ended or self._error is not None:
+            return None
+        waiting, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        return waiting[0] if len(waiting) == 1 else b"".join(waiting)
+
     def _wait(self) -> asyncio.Future[None]:
         self._waiter = self._loop.create_future()
         self.silent_since = self._loop.time()

@@ -28,7 +28,7 @@ from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
-from proxy.types import Outcome, Refusal
+from proxy.types import Outcome, Refusal, Usage
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
@@ -103,7 +103,7 @@ class Gateway:
                     visit.healed = bool(visit.refusals) and refusal is None and answer.status < 400
                     if refusal is not None and visit.result in ("", "fitted"):
                         visit.result = "refused"
-                    await self._relay(visit, answer, seen, receive, send)
+                    await self._relay(visit, answer, seen, scope, receive, send)
                     return
                 payload = smaller
             finally:
@@ -140,11 +140,13 @@ class Gateway:
         finally:
             visit.own_seconds += time.perf_counter() - began
 
-    async def _relay(self, visit: Visit, answer: Answer, seen: bytes, receive: Receive, send: Send) -> None:
+    async def _relay(
+        self, visit: Visit, answer: Answer, seen: bytes, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Hands the answer on, watching it go by."""
-        if answer.whole and (usage := plain_usage(seen)) is not None:
-            visit.usage = usage
-            await self._relay_whole(visit, answer, seen, send)
+        usage = plain_usage(seen) if answer.whole else None
+        if usage is not None:
+            await self._relay_whole(visit, answer, usage, seen, scope, send)
             return
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
@@ -159,12 +161,15 @@ class Gateway:
 
         await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch)
 
-    async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, send: Send) -> None:
+    async def _relay_whole(
+        self, visit: Visit, answer: Answer, usage: Usage, body: bytes, scope: Scope, send: Send
+    ) -> None:
         """The same for a short plain answer that is here already, as most are."""
+        visit.usage, extra = usage, visit.headers()
         visit.result = "healed" if visit.healed else visit.result
         visit.status = answer.status
         visit.first_byte_seconds = time.perf_counter() - visit.sent_at
-        await send_whole(answer, body, send, visit.headers())
+        await send_whole(scope, answer, body, send, extra)
 
     def _leave(self, visit: Visit) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""

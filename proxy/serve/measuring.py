@@ -17,6 +17,7 @@ from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
 from proxy.types import Facts, Glance, Ladder, Message, Meter, Plan, Total, replace
 from proxy.wire.endpoints import chat
+from proxy.wire.headers import value_of
 
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
@@ -47,7 +48,11 @@ class Measuring:
 
     async def look(self, visit: Visit, headers: Headers) -> Glance:
         """A first look at the body, without its messages. Raises `NotUnderstood`."""
-        coding = next((v.strip().lower() for k, v in headers if k == b"content-encoding"), b"")
+        coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
+        if not coding and len(visit.body) <= HEAVY_BYTES:
+            glance = visit.glance = chat.glance(visit.body)
+            visit.plain, visit.model, visit.stream = visit.body, glance.model, glance.stream
+            return glance
         heavy = len(visit.body) > (PACKED_BYTES if coding else HEAVY_BYTES)
         visit.plain, glance = await self._aside(heavy, _looked, visit.body, coding, self.max_body)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream

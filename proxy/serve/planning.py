@@ -38,7 +38,8 @@ class Planner:
         try:
             glance = await self.measuring.look(visit, headers)
             ladder = visit.ladder = self.ladder_for(visit)
-            await self.knowledge.refresh(glance.model, ladder)
+            if self.knowledge.cache.shared:
+                await self.knowledge.refresh(glance.model, ladder)
             visit.sure = self._proves(glance, ladder, visit)
             if visit.sure:
                 self.measuring.known(visit, glance, ladder)

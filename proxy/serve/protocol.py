@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from proxy.errors import ClientError
+from proxy.wire.headers import Header
 
 HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
 MAX_HEAD = 64 * 1024  # bytes of a request's head
@@ -19,6 +21,7 @@ REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
 REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
+LINE = b"%b: %b"
 UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
 
 BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
@@ -27,6 +30,43 @@ HEAD_TOO_LARGE = ClientError(
 )
 TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
 NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
+
+
+def body_at_hand(cycle: RequestResponseCycle | None) -> bytes | None:
+    """A request's whole body, where all of it has come; it is not received any more then. What ASGI's `receive` gives,
+    without a wait that needs a deadline."""
+    if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_started:
+        return None
+    body, cycle.body = bytes(cycle.body), bytearray()
+    cycle.message_event.clear()
+    cycle.flow.resume_reading()
+    return body
+
+
+def answered_at_once(cycle: RequestResponseCycle | None, status: int, headers: Sequence[Header], body: bytes) -> bool:
+    """Writes a whole answer in one piece: ASGI's two messages take two system calls. False, and nothing is written,
+    where they must do it: nobody takes bytes just now, or the length is not in the headers."""
+    if cycle is None or cycle.flow.write_paused or cycle.response_started or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.disconnected:
+        return True
+    lines = [STATUS_LINE[status][:-2], *map(LINE.__mod__, headers)]
+    if (b"content-length", b"%d" % len(body)) not in headers or (b"connection", b"close") in headers:
+        return False
+    if not cycle.keep_alive:
+        lines.append(b"connection: close")
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
+        return False  # a line break would begin another header
+    cycle.response_started = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"%b\r\n\r\n%b" % (head, body))
+    cycle.response_complete = True
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        cycle.transport.close()
+    cycle.on_response()
+    return True
 
 
 class Protocol(HttpToolsProtocol):
@@ -111,6 +151,7 @@ class Protocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         self.scope["plimsoll.target"] = self.url  # type: ignore[typeddict-unknown-key]
+        self.scope["plimsoll.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
         self.headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
         self._body_open = True
         self._unmade = 0

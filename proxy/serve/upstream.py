@@ -75,6 +75,9 @@ class Reply(Protocol):
     async def read(self) -> bytes:
         """Raises LinkError."""
 
+    def at_hand(self) -> bytes | None:
+        """All that is left, where the whole answer has come; else None."""
+
     async def aclose(self) -> None:
         """Gives up what has not come."""
 
@@ -105,6 +108,13 @@ class Answer:
     def chunks(self) -> Chunks:
         """The body's bytes as they come, from where reading stands."""
         return Chunks(self)
+
+    def at_hand(self) -> bytes | None:
+        """The rest of the body, where all of it has come already; None where it has not."""
+        data = self._reply.at_hand()
+        if data is not None:
+            self.whole = True
+        return data
 
     async def read(self, limit: int) -> bytes:
         """The body, or where it has more than `limit` bytes (`whole` is then False) its beginning: at least so many
@@ -281,6 +291,9 @@ class _Incoming:
             return b""
         except httpx.TransportError as error:
             raise _fault(error) from error
+
+    def at_hand(self) -> bytes | None:
+        return None
 
     async def aclose(self) -> None:
         await self._stream.aclose()

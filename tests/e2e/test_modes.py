@@ -144,7 +144,7 @@ BUGS = {
     "rendering": ("proxy.wire.endpoints.chat.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
     "knowing": ("proxy.serve.knowledge.Knowledge.known", True),
-    "sharing": ("proxy.serve.cache.Cache.learn_of", False),
+    "proving": ("proxy.serve.planning.Planner._proves", False),
 }
 
 

@@ -1,6 +1,6 @@
 """The heart: walking the ladder, and learning from refusals."""
 
-from proxy.fit.plan import apply_learned, learn, plan
+from proxy.fit.plan import STINT, apply_learned, learn, plan
 from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window, replace
 from tests.makers import contents, draft, facts, ladder, prompt, user, words
 
@@ -147,10 +147,10 @@ def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
     assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
 
 
-def test_a_refusal_without_figures_teaches_a_tenth_less_than_was_sent() -> None:
+def test_a_refusal_without_figures_teaches_less_than_was_sent() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r"))
-    assert taught is not None and taught.window.tokens == int(0.9 * 319)
+    assert taught is not None and taught.window.tokens == int(STINT * 319)
 
 
 def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:

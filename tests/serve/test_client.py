@@ -76,6 +76,9 @@ class Scripted:
                 return step
         return b""
 
+    def at_hand(self) -> bytes | None:
+        return None
+
     async def aclose(self) -> None:
         self.closed = True
 

@@ -37,6 +37,9 @@ class Reply:
             raise LinkError(Fault.LOST, "lost")
         return self.pieces.pop() if self.pieces else b""
 
+    def at_hand(self) -> bytes | None:
+        return None
+
     async def aclose(self) -> None:
         self.closed = True
 

@@ -36,6 +36,9 @@ class Reply:
             await asyncio.sleep(3_600)
         return self.pieces.pop(0) if self.pieces else b""
 
+    def at_hand(self) -> bytes | None:
+        return None
+
     async def aclose(self) -> None:
         """Nothing to end."""
 
