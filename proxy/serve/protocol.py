@@ -86,6 +86,8 @@ class Protocol(HttpToolsProtocol):
         self._replay = b""
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
+        self._idle_since = -1.0
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing may not stay."""
@@ -96,6 +98,9 @@ class Protocol(HttpToolsProtocol):
         """The client is gone."""
         self._head_in_time()
         self._stop_lingering()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -193,9 +198,37 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._rests()
         if self._body_open and self._linger_timer is None:
             self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+
+    # uvicorn sets and cancels a timer for each request; one that looks when it is due costs next to nothing.
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = -1.0
+
+    def _rests(self) -> None:
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._rested)
+
+    def _rested(self) -> None:
+        """Closes a connection that nobody used for long enough; else looks again when that may be."""
+        self._idle_timer = None
+        if self._idle_since < 0 or self.transport.is_closing():
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0:
+            self.transport.close()
+        else:
+            self._idle_timer = self.loop.call_later(left, self._rested)
 
     def _stop_lingering(self) -> None:
         if self._linger_timer is not None:

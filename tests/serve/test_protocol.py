@@ -294,3 +294,23 @@ def test_connections_that_end_leave_nothing_behind() -> None:
             await eventually(lambda: not server.server_state.connections and not server.server_state.tasks, 2.0)
 
     run(check())
+
+
+class Brief(Protocol):
+    """A server that keeps an idle connection for a fifth of a second."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive = 0.2  # type: ignore[assignment]
+
+
+def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not() -> None:
+    async def check() -> None:
+        async with serving(echo, http=Brief) as server, dialling(server.ports[0]) as client:
+            for _ in range(4):
+                await client.send(get(b"/v1/x"))
+                assert (await client.reply()).status == 200
+                await asyncio.sleep(0.1)
+            assert await client.rest() == b""  # and then it ends by itself
+
+    run(check(), 5)

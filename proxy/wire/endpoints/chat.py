@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 
 import msgspec
 from xxhash import xxh3_64
@@ -21,7 +22,7 @@ QUOTED = {role: b'"%s"' % role.encode() for role in (*INSTRUCTIONS, "user", "ass
 UNPROVABLE_PARTS = (b'"image', b'_image"', b'"video', b'_video"', b'audio"', b'"file', b'_file"', b'"document')
 UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
 # The fields that decide what a prompt costs besides its messages.
-COSTLY = ("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_HEAD)
+COSTLY = attrgetter("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_HEAD)
 REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
 # Where more may be counted than there are bytes: a call's arguments are parsed and written again (five bytes of 1e15,
 # become nine tokens), and results of parallel calls as ASCII JSON with blanks (two bytes of a letter become six).
@@ -125,7 +126,7 @@ def glance(body: bytes) -> Glance:
         n=n,
         stream=bool(top.stream),
         most=None if opaque or heard or _unprovable(top) else len(body) + surplus,
-        head=b"\0".join([getattr(top, key) for key in COSTLY]),
+        head=b"\0".join(COSTLY(top)),
         marks=None if opaque or late else partial(_marks, top.messages),
     )
 
