@@ -13,7 +13,7 @@ from proxy.serve.interrupts import Gone as Gone
 from proxy.serve.interrupts import Interrupt, Leaving
 from proxy.serve.interrupts import Message as Message
 from proxy.serve.interrupts import Receive as Receive
-from proxy.serve.protocol import answered_at_once, body_at_hand
+from proxy.serve.protocol import Cycle, answered_at_once, body_at_hand, flow, may_flow
 from proxy.serve.upstream import Answer, UpstreamError
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
@@ -151,14 +151,16 @@ async def relay(
     first: Sequence[bytes] = (),
     extra: Sequence[Header] = (),
     watch: Watch | None = None,
+    cycle: Cycle | None = None,
 ) -> None:
     """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
 
     `first` are bytes of its body that were read already, `extra` headers of ours, `watch` sees every chunk after it
-    went out. A client that leaves after `data: [DONE]` has all it wanted. Raises Gone, or BrokenOff once the client
-    has been told; whoever catches that must return, for an answer that is not completed is what aborts the client.
+    went out; with `cycle`, uvicorn's own, chunks need not wait for a task. A client that leaves after `data: [DONE]`
+    has all it wanted. Raises Gone, or BrokenOff once the client has been told; whoever catches that must return, for an
+    answer that is not completed is what aborts the client.
     """
-    out = _Out(answer, send, watch)
+    out = _Out(answer, send, watch, cycle)
     try:
         with Leaving(receive):
             await out.start(extra)
@@ -166,6 +168,8 @@ async def relay(
                 await out.pass_on(chunk)
             while chunk := await answer.next():
                 await out.pass_on(chunk)
+                if may_flow(cycle):
+                    await answer.flow_into(out.flows)
             await out.end()
     except UpstreamError as error:
         await out.break_off(error)
@@ -181,10 +185,10 @@ async def relay(
 class _Out:
     """An answer on its way to the client."""
 
-    __slots__ = ("_answer", "_ended", "_left", "_send", "_tail", "_watch")
+    __slots__ = ("_answer", "_cycle", "_ended", "_left", "_send", "_tail", "_watch")
 
-    def __init__(self, answer: Answer, send: Send, watch: Watch | None) -> None:
-        self._answer, self._send, self._watch = answer, send, watch
+    def __init__(self, answer: Answer, send: Send, watch: Watch | None, cycle: Cycle | None) -> None:
+        self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
         self._left = -1  # bytes to come, where the answer says how many
         self._tail = b""
         self._ended = False
@@ -202,6 +206,16 @@ class _Out:
         self._left -= len(chunk)
         self._ended = self._left == 0  # the last byte goes out as the last, not as one that an empty one follows
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._ended})
+        self._seen(chunk)
+
+    def flows(self, chunk: bytes) -> bool:
+        """Passes a chunk on at once; whether the client takes more."""
+        assert self._cycle is not None
+        more = flow(self._cycle, chunk)
+        self._seen(chunk)
+        return more
+
+    def _seen(self, chunk: bytes) -> None:
         self._tail = chunk[-TAIL:] if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
         if self._watch is not None:
             self._look(self._watch, chunk)

@@ -126,6 +126,7 @@ class Connection(asyncio.Protocol):
             exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's answer is not legal HTTP."))
             self._release(exchange, False)
         else:
+            exchange.poured()
             if exchange.ended:
                 self._release(exchange, exchange.reusable)
             elif exchange.overlong:

@@ -6,10 +6,12 @@ It holds back nothing and changes nothing; how long a silence may last the pool 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 Header = tuple[bytes, bytes]
+Sink = Callable[[bytes], bool]
 
 HIGH_WATER = 64 * 1024  # bytes of an answer that wait for their reader before the socket is left alone
 MAX_HEAD = 64 * 1024  # bytes of an answer's head; providers send 1 to 4 KB
@@ -65,8 +67,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "_answered", "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_to_eof", "_waiter", "_waiting",
-        "_waiting_bytes", "ended", "headers", "sent", "silent_since", "status", "upload",
+        "_answered", "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_waiter",
+        "_waiting", "_waiting_bytes", "ended", "headers", "sent", "silent_since", "status", "upload",
     )  # fmt: skip
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str) -> None:
@@ -84,6 +86,7 @@ class Exchange:
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
+        self._sink: Sink | None = None
 
     @property
     def reusable(self) -> bool:
@@ -123,6 +126,30 @@ class Exchange:
         waiting, self._waiting = self._waiting, []
         self._waiting_bytes = 0
         return waiting[0] if len(waiting) == 1 else b"".join(waiting)
+
+    async def flow_into(self, sink: Sink) -> None:
+        """Gives all that comes from now on to `sink` at once, without a task that must wake up for it. Returns when the
+        sink wants no more for now (False), or when there may be no more: `read` tells the rest."""
+        if self._waiting or self.ended or self._error is not None:
+            return
+        self._sink = sink
+        try:
+            await self._wait()
+        finally:
+            self._sink = None
+
+    def poured(self) -> None:
+        """What has just been parsed goes to the sink, if there is one."""
+        sink = self._sink
+        if sink is None or not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        if self._waiting_bytes > HIGH_WATER:
+            self._line.resume(self)
+        self._waiting_bytes = 0
+        if not sink(waiting[0] if len(waiting) == 1 else b"".join(waiting)):
+            self._sink = None
+            self._wake()
 
     def _wait(self) -> asyncio.Future[None]:
         self._waiter = self._loop.create_future()
@@ -224,7 +251,8 @@ class Exchange:
             self._line.pause()
         self._waiting.append(body)
         self._waiting_bytes += len(body)
-        self._wake()
+        if self._sink is None:
+            self._wake()
 
     def on_message_complete(self) -> None:
         """The end of the answer, or of an interim one."""

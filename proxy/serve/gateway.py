@@ -159,7 +159,8 @@ class Gateway:
                 visit.first_byte_seconds = time.perf_counter() - visit.sent_at
             tap.feed(chunk)
 
-        await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch)
+        cycle = scope.get("plimsoll.cycle")
+        await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch, cycle=cycle)
 
     async def _relay_whole(
         self, visit: Visit, answer: Answer, usage: Usage, body: bytes, scope: Scope, send: Send

@@ -72,7 +72,8 @@ class _Passage:
         try:
             self._check()
             answer = await self._ask()
-            await relay(answer, self._receive, self._send, watch=self._watch)
+            cycle = self._scope.get("plimsoll.cycle")
+            await relay(answer, self._receive, self._send, watch=self._watch, cycle=cycle)
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:

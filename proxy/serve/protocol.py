@@ -22,6 +22,7 @@ REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 LINE = b"%b: %b"
+Cycle = RequestResponseCycle
 UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
 
 BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
@@ -32,7 +33,7 @@ TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} 
 NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
 
 
-def body_at_hand(cycle: RequestResponseCycle | None) -> bytes | None:
+def body_at_hand(cycle: Cycle | None) -> bytes | None:
     """A request's whole body, where all of it has come; it is not received any more then. What ASGI's `receive` gives,
     without a wait that needs a deadline."""
     if cycle is None or cycle.more_body or cycle.disconnected or cycle.response_started:
@@ -43,7 +44,21 @@ def body_at_hand(cycle: RequestResponseCycle | None) -> bytes | None:
     return body
 
 
-def answered_at_once(cycle: RequestResponseCycle | None, status: int, headers: Sequence[Header], body: bytes) -> bool:
+def may_flow(cycle: Cycle | None) -> bool:
+    """Whether chunks of an answer may be written with `flow`."""
+    return cycle is not None and bool(cycle.chunked_encoding) and cycle.scope["method"] != "HEAD"
+
+
+def flow(cycle: Cycle, chunk: bytes) -> bool:
+    """Writes a chunk of an answer that has no length: what ASGI's message does after a task has woken up for it. False
+    where the client takes no more for now, or is gone."""
+    if cycle.disconnected:
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+    return not cycle.flow.write_paused
+
+
+def answered_at_once(cycle: Cycle | None, status: int, headers: Sequence[Header], body: bytes) -> bool:
     """Writes a whole answer in one piece: ASGI's two messages take two system calls. False, and nothing is written,
     where they must do it: nobody takes bytes just now, or the length is not in the headers."""
     if cycle is None or cycle.flow.write_paused or cycle.response_started or cycle.scope["method"] == "HEAD":

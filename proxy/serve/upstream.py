@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import httpx
 
 from proxy.errors import ClientError, ConfigError
-from proxy.serve.exchange import Fault, LinkError
+from proxy.serve.exchange import Fault, LinkError, Sink
 from proxy.serve.pool import Pool, Timeouts, Wired
 from proxy.wire.headers import Header, to_upstream, value_of
 
@@ -75,6 +75,9 @@ class Reply(Protocol):
     async def read(self) -> bytes:
         """Raises LinkError."""
 
+    async def flow_into(self, sink: Sink) -> None:
+        """Gives what comes to `sink` at once, until that says no or there may be no more."""
+
     def at_hand(self) -> bytes | None:
         """All that is left, where the whole answer has come; else None."""
 
@@ -108,6 +111,10 @@ class Answer:
     def chunks(self) -> Chunks:
         """The body's bytes as they come, from where reading stands."""
         return Chunks(self)
+
+    async def flow_into(self, sink: Sink) -> None:
+        """Gives what comes to `sink` at once, until that says no or there may be no more: `next` tells."""
+        await self._reply.flow_into(sink)
 
     def at_hand(self) -> bytes | None:
         """The rest of the body, where all of it has come already; None where it has not."""
@@ -291,6 +298,9 @@ class _Incoming:
             return b""
         except httpx.TransportError as error:
             raise _fault(error) from error
+
+    async def flow_into(self, sink: Sink) -> None:
+        return  # httpx has nothing to flow
 
     def at_hand(self) -> bytes | None:
         return None

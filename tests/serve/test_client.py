@@ -76,6 +76,9 @@ class Scripted:
                 return step
         return b""
 
+    async def flow_into(self, sink: Any) -> None:
+        return
+
     def at_hand(self) -> bytes | None:
         return None
 

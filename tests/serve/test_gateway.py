@@ -37,6 +37,9 @@ class Reply:
             raise LinkError(Fault.LOST, "lost")
         return self.pieces.pop() if self.pieces else b""
 
+    async def flow_into(self, sink: Any) -> None:
+        return
+
     def at_hand(self) -> bytes | None:
         return None
 

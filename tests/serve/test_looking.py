@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,9 @@ class Reply:
         if self.pieces and self.pieces[0] is NEVER:
             await asyncio.sleep(3_600)
         return self.pieces.pop(0) if self.pieces else b""
+
+    async def flow_into(self, sink: Any) -> None:
+        return
 
     def at_hand(self) -> bytes | None:
         return None

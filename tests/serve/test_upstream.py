@@ -320,6 +320,9 @@ def test_an_answer_needs_no_more_than_a_reply() -> None:
         async def read(self) -> bytes:
             return b""
 
+        async def flow_into(self, sink: object) -> None:
+            return
+
         def at_hand(self) -> bytes | None:
             return None
 
