@@ -22,6 +22,7 @@ REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 LINE = b"%b: %b"
+UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
 Cycle = RequestResponseCycle
 UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
 
@@ -199,7 +200,12 @@ class Protocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Bytes of the body."""
         self._unmade = 0
-        super().on_body(body)
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > UNREAD:
+                self.flow.pause_reading()
+            cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """The end of a request."""
