@@ -11,7 +11,7 @@ from proxy.fit.shorten import LEAST, content_of
 from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
 AFTER = 2  # messages: an answer and the next question
-SHARE = 0.15  # of the room, for the newest result where others were cut already: it will be cut again (measured)
+SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
 
