@@ -27,6 +27,7 @@ FAILED = ("error", "<tool_use_error>", "failed", "invalid", "exception", '{"erro
 RESULT_STUB = "[superseded by a later result of this tool]"
 ARGUMENTS_STUB = '{"superseded":"by a later call"}'
 WHY = "superseded"
+CHARACTERS = 4  # a token has about so many
 
 Raws = dict[str, msgspec.Raw]
 
@@ -75,16 +76,23 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int) -> dict[int, set
             waiting += calls
             calls.clear()
         calls.append((place, call.id))
-        if waiting and sum(_weight(blocks[i]) for i, _ in waiting) >= batch:
+        if waiting and sum(_saved(blocks[i], ident) for i, ident in waiting) >= batch:
             for i, ident in waiting:
                 found.setdefault(i, set()).add(ident)
             waiting.clear()
     return found
 
 
-def _weight(block: Block) -> int:
-    """About what one call of a block and its result cost."""
-    return block.tokens // max(1, len(block.messages[0].calls))
+def _saved(block: Block, ident: str) -> int:
+    """About how many tokens the stubs for one call and its result save; none where they are stubs already."""
+    call = next((c for c in _calls(block.messages[0]) if c.get("id") == ident), {})
+    function = call.get("function")
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    saved = max(0, len(arguments) - len(ARGUMENTS_STUB)) if isinstance(arguments, str) else 0
+    for message in block.messages[1:]:
+        if message.answers == ident:
+            saved += max(0, len(text_of(content_of(message))) - len(RESULT_STUB))
+    return saved // CHARACTERS
 
 
 def _plain(name: str) -> str:
