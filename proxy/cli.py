@@ -77,6 +77,9 @@ def parser() -> argparse.ArgumentParser:
     output = looking.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/v1/chat/completions does")
     output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
+    looking.add_argument(
+        "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from, with a ladder that recalls"
+    )
     looking.add_argument("--window", type=_value(whole(1)), metavar="TOKENS", help="a smaller window than the model's")
     _settings_of(looking, (*PLANNING, *LIMITING))
     models = command(show_models, "models", MODELS, "plimsoll models [--json] [--rules FOLDER] MODEL [MODEL ...]")
@@ -160,6 +163,8 @@ def inspect(arguments: argparse.Namespace) -> int:
     house = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
     house.gateway.planner.knowledge.offline = True
     headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
+    if arguments.lorebook:
+        headers.append((b"x-plimsoll-lorebook", arguments.lorebook.encode()))
     if arguments.ladder:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:

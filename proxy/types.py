@@ -167,7 +167,8 @@ class Glance:
 
     `most` bounds its prompt tokens from above by its bytes; None where bytes prove nothing (images, `$ref`, ...).
     `head` are the bytes that what the prompt costs besides its messages depends on; `marks` one digest for each
-    message, of it and all before it, under a seed; None where a count cannot be kept by bytes (images).
+    message, of it and all before it, under a seed; None where a count cannot be kept by bytes (images). `keyed` says
+    that messages bear the key of our own, which must not go upstream.
     """
 
     model: str
@@ -177,6 +178,7 @@ class Glance:
     most: int | None
     head: bytes = b""
     marks: Callable[[int], Sequence[int]] | None = None
+    keyed: bool = False
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -393,13 +395,15 @@ Step = Callable[[Draft, Facts], "Draft | Want"]
 class Rung:
     """A step in its place in a ladder. `at` is the load from which it acts though the draft may still fit;
     `of_original` that this load is of what the client sent, not of the draft as it stands; `models` are those that
-    it may choose, whose windows and counts it must be given."""
+    it may choose, whose windows and counts it must be given. `ahead` tells, from an `at` of its own on, what the step
+    will want at later turns, so that it can be made ready while nobody waits for it."""
 
     step: str
     apply: Step
     at: float | None = None
     of_original: bool = False
     models: tuple[str, ...] = ()
+    ahead: Rung | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +417,15 @@ class Ladder:
     default_reserve: int = DEFAULT_RESERVE
     floor: int = FLOOR
     least_at: float = field(init=False)  # the load under which no step acts on a request that fits
+    least_ahead: float = field(init=False)  # the load under which no step looks ahead
 
     def __post_init__(self) -> None:
-        least = min((rung.at for rung in self.rungs if rung.at is not None), default=math.inf)
-        object.__setattr__(self, "least_at", least)
+        object.__setattr__(self, "least_at", _least(self.rungs))
+        object.__setattr__(self, "least_ahead", _least([r.ahead for r in self.rungs if r.ahead is not None]))
+
+
+def _least(rungs: Iterable[Rung]) -> float:
+    return min((rung.at for rung in rungs if rung.at is not None), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,24 @@ def test_a_window_a_ladder_and_a_limit_change_the_plan(
     assert plan()["tokens"]["prompt"] == 7793
 
 
+def test_a_lorebook_can_be_tried(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "tides.md").write_text("# Vell\nA town with nine bells.")
+    (tmp_path / "short.json").write_bytes(body([user("What is Vell?")], "gpt-4"))
+    asked = ("inspect", "--rules", str(tmp_path), "--lorebook", "tides", "--request", str(tmp_path / "short.json"))
+    code, out, _ = ended(capsys, *asked, "--ladder", "rag")
+    assert code == 0 and "nine bells" in json.loads(out)["messages"][0]["content"]
+    code, _, complaint = ended(capsys, *asked)
+    assert code == 2 and "needs a ladder with the step recall, such as rag" in complaint
+
+
+def test_a_broken_lorebook_is_found_by_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "torn.json").write_text("{")
+    code, out, _ = ended(capsys, "check", str(tmp_path))
+    assert code == 1 and f"{tmp_path}/lorebooks/torn.json: Input data was truncated" in out
+
+
 def test_what_nothing_makes_fit_is_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": f"t{i}", "description": words(300)}} for i in range(60)]
     (tmp_path / "unfit.json").write_bytes(body([user("hi")], "gpt-4", tools=tools))

@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -16,7 +16,9 @@ from proxy.config.sheet import listed, reason
 from proxy.types import DEFAULT_RESERVE, FLOOR, Ladder, Rung
 
 STEPS = "proxy.fit.steps"  # a step's name is its file's name there
+ROWS = ("step", "use", "lorebook")  # what a ladder's file has rows of
 Params = Mapping[str, Mapping[str, Any]]  # parameters by step
+Row = TypeVar("Row")
 
 
 class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +44,13 @@ class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ladder: str
 
 
+class Lore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[lorebook]]`: a lorebook of the models whose names match a pattern."""
+
+    model: str
+    name: str
+
+
 def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: str = STEPS) -> tuple[Ladder, list[str]]:
     """A ladder as TOML has it, and all that is wrong with it, a line each.
 
@@ -50,7 +59,7 @@ def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: st
     problems: list[str] = []
     head = Head()
     try:
-        head = msgspec.convert({key: value for key, value in table.items() if key not in ("step", "use")}, Head)
+        head = msgspec.convert({key: value for key, value in table.items() if key not in ROWS}, Head)
     except ValueError as error:
         problems.append(reason(error))
     rungs = []
@@ -66,11 +75,20 @@ def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: st
 def _rung(row: Any, given: Params, package: str) -> Rung:
     place = msgspec.convert(row, Place)
     step = _step(place.name, package)
-    own = {key: value for key, value in row.items() if key not in ("name", "at")}
+    own = {key: value for key, value in row.items() if key != "name" and (key != "at" or hasattr(step.Params, "at"))}
     params = _params(step.Params, {**given.get(place.name, {}), **own})
     apply = functools.partial(step.apply, params=params)
+    if hasattr(step, "idle") and step.idle(params):
+        return Rung(place.name, apply)  # its `at` must not bring a request to a step that takes no part
     models = tuple(getattr(params, "to", ()))
-    return Rung(place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models)
+    return Rung(place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params))
+
+
+def _ahead(step: ModuleType, params: Any) -> Rung | None:
+    """The step's look ahead, where it has one."""
+    if not hasattr(step, "ahead"):
+        return None
+    return Rung(step.__name__.rpartition(".")[2], functools.partial(step.ahead, params=params), params.ready)
 
 
 def _step(name: str, package: str) -> ModuleType:
@@ -94,12 +112,33 @@ def _params(kind: Any, values: Mapping[str, Any]) -> Any:
     return msgspec.convert(values, kind)
 
 
+def impose(table: Mapping[str, Any], imposed: Params) -> dict[str, Any]:
+    """A ladder as TOML has it, with other values for those parameters that its rows set."""
+    rows = listed(table.get("step", []))
+    return {**table, "step": [_imposed(row, imposed) for row in rows]}
+
+
+def _imposed(row: Any, imposed: Params) -> Any:
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        return row
+    return {**row, **{key: value for key, value in imposed.get(row["name"], {}).items() if key in row}}
+
+
 def parse_uses(table: Mapping[str, Any]) -> tuple[tuple[Use, ...], list[str]]:
     """Which ladder a model takes, and all that is wrong with it, a line a row."""
-    uses, problems = [], []
-    for place, row in enumerate(listed(table.get("use", [])), 1):
+    return _rows(table, "use", Use)
+
+
+def parse_lores(table: Mapping[str, Any]) -> tuple[tuple[Lore, ...], list[str]]:
+    """Which lorebooks a model takes, and all that is wrong with it, a line a row."""
+    return _rows(table, "lorebook", Lore)
+
+
+def _rows(table: Mapping[str, Any], key: str, kind: type[Row]) -> tuple[tuple[Row, ...], list[str]]:
+    found, problems = [], []
+    for place, row in enumerate(listed(table.get(key, [])), 1):
         try:
-            uses.append(msgspec.convert(row, Use))
+            found.append(msgspec.convert(row, kind))
         except ValueError as error:
-            problems.append(f"use {place}: {reason(error)}")
-    return tuple(uses), problems
+            problems.append(f"{key} {place}: {reason(error)}")
+    return tuple(found), problems

@@ -8,35 +8,40 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config.ladders import STEPS, Params, Use, parse_ladder, parse_uses
+from proxy.config.ladders import STEPS, Lore, Params, Use, impose, parse_ladder, parse_lores, parse_uses
+from proxy.config.lorebooks import PARSERS
 from proxy.config.sheet import Sheet, parse_sheet
 from proxy.errors import ConfigError, bad_header
+from proxy.fit.lore import Entry
 from proxy.types import Ladder
 from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 FILES = frozenset({"ladder.toml", "windows.toml", "refusals.toml", "summary.txt"})
-ROWS = ("step ", "use ", "window ", "gap ", "beside ", "refusal row ", "veto row ")  # how lines about rows begin
+# How lines about rows begin.
+ROWS = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "refusal row ", "veto row ", "entry ")
 NOTHING: Params = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All rules, checked: ladders by name, which of them a model takes, rows of windows, refusals' wordings, and the
-    prompt that asks for a summary (None where there is none)."""
+    """All rules, checked: ladders by name, which of them a model takes, rows of windows, refusals' wordings, the
+    prompt that asks for a summary (None where there is none), lorebooks by name, and which of them a model takes."""
 
     ladders: Mapping[str, Ladder]
     uses: tuple[Use, ...] = ()
     windows: Sheet = field(default_factory=Sheet)
     refusals: refusals.Rules = field(default_factory=refusals.Rules)
     summary: str | None = None
+    lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    lores: tuple[Lore, ...] = ()
 
     def ladder_for(self, model: str, wanted: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request wants, else that of the first `[[use]]` which matches its model, else the default.
@@ -48,6 +53,20 @@ class Rules:
         name = model.lower()
         chosen = (use.ladder for use in self.uses if fnmatch.fnmatchcase(name, use.model.lower()))
         return self.ladders[wanted or next(chosen, default)]
+
+    def lore_for(self, model: str, wanted: Sequence[str] = ()) -> tuple[Entry, ...]:
+        """The entries of the lorebooks that a request wants, else of every `[[lorebook]]` which matches its model.
+
+        Raises ClientError where it wants one that there is not.
+        """
+        if not wanted and not self.lores:
+            return ()
+        if not set(wanted) <= set(self.lorebooks):
+            known = ", ".join(sorted(self.lorebooks)) or "none"
+            raise bad_header("x-plimsoll-lorebook", f"names a lorebook that there is not; there are {known}")
+        name = model.lower()
+        chosen = wanted or [lore.name for lore in self.lores if fnmatch.fnmatchcase(name, lore.model.lower())]
+        return tuple(entry for name in dict.fromkeys(chosen) for entry in self.lorebooks[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +116,16 @@ def built_in() -> Path:
     return next(folder for folder in (PACKAGE / "rules", PACKAGE.parent / "rules") if folder.is_dir())
 
 
-def load_rules(folder: Path | None, *, default: str = DEFAULT, given: Params = NOTHING) -> Rules:
+def load_rules(
+    folder: Path | None, *, default: str = DEFAULT, given: Params = NOTHING, imposed: Params = NOTHING
+) -> Rules:
     """The rules, with the user's folder laid over the built-in ones. `default` must be a ladder that there is; `given`
-    are steps' parameters for rows that do not set them (`{"switch_model": {"to": [...]}}`).
+    are steps' parameters for rows that do not set them (`{"switch_model": {"to": [...]}}`), `imposed` those for rows
+    that do (`{"recall": {"budget": 9000}}`).
 
     Raises ConfigError with every problem: file, row and reason, one a line.
     """
-    rules, problems = read_rules(folder, default, given)
+    rules, problems = read_rules(folder, default, given, imposed=imposed)
     if problems:
         raise ConfigError("\n".join(problems))
     return rules
@@ -114,14 +136,17 @@ def check_rules(folder: Path | None) -> list[str]:
     return read_rules(folder, DEFAULT, NOTHING)[1]
 
 
-def read_rules(folder: Path | None, default: str, given: Params, steps: str = STEPS) -> tuple[Rules, list[str]]:
+def read_rules(
+    folder: Path | None, default: str, given: Params, steps: str = STEPS, imposed: Params = NOTHING
+) -> tuple[Rules, list[str]]:
     """The rules as far as they can be understood, and all that is wrong with them."""
     base = Layer(built_in(), "rules")
     if folder is not None and not folder.is_dir():
         return Rules({}), [f"PLIMSOLL_RULES: there is no folder {folder}"]
     reading = Reading([base] if folder is None else [Layer(folder, str(folder)), base])
     _strangers(reading)
-    ladders, uses = _ladders(reading, given, steps)
+    lorebooks = _lorebooks(reading)
+    ladders, uses, lores = _ladders(reading, given, steps, imposed, lorebooks)
     if default not in ladders:
         reading.problems.append(f"PLIMSOLL_LADDER is {default!r}, there are {', '.join(sorted(ladders))}")
     summary = reading.top("summary.txt")
@@ -131,6 +156,8 @@ def read_rules(folder: Path | None, default: str, given: Params, steps: str = ST
         windows=_windows(reading),
         refusals=_refusals(reading),
         summary=reading.text(summary, "summary.txt") if summary else None,
+        lorebooks=MappingProxyType(lorebooks),
+        lores=lores,
     )
     return rules, reading.problems
 
@@ -144,7 +171,9 @@ def _strangers(reading: Reading) -> None:
                 reading.report(layer, path.name, [f"nothing reads this file; there are {known} and ladders/*.toml"])
 
 
-def _ladders(reading: Reading, given: Params, steps: str) -> tuple[dict[str, Ladder], tuple[Use, ...]]:
+def _ladders(
+    reading: Reading, given: Params, steps: str, imposed: Params, lorebooks: Collection[str]
+) -> tuple[dict[str, Ladder], tuple[Use, ...], tuple[Lore, ...]]:
     files = {DEFAULT: "ladder.toml"}
     for layer in reading.layers:
         for path in sorted((layer.folder / "ladders").glob("*.toml")):
@@ -153,22 +182,51 @@ def _ladders(reading: Reading, given: Params, steps: str) -> tuple[dict[str, Lad
             files.setdefault(path.stem, f"ladders/{path.name}")
     ladders: dict[str, Ladder] = {}
     uses: tuple[Use, ...] = ()
+    lores: tuple[Lore, ...] = ()
     for name, file in files.items():
         layer = reading.top(file) or reading.layers[-1]
-        table = reading.toml(layer, file)
+        table = impose(reading.toml(layer, file), imposed)
         ladders[name], problems = parse_ladder(name, table, given, steps)
         reading.report(layer, file, problems)
         if name == DEFAULT:
             uses, problems = parse_uses(table)
-            problems += [
-                f"use {place}: there is no ladder {use.ladder!r}, there are {', '.join(sorted(files))}"
-                for place, use in enumerate(uses, 1)
-                if use.ladder not in files
-            ]
-            reading.report(layer, file, problems)
-        elif "use" in table:
-            reading.report(layer, file, ["use: only ladder.toml says which ladder a model takes"])
-    return ladders, uses
+            problems += _absent("ladder", [use.ladder for use in uses], files)
+            lores, more = parse_lores(table)
+            problems += more + _absent("lorebook", [lore.name for lore in lores], lorebooks)
+        else:
+            kinds = {"use": "ladder", "lorebook": "lorebook"}
+            problems = [f"{k}: only ladder.toml says which {v} a model takes" for k, v in kinds.items() if k in table]
+        reading.report(layer, file, problems)
+    return ladders, uses, lores
+
+
+def _absent(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
+    """A line for each row that names a ladder or a lorebook that there is not."""
+    row, there_are = "use" if kind == "ladder" else kind, ", ".join(sorted(known)) or "none"
+    lines = enumerate(names, 1)
+    return [f"{row} {i}: there is no {kind} {name!r}, there are {there_are}" for i, name in lines if name not in known]
+
+
+def _lorebooks(reading: Reading) -> dict[str, tuple[Entry, ...]]:
+    """The lorebooks by name: a file's name without its ending."""
+    found: dict[str, tuple[Entry, ...]] = {}
+    for layer in reading.layers:
+        for path in sorted((layer.folder / "lorebooks").glob("[!.]*")):  # a ConfigMap adds names that begin with a dot
+            file = f"lorebooks/{path.name}"
+            try:
+                if path.stem in found:
+                    raise ValueError(f"there is another lorebook {path.stem!r}")
+                found[path.stem] = _parsed(path, reading.text(layer, file))
+            except ValueError as error:
+                reading.report(layer, file, [str(error)])
+    return found
+
+
+def _parsed(path: Path, text: str | None) -> tuple[Entry, ...]:
+    parse = PARSERS.get(path.suffix.lower())
+    if parse is None or "," in path.stem:
+        raise ValueError(f"a lorebook is a file {', '.join(f'*{end}' for end in PARSERS)} with no comma in its name")
+    return () if text is None else parse(text)
 
 
 def _windows(reading: Reading) -> Sheet:

@@ -52,6 +52,10 @@ class Settings:
     body_timeout: float
     drain: float
     log: str
+    summary_model: str
+    summary_upstream: str | None
+    summary_api_key: str | None = field(repr=False)
+    summary_timeout: float
     llm_fallback_enabled: bool
     llm_allowed_fallback_models: tuple[str, ...]
     context_total_token_limit: int | None
@@ -106,6 +110,12 @@ SETTINGS = (
     Setting("PLIMSOLL_BODY_TIMEOUT", values.timeout, "60", "seconds to wait for the client's next bytes"),
     Setting("PLIMSOLL_DRAIN", values.patience, "30", "seconds that running requests get to end at a stop"),
     Setting("PLIMSOLL_LOG", values.choice("auto", "json", "text"), "auto", "auto (text on a terminal), json or text"),
+    Setting(
+        "PLIMSOLL_SUMMARY_MODEL", values.model, "", "model that sums up old history from a load of 0.85 on; empty: none"
+    ),
+    Setting("PLIMSOLL_SUMMARY_UPSTREAM", optional(values.upstream), "", "URL of that model; empty: the upstream's"),
+    Setting("PLIMSOLL_SUMMARY_API_KEY", optional(values.key), "", "key sent to the summary's own upstream", True),
+    Setting("PLIMSOLL_SUMMARY_TIMEOUT", values.timeout, "20", "seconds that a summary is waited for"),
     Setting("LLM_FALLBACK_ENABLED", values.boolean, "false", "whether a request may be moved to an allowed model"),
     Setting("LLM_ALLOWED_FALLBACK_MODELS", values.names, "", "those models, most wanted first, between commas"),
     Setting("CONTEXT_TOTAL_TOKEN_LIMIT", tokens, "", "tokens that prompt and reply may take, whatever the model holds"),

@@ -105,6 +105,13 @@ def word(text: str) -> str:
     return text
 
 
+def model(text: str) -> str:
+    """A model's name, or nothing."""
+    if not text.isprintable() or re.search(r"\s", text):
+        raise ValueError(f"is {shown(text)}, must be a model's name, without blanks")
+    return text
+
+
 def host(text: str) -> str:
     """A name or an address to listen on."""
     if re.search(r"[\s/@]", text):

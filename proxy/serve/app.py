@@ -26,6 +26,7 @@ from proxy.serve.measuring import Measuring
 from proxy.serve.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.serve.planning import Planner
 from proxy.serve.pool import Timeouts
+from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Totals
 from proxy.serve.upstream import Upstream
 from proxy.tokens.encodings import encoding
@@ -63,7 +64,7 @@ class House:
         """Ends what it began."""
         self.ready = False
         await self.gateway.close()
-        self.gateway.planner.measuring.close()
+        await self.gateway.planner.close()
         await self.gateway.planner.knowledge.close()
         await self.cache.close()
         await self.upstream.close()
@@ -71,17 +72,48 @@ class House:
 
 def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> House:
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
-    fallbacks = {"switch_model": {"to": settings.fallback_models}} if settings.fallback_models else {}
-    rules = load_rules(settings.rules, default=settings.ladder, given=fallbacks)
+    rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
     windows = load_windows(rules.windows)
     cache = Cache(settings.redis, settings.secret, settings.upstream)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(settings.upstream, timeouts, settings.api_key)
     knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
-    planner = Planner(rules, knowledge, Measuring(knowledge, Totals(knowledge), settings.max_body), settings.ladder)
+    summaries = _summaries(settings, rules, knowledge, upstream)
+    measuring = Measuring(knowledge, Totals(knowledge), summaries, settings.max_body)
+    planner = Planner(rules, knowledge, measuring, settings.ladder)
     metrics = Metrics(partial(model_label, windows), cache)
     gateway = Gateway(settings, planner, upstream, Looking(rules.refusals), metrics, tell or make_log(settings.log))
     return House(settings, rules, windows, cache, upstream, metrics, gateway, Inspecting(settings, planner))
+
+
+def _given(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The parameters of steps that stand in the settings."""
+    given: dict[str, dict[str, Any]] = {}
+    if settings.fallback_models:
+        given["switch_model"] = {"to": settings.fallback_models}
+    if settings.summary_model:
+        given["summarise_history"] = {"model": settings.summary_model}
+    return given
+
+
+def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
+    """The environment's budgets, which stand above those of ladders that have any."""
+    recent, recalled = settings.context_recent_history_token_budget, settings.context_rag_token_budget
+    total = settings.context_total_token_limit
+    return {
+        "prune_history": {} if recent is None else {"budget": recent},
+        "recall": ({} if recalled is None else {"budget": recalled}) | ({} if total is None else {"total": total}),
+    }
+
+
+def _summaries(settings: Settings, rules: Rules, knowledge: Knowledge, upstream: Upstream) -> Summaries:
+    """Who asks for summaries: a client's own upstream for it; or where there is a URL or a key for them, those."""
+    foreign = settings.summary_upstream is not None or settings.summary_api_key is not None
+    if foreign:
+        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+        upstream = Upstream(settings.summary_upstream or settings.upstream, timeouts, settings.summary_api_key)
+    contents = knowledge.cache.contents
+    return Summaries(knowledge, contents, upstream, rules.summary, settings.summary_timeout, foreign)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,9 @@ class Inspecting:
         measuring = self.planner.measuring
         try:
             await measuring.look(visit, headers)
-            made = await measuring.measure(visit, headers, self.planner.ladder_for(visit))
+            ladder = self.planner.ladder_for(visit)
+            visit.lore = self.planner.lore_for(visit, ladder)
+            made = await measuring.measure(visit, headers, ladder)
             sent = await measuring.render(visit, made) if made.changed else visit.plain
             return inspection(made, msgspec.Raw(sent))
         except chat.NotUnderstood as error:

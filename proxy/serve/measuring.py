@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from proxy.fit.blocks import runs
+from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
+from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Facts, Glance, Ladder, Message, Meter, Plan, Total, replace
+from proxy.types import Facts, Glance, Ladder, Message, Meter, Plan, Total, Want, replace
 from proxy.wire.endpoints import chat
 from proxy.wire.headers import value_of
 
@@ -42,6 +45,7 @@ class Measuring:
 
     knowledge: Knowledge
     totals: Totals
+    summaries: Summaries
     max_body: int
     threads: ThreadPoolExecutor = field(default_factory=_pool)
     _counting: dict[str, Ladder] = field(default_factory=dict)
@@ -52,11 +56,21 @@ class Measuring:
         if not coding and len(visit.body) <= HEAVY_BYTES:
             glance = visit.glance = chat.glance(visit.body)
             visit.plain, visit.model, visit.stream = visit.body, glance.model, glance.stream
+            if glance.keyed:
+                await self._unkey(visit)
             return glance
         heavy = len(visit.body) > (PACKED_BYTES if coding else HEAVY_BYTES)
         visit.plain, glance = await self._aside(heavy, _looked, visit.body, coding, self.max_body)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
+        if glance.keyed:
+            await self._unkey(visit)
         return glance
+
+    async def _unkey(self, visit: Visit) -> None:
+        """Takes the key of our own out of the messages, and pins those that it says."""
+        heavy = len(visit.plain) > HEAVY_BYTES
+        visit.plain, pins = await self._aside(heavy, chat.without_ours, visit.plain)
+        visit.controls = replace(visit.controls, pins=visit.controls.pins | pins)
 
     async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
@@ -97,18 +111,41 @@ class Measuring:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
         heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
         visit.prompt = await self._aside(heavy, chat.parse, visit.plain, visit.controls.pins)
-        visit.facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers)
-        visit.plan = await self.plan(visit, visit.facts, ladder)
+        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers)
+        visit.facts = replace(facts, knowledge={LOREBOOKS: visit.lore}) if visit.lore else facts
+        visit.plan = await self.plan(visit, visit.facts, ladder, headers)
         return visit.plan
 
     async def count(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
         """The same, but no step has its turn: it only counts."""
         return await self.measure(visit, headers, self._without_steps(ladder))
 
-    async def plan(self, visit: Visit, facts: Facts, ladder: Ladder) -> Plan:
-        """The plan with these facts: at once where that is quick, else in a thread. Long counts that are new are
+    async def plan(self, visit: Visit, facts: Facts, ladder: Ladder, headers: Headers) -> Plan:
+        """The plan with these facts, and with what its steps want besides: each step is told once, if only that what it
+        wants cannot be had."""
+        made = await self._planned(visit, facts, ladder)
+        for _ in ladder.rungs:
+            if made.want is None:
+                break
+            told = await self._told(visit, made.want, headers)
+            facts = replace(facts, knowledge={**facts.knowledge, made.want.key: told})
+            made = await self._planned(visit, facts, ladder)
+        return made
+
+    async def _told(self, visit: Visit, want: Want, headers: Headers) -> str:
+        """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
+        own time."""
+        began = time.perf_counter()
+        told = await self.summaries.told(want, headers, ask=visit.acts and not self.knowledge.offline)
+        waited = time.perf_counter() - began
+        visit.own_seconds -= waited
+        visit.upstream_seconds += waited
+        return told
+
+    async def _planned(self, visit: Visit, facts: Facts, ladder: Ladder) -> Plan:
+        """The plan with these facts alone: at once where that is quick, else in a thread. Long counts that are new are
         fetched from Redis, or made and kept for others."""
-        size, prompt = len(visit.plain), visit.prompt
+        size, prompt = len(visit.plain) + sum(len(entry.content) for entry in visit.lore), visit.prompt
         assert prompt is not None
         if size <= INLINE_BYTES:
             return plan(prompt, ladder, facts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from proxy.config.rules import Rules
-from proxy.errors import ClientError, does_not_fit, not_understood
+from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
+from proxy.fit.lore import Entry
 from proxy.fit.plan import learn
 from proxy.serve import log
 from proxy.serve.knowledge import Knowledge
@@ -18,6 +20,8 @@ from proxy.wire.endpoints import chat
 from proxy.wire.report import takers
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
+MOST_AHEAD = 32  # requests that steps look ahead for at once: each holds its body
+RECALL = "recall"  # the step that quotes lorebooks
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
 
 
@@ -29,24 +33,34 @@ class Planner:
     knowledge: Knowledge
     measuring: Measuring
     default: str
+    behind: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
-        we cannot understand, send the original bytes, unless the mode is strict."""
+        we cannot understand, send the original bytes, unless the mode is strict. What was understood goes without the
+        key of our own in its messages."""
+        payload = await self._prepared(visit, headers)
+        keyed = payload is visit.body and visit.glance is not None and visit.glance.keyed
+        return visit.plain if keyed else payload
+
+    async def _prepared(self, visit: Visit, headers: Headers) -> bytes:
         if visit.mode is Mode.OFF:
             return visit.body
         try:
             glance = await self.measuring.look(visit, headers)
             ladder = visit.ladder = self.ladder_for(visit)
+            visit.lore = self.lore_for(visit, ladder)
             if self.knowledge.cache.shared:
                 await self.knowledge.refresh(glance.model, ladder)
             visit.sure = self._proves(glance, ladder, visit)
             if visit.sure:
                 self.measuring.known(visit, glance, ladder)
                 return visit.body
-            if glance.marks is not None and await self._rests(visit, glance, ladder, headers):
-                return visit.body
-            return await self._fitted(visit, ladder, headers)
+            if glance.marks is None or not await self._rests(visit, glance, ladder, headers):
+                return await self._fitted(visit, ladder, headers)
+            if _load(visit, glance, ladder) >= ladder.least_ahead:
+                self._look_ahead(visit, ladder, headers)
+            return visit.body
         except chat.NotUnderstood as error:
             visit.result = "not_understood"
             if visit.mode is Mode.STRICT:
@@ -64,6 +78,14 @@ class Planner:
         """The ladder that the client named, or that the rules give its model. Raises `ClientError` for a name that
         does not exist."""
         return self.rules.ladder_for(visit.model, visit.controls.ladder, self.default)
+
+    def lore_for(self, visit: Visit, ladder: Ladder) -> tuple[Entry, ...]:
+        """The entries of the lorebooks that the client named, or that the rules give its model. Raises `ClientError`
+        for a name that does not exist, and where no step would use them."""
+        wanted = visit.controls.lorebooks
+        if wanted and not any(rung.step == RECALL for rung in ladder.rungs):
+            raise bad_header("x-plimsoll-lorebook", f"needs a ladder with the step {RECALL}, such as rag")
+        return self.rules.lore_for(visit.model, wanted)
 
     def caught(self, visit: Visit, error: Exception) -> None:
         """Our own bug is logged and counted, and is not the user's outage. Its text may hold content: only its kind
@@ -98,6 +120,8 @@ class Planner:
     async def _fitted(self, visit: Visit, ladder: Ladder, headers: Headers) -> bytes:
         """The exact way: every message counted, the ladder walked, what changed written anew."""
         made = await self.measuring.measure(visit, headers, ladder)
+        if made.before.load >= ladder.least_ahead:
+            self._look_ahead(visit, ladder, headers)
         if not visit.acts:
             return visit.body
         if not made.fits:
@@ -106,6 +130,30 @@ class Planner:
             return visit.body
         visit.result = "fitted"
         return await self.measuring.render(visit, made)
+
+    def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
+        """Makes ready what steps will want at later turns. Nobody waits for it."""
+        if visit.acts and len(self.behind) < MOST_AHEAD:
+            looking = Visit(visit.endpoint, visit.mode, visit.controls, plain=visit.plain, model=visit.model)
+            soon = replace(ladder, rungs=tuple(rung.ahead for rung in ladder.rungs if rung.ahead is not None))
+            task = asyncio.create_task(self._seen_ahead(looking, soon, headers))
+            self.behind.add(task)
+            task.add_done_callback(self.behind.discard)
+
+    async def _seen_ahead(self, looking: Visit, soon: Ladder, headers: Headers) -> None:
+        try:
+            await self.measuring.measure(looking, headers, soon)
+        except Exception as error:
+            self.caught(looking, error)
+
+    async def close(self) -> None:
+        """Gives up what nobody waits for."""
+        for task in self.behind:
+            task.cancel()
+        if self.behind:
+            await asyncio.wait(self.behind)
+        await self.measuring.summaries.close()
+        self.measuring.close()
 
     def _unfit(self, visit: Visit, ladder: Ladder, made: Plan) -> bytes:
         """The original bytes where the ladder forwards what does not fit; else raises the 400 with the figures."""
@@ -153,7 +201,7 @@ class Planner:
                 facts = visit.facts  # in the meantime another request may have learned what this refusal would teach
             if facts is None:
                 return None
-            again = await self.measuring.plan(visit, facts, ladder)
+            again = await self.measuring.plan(visit, facts, ladder, headers)
             if not again.changed or not again.fits:
                 return None
             visit.facts, visit.plan, visit.result = facts, again, "fitted"
@@ -177,7 +225,16 @@ class Planner:
         if wiser is None:
             return None
         knowledge.taught(wiser, replace(visit.prompt, model=sent.model), ladder, cap, refusal)
-        return await knowledge.facts(visit.prompt, ladder, cap, headers)
+        facts = await knowledge.facts(visit.prompt, ladder, cap, headers)
+        return replace(facts, knowledge=visit.facts.knowledge)
+
+
+def _load(visit: Visit, glance: Glance, ladder: Ladder) -> float:
+    """How full the window of a counted request would be; of a guessed one that says nothing."""
+    if visit.total is None or visit.window is None or visit.window.guessed:
+        return 0.0
+    reserve = glance.n * ladder.default_reserve if glance.reserve is None else glance.reserve
+    return (visit.total.prompt + reserve) / visit.window.tokens
 
 
 def _within(total: Total, glance: Glance, ladder: Ladder, window: Window) -> bool:

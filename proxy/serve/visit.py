@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.fit.lore import Entry
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.report import count, plan_headers, total_headers
@@ -20,6 +21,7 @@ class Visit:
     `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
     the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
     counts it while the upstream works. `total` and `window` are known of what was counted and needed no `plan`.
+    `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in messages, too.
     """
 
     endpoint: str
@@ -32,6 +34,7 @@ class Visit:
     facts: Facts | None = None
     plan: Plan | None = None
     glance: Glance | None = None
+    lore: tuple[Entry, ...] = ()
     total: Total | None = None
     window: Window | None = None
     sure: bool = False

@@ -13,12 +13,14 @@ PREFIX = b"x-plimsoll-"
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The client's wishes: None or empty where it said nothing. `window` in tokens, `pins` message indices."""
+    """The client's wishes: None or empty where it said nothing. `window` in tokens, `pins` message indices,
+    `lorebooks` their names."""
 
     mode: Mode | None = None
     ladder: str | None = None
     window: int | None = None
     pins: frozenset[int] = frozenset()
+    lorebooks: tuple[str, ...] = ()
 
 
 NOTHING_ASKED = Controls()
@@ -34,6 +36,7 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
         ladder=asked.get(b"x-plimsoll-ladder") or None,
         window=_tokens(asked.get(b"x-plimsoll-window")),
         pins=_pins(asked.get(b"x-plimsoll-pin")),
+        lorebooks=_names(asked.get(b"x-plimsoll-lorebook")),
     )
 
 
@@ -60,3 +63,12 @@ def _pins(value: str | None) -> frozenset[int]:
     if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in parts):
         raise bad_header("x-plimsoll-pin", "must be message numbers from 0, separated by commas")
     return frozenset(map(int, parts))
+
+
+def _names(value: str | None) -> tuple[str, ...]:
+    """Names between commas: of files, so in UTF-8 where that is what the bytes are."""
+    try:
+        value = (value or "").encode("latin-1").decode()
+    except UnicodeDecodeError:
+        value = value or ""
+    return tuple(name.strip() for name in value.split(",") if name.strip())

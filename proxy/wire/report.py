@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from proxy.types import Block, Draft, Json, Note, Plan, Total
+from proxy.types import Block, Draft, Json, Message, Note, Plan, Total
 
+SUMMARISED = "summarised"  # why a message is no longer sent that a summary stands for
+RECALLED = "recalled"  # how the reason begins why a message is no longer sent that an excerpt quotes
 GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
 
 
@@ -99,7 +101,8 @@ def count(draft: Draft) -> int:
 
 
 def fates(plan: Plan) -> list[dict[str, Any]]:
-    """For each of the client's messages: whether it was kept, shortened or dropped, why, and its tokens both ways."""
+    """For each of the client's messages its fate (kept, shortened, summarised, recalled, dropped), why, and its tokens
+    both ways."""
     dropped = {drop.index: drop.why for drop in plan.draft.drops}
     sent = {m.index: m for m in plan.draft.messages}
     newest = len(plan.before.blocks) - 1
@@ -111,13 +114,21 @@ def fates(plan: Plan) -> list[dict[str, Any]]:
                 {
                     "index": m.index,
                     "role": m.role,
-                    "fate": "dropped" if now is None else "kept" if now.raw == m.raw else "shortened",
+                    "fate": _gone(dropped.get(m.index, "")) if now is None else _left(now, m),
                     "why": dropped.get(m.index, "") if now is None else now.why or _kept(block, place == newest),
                     "tokens": m.tokens,
                     "tokens_sent": 0 if now is None else now.tokens,
                 }
             )
     return told
+
+
+def _gone(why: str) -> str:
+    return next((fate for fate in (SUMMARISED, RECALLED) if why.startswith(fate)), "dropped")
+
+
+def _left(now: Message, then: Message) -> str:
+    return "kept" if now.raw == then.raw else "shortened"
 
 
 def _kept(block: Block, newest: bool) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ladders
-from proxy.config.ladders import Use, known_steps, parse_ladder, parse_uses
+from proxy.config.ladders import Lore, Use, impose, known_steps, parse_ladder, parse_lores, parse_uses
+from proxy.config.rules import load_rules
 from proxy.types import Ladder, Rung
 
 STEP = """
@@ -144,3 +146,44 @@ def test_a_wrong_use_is_named_by_its_place() -> None:
     uses, problems = parse_uses({"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]})
     assert problems == ["use 2: missing field ladder", "use 3: model: expected str, got int"]
     assert uses == (Use("a", "b"),)
+
+
+SUMMARY = '[[step]]\nname = "summarise_history"\nat = 0.85'
+
+
+def test_a_step_that_takes_no_part_has_no_threshold() -> None:
+    ladder, problems = parsed(SUMMARY, ladders.STEPS)
+    assert problems == [] and [rung.step for rung in ladder.rungs] == ["summarise_history"]
+    assert ladder.rungs[0].at is None and (ladder.least_at, ladder.least_ahead) == (math.inf, math.inf)
+
+
+def test_a_step_that_looks_ahead_does_so_from_a_threshold_of_its_own() -> None:
+    given = {"summarise_history": {"model": "m", "ready": 0.6}}
+    ladder, problems = parsed(SUMMARY, ladders.STEPS, given)
+    (rung,) = ladder.rungs
+    assert problems == [] and rung.ahead is not None and (rung.at, rung.ahead.at) == (0.85, 0.6)
+    assert (ladder.least_at, ladder.least_ahead) == (0.85, 0.6)
+    assert rung.apply.keywords["params"].at == 0.85  # type: ignore[attr-defined]
+
+
+def test_shipped_ladders_look_ahead_and_sum_up_only_where_a_model_is_given() -> None:
+    plain, summing = (load_rules(None, given=given).ladders for given in ({}, {"summarise_history": {"model": "m"}}))
+    assert {ladder.least_ahead for ladder in plain.values()} == {math.inf}
+    assert plain["default"].least_at == 0.9
+    for name in ("default", "agent", "chat", "lossless"):
+        assert (summing[name].least_at, summing[name].least_ahead) == (0.85, 0.7)
+
+
+def test_lores_say_which_lorebooks_a_model_takes() -> None:
+    rows = [{"model": "claude-*", "name": "tides"}, {"model": "a", "name": 5}]
+    assert parse_lores({"lorebook": rows}) == (
+        (Lore("claude-*", "tides"),),
+        ["lorebook 2: name: expected str, got int"],
+    )
+    assert parse_lores({}) == ((), [])
+
+
+def test_what_is_imposed_stands_above_what_a_row_says_and_only_where_it_says_something() -> None:
+    rows = [{"name": "trim", "cap_tokens": 9}, {"name": "trim"}, {"name": "plain", "cap_tokens": 9}, 5, {"name": []}]
+    found = impose({"floor": 7, "step": rows}, {"trim": {"cap_tokens": 500}})
+    assert found == {"floor": 7, "step": [{"name": "trim", "cap_tokens": 500}, *rows[1:]]}

@@ -9,6 +9,7 @@ import pytest
 from proxy.config import rules
 from proxy.config.rules import Rules, built_in, check_rules, load_rules
 from proxy.errors import ClientError, ConfigError
+from proxy.fit.lore import Entry
 from proxy.wire import refusals
 
 TOO_LONG = b'{"error": {"message": "the cargo weighs more than 4096 stones", "code": "heavy"}}'
@@ -29,7 +30,7 @@ def test_the_built_in_rules_are_right() -> None:
 
 def test_the_built_in_ladders_are_there() -> None:
     loaded = load_rules(None)
-    assert {"default", "chat", "agent", "lossless", "economy"} <= set(loaded.ladders)
+    assert {"default", "chat", "agent", "lossless", "economy", "rag"} <= set(loaded.ladders)
     assert all(name == ladder.name for name, ladder in loaded.ladders.items())
 
 
@@ -179,3 +180,96 @@ def test_rules_are_values() -> None:
     with pytest.raises(TypeError):
         load_rules(None).ladders["x"] = None  # type: ignore[index]
     assert Rules({}).refusals.refusals == ()
+
+
+def shelf(folder: Path, **files: str) -> Path:
+    """A rules folder of lorebooks; `tides_md` is lorebooks/tides.md."""
+    (folder / "lorebooks").mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / "lorebooks" / ".".join(name.rsplit("_", 1))).write_text(text, "utf-8")
+    return folder
+
+
+def test_lorebooks_are_read_and_called_by_their_files_names(tmp_path: Path) -> None:
+    folder = shelf(
+        tmp_path, tides_md="# Vell\nA town.", world_json='{"entries": {"0": {"key": ["a"], "content": "b"}}}'
+    )
+    (folder / "lorebooks" / "..data").mkdir()
+    loaded = load_rules(folder)
+    tides, world = Entry("A town.", "Vell", ("Vell",), searched=True), Entry("b", keys=("a",))
+    assert loaded.lorebooks == {"tides": (tides,), "world": (world,)}
+    assert loaded.lore_for("gpt-4o") == ()
+    assert loaded.lore_for("gpt-4o", ["world", "tides", "world"]) == (world, tides)
+
+
+def test_a_model_takes_every_lorebook_that_matches_it_unless_the_request_wants_others(tmp_path: Path) -> None:
+    rows = [("GPT-*", "tides"), ("claude-*", "other"), ("*-4o", "world"), ("gpt-4o", "tides")]
+    text = "".join(f'[[lorebook]]\nmodel = "{model}"\nname = "{name}"\n' for model, name in rows)
+    folder = shelf(written(tmp_path, ladder=text), tides_md="# T\nt", world_md="# W\nw", other_md="# O\no")
+    loaded = load_rules(folder)
+    assert [entry.content for entry in loaded.lore_for("gpt-4o")] == ["t", "w"]
+    assert [entry.content for entry in loaded.lore_for("gpt-4o", ["other"])] == ["o"]
+    assert loaded.lore_for("mistral") == ()
+
+
+@pytest.mark.parametrize(("files", "known"), [({}, "none"), ({"tides_md": "# T\nt"}, "tides")])
+def test_a_wanted_lorebook_that_there_is_not_is_the_clients_error(
+    tmp_path: Path, files: dict[str, str], known: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        load_rules(shelf(tmp_path, **files)).lore_for("gpt-4o", ["nope"])
+    assert (caught.value.status, caught.value.param) == (400, "x-plimsoll-lorebook")
+    assert caught.value.message.endswith(f"there are {known}.") and "nope" not in caught.value.message
+
+
+def test_a_broken_lorebook_stops_the_start_with_its_file_and_the_reason(tmp_path: Path) -> None:
+    folder = shelf(
+        written(
+            tmp_path,
+            ladder='[[lorebook]]\nmodel = "a"\nname = "nope"\n[[lorebook]]\nmodel = "a"',
+            ladders__mine='[[lorebook]]\nmodel = "a"\nname = "tides"',
+        ),
+        broken_json="{",
+        row_json='{"entries": [{"keys": ["a"], "content": 5, "name": "A"}]}',
+        tides_markdown="# T\nt",
+        tides_md="# T\nt",
+        card_png="PNG",
+    )
+    (folder / "lorebooks" / "one,two.md").write_text("# T\nt", "utf-8")
+    (folder / "lorebooks" / "torn.md").write_bytes(b"\xff\xfe")
+    problems = [problem.removeprefix(f"{folder}/") for problem in check_rules(folder)]
+    kinds = "a lorebook is a file *.json, *.md, *.markdown with no comma in its name"
+    assert problems[:3] == [
+        "lorebooks/broken.json: Input data was truncated",
+        f"lorebooks/card.png: {kinds}",
+        f"lorebooks/one,two.md: {kinds}",
+    ]
+    assert problems[3] == "lorebooks/row.json, entry 1 (A): content: expected str, got int"
+    assert problems[4] == "lorebooks/tides.md: there is another lorebook 'tides'"
+    assert problems[5].startswith("lorebooks/torn.md: cannot be read: ")
+    assert problems[6:] == [
+        "ladder.toml, lorebook 2: missing field name",
+        "ladder.toml, lorebook 1: there is no lorebook 'nope', there are tides, torn",
+        "ladders/mine.toml: lorebook: only ladder.toml says which lorebook a model takes",
+    ]
+    with pytest.raises(ConfigError, match=r"lorebooks/broken\.json"):
+        load_rules(folder)
+
+
+def test_the_environments_budgets_stand_above_those_of_a_ladder() -> None:
+    imposed = {"recall": {"budget": 7, "total": 8}, "prune_history": {"budget": 9}}
+    plain, loaded = load_rules(None), load_rules(None, imposed=imposed)
+
+    def budgets(found: Rules, name: str) -> list[int | None]:
+        params = [getattr(rung.apply, "keywords", {}).get("params") for rung in found.ladders[name].rungs]
+        return [getattr(one, key) for one in params for key in ("budget", "total") if getattr(one, key, None)]
+
+    assert budgets(plain, "rag") == [150_000, 50_000, 200_000]
+    assert budgets(loaded, "rag") == [9, 7, 8]
+    assert budgets(loaded, "default") == budgets(plain, "default") == []
+
+
+def test_only_the_ladder_that_recalls_needs_every_request_planned() -> None:
+    least = {name: ladder.least_at for name, ladder in load_rules(None).ladders.items()}
+    assert least.pop("rag") == 0.0
+    assert min(least.values()) >= 0.8

@@ -17,6 +17,8 @@ def test_an_empty_environment_means_the_documented_defaults() -> None:
     assert (settings.mode, settings.ladder, settings.workers, settings.log) == (Mode.FIT, "default", 1, "auto")
     assert settings.max_body == 64 * 1024 * 1024
     assert (settings.connect_timeout, settings.read_timeout, settings.body_timeout, settings.drain) == (5, 600, 60, 30)
+    assert (settings.summary_model, settings.summary_upstream, settings.summary_api_key) == ("", None, None)
+    assert settings.summary_timeout == 20
     assert settings.llm_fallback_enabled is False
     assert settings.llm_allowed_fallback_models == ()
     assert settings.context_total_token_limit is None
@@ -44,6 +46,10 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_BODY_TIMEOUT": "1m",
             "PLIMSOLL_DRAIN": "0",
             "PLIMSOLL_LOG": "json",
+            "PLIMSOLL_SUMMARY_MODEL": "openai/gpt-5-mini",
+            "PLIMSOLL_SUMMARY_UPSTREAM": "http://localhost:8001/v1/",
+            "PLIMSOLL_SUMMARY_API_KEY": "sk-2",
+            "PLIMSOLL_SUMMARY_TIMEOUT": "500ms",
             "LLM_FALLBACK_ENABLED": "true",
             "LLM_ALLOWED_FALLBACK_MODELS": "openai/gpt-5-mini,gemini-2.5-flash,x-ai/grok-4-fast",
             "CONTEXT_TOTAL_TOKEN_LIMIT": "200000",
@@ -70,6 +76,10 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         body_timeout=60.0,
         drain=0.0,
         log="json",
+        summary_model="openai/gpt-5-mini",
+        summary_upstream="http://localhost:8001/v1",
+        summary_api_key="sk-2",
+        summary_timeout=0.5,
         llm_fallback_enabled=True,
         llm_allowed_fallback_models=models,
         context_total_token_limit=200_000,
@@ -138,7 +148,8 @@ def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> No
     assert flags["PLIMSOLL_ADMIN_PORT"] == "--admin-port"
     assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"
     assert all(s.help for s in SETTINGS)
-    assert {s.name for s in SETTINGS if s.private} == {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY"}
+    private = {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY", "PLIMSOLL_SUMMARY_API_KEY"}
+    assert {s.name for s in SETTINGS if s.private} == private
 
 
 def test_a_misspelt_variable_is_told_with_what_was_probably_meant() -> None:

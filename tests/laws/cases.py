@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from proxy.fit.lore import LOREBOOKS, Entry, Logic
 from proxy.fit.plan import start
 from proxy.types import Draft, Facts, Margin, Meter, Prompt, Quality, Rival, Window, replace
 from proxy.wire.endpoints import chat
@@ -24,6 +25,13 @@ ASKS = (None, None, 1, 20, 50, 300, 500, 3000, 0.1, 0.45, 0.9, 2.0)  # reply lim
 FIELDS = (("max_tokens",), ("max_completion_tokens",), ("max_tokens", "max_completion_tokens"))
 MARGINS = (Margin(0, 0.0), Margin(100, 0.0), Margin(10, 0.07), Margin(50, 0.25))
 RATIOS = (1.0, 1.0, 0.7, 1.13, 1.9)
+LORE = (
+    Entry(words(20, "always"), constant=True),
+    Entry(words(9, "named"), keys=("m0x0", "m1x0", "m2x0"), order=2),
+    Entry(words(300, "long"), "Long", keys=("M3X0", "hello"), secondary=("m3x2", "nobody"), logic=Logic.NOT_ALL),
+    Entry("m4x1 and m5x2 " + words(30, "searched"), searched=True),
+    Entry(words(20, "always"), constant=True),
+)
 VALID = 10  # kinds under this number keep to the protocol
 KINDS = 13
 CHOICES = 14  # digits: how the conversation opens, how it is fitted (9), and what else is in it (4)
@@ -160,7 +168,7 @@ def case(turns: list[tuple[int, int, int]], opening: int, fit: tuple[int, ...], 
     )
     return Case(
         body=msgspec.json.encode(head),
-        facts=Facts(Window(tokens, max_input, (None, 400)[bound % 2]), meter, others),
+        facts=Facts(Window(tokens, max_input, (None, 400)[bound % 2]), meter, others, {LOREBOOKS: LORE}),
         default_reserve=(0, 30, 3000)[reserve % 3],
         floor=(1, 20, 100, 500)[floor % 4],
         valid=all(kind < VALID for kind, _, _ in turns),

@@ -90,13 +90,17 @@ def other_parts(message: Message) -> list[Any]:
 
 def assert_pins(name: str, before: Draft, after: Draft) -> None:
     """What is pinned is still there, and (but for two exceptions) with the same bytes."""
-    left = {m.index: m.raw for m in after.messages}
-    users = [m.index for m in before.messages if m.role == "user"]
+    left = {m.index: m.raw for m in after.messages if m.index >= 0}
+    ours = [m.raw for m in after.messages if m.index < 0]
+    users = [m.index for m in before.messages if m.role == "user" and m.index >= 0]
     always = {m.index for m in before.messages if m.role in ("system", "developer")}
     assert always | {*users[:1], *users[-1:]} <= set(left)
     for place, block in enumerate(before.blocks):
         newest = place == len(before.blocks) - 1
         for m in block.messages if block.pinned else ():
+            if m.index < 0:
+                assert m.raw in ours or name in MAY_CHANGE_PINNED
+                continue
             assert m.index in left
             free = name in MAY_CHANGE_PINNED or (name in MAY_SHORTEN_NEWEST and newest and m.answers is not None)
             assert free or left[m.index] == m.raw

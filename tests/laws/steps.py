@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from proxy.fit import steps
-from proxy.types import Draft, Rung, Step
+from proxy.types import Draft, Facts, Rung, Step, Want, replace
+from tests.makers import words
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(steps.__path__))
 TO = ("m", "rival-2", "rival-0", "rival-1")
@@ -39,6 +40,22 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"recall": 0.9, "low": 0.3},
         {"recall": 0.5, "layout": "best"},
         {"recall": 0.5, "layout": "stable", "max_messages": 9},
+        {"budget": 300},
+        {"budget": 90, "recall": 0.5, "layout": "stable"},
+    ),
+    "recall": (
+        {},
+        {"budget": 60},
+        {"budget": 400, "total": 900},
+        {"sources": ("history",)},
+        {"sources": ("lorebooks",)},
+    ),
+    "summarise_history": (
+        {"model": "m", "max_tokens": 8, "keep_last": 3},
+        {"model": "m", "max_tokens": 8, "keep_last": 1, "at": 0.5, "ready": 0.4},
+        {"model": "m", "max_tokens": 20, "keep_last": 9, "at": 0.85, "low": 0.9},
+        {"model": "m", "max_tokens": 1, "keep_last": 2, "at": 0.2, "low": 0.0},
+        {},
     ),
     "truncate_longest": ({}, {"head": 0.0}, {"head": 1.0}),
 }
@@ -52,8 +69,17 @@ def step(name: str, variation: int = 0) -> Step:
     """The step with one of its variations; a step that has none here is tried as it comes."""
     tried = VARIATIONS.get(name, ({},))
     found = module(name)
-    applied: Callable[..., Draft] = found.apply
-    return partial(applied, params=found.Params(**tried[variation % len(tried)]))
+    applied: Callable[..., Draft | Want] = found.apply
+    return partial(_told, partial(applied, params=found.Params(**tried[variation % len(tried)])))
+
+
+def _told(applied: Step, draft: Draft, facts: Facts) -> Draft | Want:
+    """The step, told at once what it wants: a summary of as many words as its key says."""
+    after = applied(draft, facts)
+    if not isinstance(after, Want):
+        return after
+    told = words(int(after.key[:2], 16) % 12, "sum")
+    return applied(draft, replace(facts, knowledge={**facts.knowledge, after.key: told}))
 
 
 def rung(name: str, variation: int = 0, at: float | None = None) -> Rung:

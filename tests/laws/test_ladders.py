@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.config.rules import load_rules
 from proxy.fit.plan import due, plan
-from proxy.types import Facts, Ladder, Want, replace
+from proxy.types import Ladder, Want, replace
 from proxy.wire.endpoints import chat
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases
@@ -19,7 +19,7 @@ from tests.makers import ladder
 SHIPPED = load_rules(None, given={"switch_model": {"to": TO}}).ladders
 DEFAULT = load_rules(None).ladders["default"]  # without models to switch to
 THRESHOLDS = (None, None, None, 0.5, 0.9)
-rungs = st.builds(rung, st.sampled_from(NAMES), st.integers(0, 7), st.sampled_from(THRESHOLDS))
+rungs = st.builds(rung, st.sampled_from(NAMES), st.integers(0, 13), st.sampled_from(THRESHOLDS))
 any_ladder = st.one_of(
     st.sampled_from(sorted(SHIPPED)).map(lambda name: SHIPPED[name]),
     st.lists(rungs, max_size=7).map(lambda found: ladder(*found)),
@@ -36,7 +36,7 @@ def walked(case: Case, found: Ladder) -> None:
     """Every rung in its turn keeps the laws, whatever came before it."""
     prompt = case.prompt
     draft = first = case.counted(prompt)
-    facts = Facts(case.facts.window, case.facts.meter, case.facts.rivals, original=first)
+    facts = replace(case.facts, original=first)
     for one in of(case, found).rungs:
         after = one.apply(draft, facts) if due(one, draft, first) else draft
         if isinstance(after, Want):

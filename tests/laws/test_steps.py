@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.plan import plan
-from proxy.types import Draft, Facts, Prompt, Want
+from proxy.types import Draft, Facts, Prompt, Want, replace
 from proxy.wire.endpoints import chat
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, drawn
 from tests.laws.steps import NAMES, VARIATIONS, rung, step
 from tests.makers import ladder
 
-variations = st.integers(0, 7)
+variations = st.integers(0, 13)
 every_step = pytest.mark.parametrize("name", NAMES)
 
 
@@ -33,7 +33,7 @@ def known(case: Case) -> tuple[Prompt, Draft, Facts]:
     """A case parsed and counted, and what a step is told of it."""
     prompt = case.prompt
     before = case.counted(prompt)
-    return prompt, before, Facts(case.facts.window, case.facts.meter, case.facts.rivals, original=before)
+    return prompt, before, replace(case.facts, original=before)
 
 
 def parsed(draft: Draft) -> list[dict[str, object]]:

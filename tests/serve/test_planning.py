@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,3 +306,118 @@ def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
 def test_the_same_body_becomes_the_same_bytes() -> None:
     planner = house().gateway.planner
     assert prepared(planner, visiting(body(talk(400)))) == prepared(planner, visiting(body(talk(400))))
+
+
+# The key of our own in messages.
+
+PIN = {"plimsoll": {"pin": True}}
+
+
+def test_a_message_that_pins_itself_stays_and_its_key_is_not_sent() -> None:
+    planner = house().gateway.planner
+    said = [{**m, **PIN} if i == 5 else m for i, m in enumerate(talk(400))]
+    visit = visiting(body(said), pins=frozenset({7}))
+    payload = prepared(planner, visit)
+    assert b"plimsoll" not in payload and visit.result == "fitted"
+    kept = [m["content"] for m in json.loads(payload)["messages"]]
+    assert said[5]["content"] in kept and said[7]["content"] in kept and said[6]["content"] not in kept
+
+
+@pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE, Mode.STRICT])
+@pytest.mark.parametrize("turns", [2, 100])
+def test_the_key_is_taken_out_though_nothing_else_changes(turns: int, mode: Mode) -> None:
+    """Once where bytes prove that it fits, once where it is counted."""
+    planner = house().gateway.planner
+    said = talk(turns)
+    visit = visiting(body([{**said[0], **PIN}, *said[1:]]), mode)
+    payload = prepared(planner, visit)
+    assert json.loads(payload) == {"model": "gpt-4", "messages": said}
+    assert visit.sure is (turns == 2) and visit.result == ""
+
+
+def test_the_key_is_taken_out_though_we_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = house().gateway.planner
+    monkeypatch.setattr(Planner, "ladder_for", lambda self, visit: 1 / 0)
+    visit = visiting(body([{**talk(2)[0], **PIN}]))
+    assert json.loads(prepared(planner, visit)) == {"model": "gpt-4", "messages": talk(2)[:1]}
+    assert visit.result == "bug"
+
+
+def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
+    planner = house().gateway.planner
+    heavy = [{"role": "user", "content": "x" * (2 << 20), **PIN}]
+    assert b"plimsoll" not in prepared(planner, visiting(body(heavy), Mode.OBSERVE))
+    visit = visiting(gzip.compress(body([{**talk(2)[0], **PIN}])))
+    payload = asyncio.run(planner.prepare(visit, [(b"content-encoding", b"gzip")]))
+    assert json.loads(payload) == {"model": "gpt-4", "messages": talk(2)[:1]}
+
+
+def test_who_asks_for_nothing_sends_the_key_as_it_is() -> None:
+    visit = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
+    assert prepared(house().gateway.planner, visit) is visit.body
+
+
+# Lorebooks.
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> str:
+    """A rules folder with a lorebook."""
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "tides.md").write_text("# Vell\nA town with nine bells.\n# Oar\nA river.")
+    (tmp_path / "ladder.toml").write_text('[[lorebook]]\nmodel = "gpt-4o*"\nname = "tides"\n')
+    return str(tmp_path)
+
+
+ASKING = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who rules Vell?"}]
+
+
+def recalled(payload: bytes) -> str:
+    """The message before the last."""
+    text: str = json.loads(payload)["messages"][-2]["content"]
+    return text
+
+
+def test_entries_of_a_lorebook_are_recalled_though_the_request_fits(shelf: str) -> None:
+    planner = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
+    visit = visiting(body(ASKING), lorebooks=("tides",))
+    payload = prepared(planner, visit)
+    assert "nine bells" in recalled(payload) and "river" not in recalled(payload)
+    assert visit.result == "fitted" and visit.plan is not None
+    assert [note.step for note in visit.plan.notes] == ["recall"]
+
+
+def test_a_model_brings_its_lorebooks_along(shelf: str) -> None:
+    planner = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
+    assert "nine bells" in recalled(prepared(planner, visiting(body(ASKING, "gpt-4o-mini"))))
+    other = visiting(body(ASKING, "gpt-4"))
+    assert prepared(planner, other) is other.body
+
+
+def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> None:
+    planner = house(PLIMSOLL_RULES=shelf).gateway.planner
+    with pytest.raises(ClientError, match="needs a ladder with the step recall"):
+        prepared(planner, visiting(body(ASKING), lorebooks=("tides",)))
+    with pytest.raises(ClientError, match="names a lorebook that there is not; there are tides"):
+        prepared(planner, visiting(body(ASKING), lorebooks=("nope",), ladder="rag"))
+
+
+def test_what_a_refusal_heals_recalls_too(shelf: str) -> None:
+    made = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag")
+    visit = visiting(body([*talk(100)[:-1], ASKING[-1]], "gpt-4o"))
+    prepared(made.gateway.planner, visit)
+    again = healed(made.gateway.planner, visit, Refusal("x", limit=4_000))
+    assert again is not None and "nine bells" in recalled(json.dumps(again).encode())
+
+
+def test_budgets_of_the_environment_reach_the_steps(shelf: str) -> None:
+    made = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag", CONTEXT_RAG_TOKEN_BUDGET="20")
+    visit = visiting(body(ASKING, "gpt-4o"))
+    assert prepared(made.gateway.planner, visit) is visit.body  # the heading alone takes more
+    made = house(PLIMSOLL_LADDER="rag", CONTEXT_RECENT_HISTORY_TOKEN_BUDGET="1000", CONTEXT_RAG_TOKEN_BUDGET="500")
+    visit = visiting(body(talk(100), "gpt-4o"))
+    prepared(made.gateway.planner, visit)
+    assert visit.plan is not None
+    steps = {note.step: note for note in visit.plan.notes}
+    assert 900 < steps["prune_history"].tokens_after <= 1_030
+    assert 400 < steps["recall"].tokens_after - steps["recall"].tokens_before <= 500

@@ -19,12 +19,12 @@ def test_a_client_that_asks_nothing_gets_the_one_value_for_that() -> None:
 
 
 def test_what_was_asked_is_read() -> None:
-    found = asked(mode="observe", ladder="agent", window=" 4096 ", pin="0, 3,3")
-    assert found == Controls(Mode.OBSERVE, "agent", 4096, frozenset({0, 3}))
+    found = asked(mode="observe", ladder="agent", window=" 4096 ", pin="0, 3,3", lorebook="eldoria, The Tides")
+    assert found == Controls(Mode.OBSERVE, "agent", 4096, frozenset({0, 3}), ("eldoria", "The Tides"))
 
 
-def test_an_empty_ladder_or_pin_is_none() -> None:
-    assert asked(ladder="", pin="") == Controls()
+def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
+    assert asked(ladder="", pin="", lorebook=" ,") == Controls()
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,9 @@ def test_a_value_that_means_nothing_is_refused_by_its_name(name: str, value: str
         asked(**{name: value})
     assert (caught.value.status, caught.value.param) == (400, f"x-plimsoll-{name}")
     assert value == "" or value not in caught.value.message or len(value) < 3
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "latin-1"])
+def test_the_name_of_a_lorebook_may_have_any_letters(coding: str) -> None:
+    found = controls([(b"x-plimsoll-lorebook", "Märchen, tides".encode(coding))])
+    assert found.lorebooks == ("Märchen", "tides")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import note, plan
-from proxy.types import Draft, Margin, Note, Plan, Quality, Rung, Total, replace
+from proxy.types import Draft, Drop, Margin, Note, Plan, Quality, Rung, Total, replace
 from proxy.wire.report import (
     count,
     fates,
@@ -143,6 +143,12 @@ def test_each_message_has_its_fate_and_the_reason() -> None:
     assert all(f["tokens_sent"] == 0 for f in found if f["fate"] == "dropped")
 
 
+def test_what_a_summary_stands_for_is_not_called_dropped() -> None:
+    before = SAME.draft
+    summed = replace(before, blocks=(), drops=tuple(Drop(m.index, "summarised") for m in before.messages))
+    assert {(f["fate"], f["why"]) for f in fates(Plan(before, summed))} == {("summarised", "summarised")}
+
+
 def test_the_parts_add_up_to_the_window_or_what_is_over_it() -> None:
     counted = WordMeter(fixed={"base": 3, "tools": 40, "schema": 2})
     found = draft(LONG, 1000, counted, max_tokens=150)
@@ -161,3 +167,16 @@ def test_what_takes_the_room_is_named_the_largest_first() -> None:
     assert takers(draft(LONG[:4], 500)).startswith("tool results alone take 304 of 500 (tool results 304, messages 40")
     empty = replace(draft([user("hi")], 9, WordMeter(fixed={})), blocks=())
     assert takers(empty) == "nothing"
+
+
+def test_what_an_excerpt_quotes_or_a_summary_stands_for_has_a_fate_of_its_own() -> None:
+    whys = {2: "recalled: relevance 0.83", 3: "recalled: recent", 4: "summarised"}
+    less = CUT.draft.with_blocks([CUT.draft.blocks[0], CUT.draft.blocks[-1]])
+    gone = replace(less, drops=tuple(Drop(i, whys.get(i, "old")) for i in (1, 2, 3, 4)))
+    found = fates(replace(CUT, draft=gone))
+    assert [(f["fate"], f["why"], f["tokens_sent"]) for f in found[1:5]] == [
+        ("dropped", "old", 0),
+        ("recalled", whys[2], 0),
+        ("recalled", whys[3], 0),
+        ("summarised", whys[4], 0),
+    ]

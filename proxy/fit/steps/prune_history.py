@@ -11,6 +11,7 @@ from functools import cache
 from proxy.fit.blocks import INSTRUCTIONS
 from proxy.fit.excerpts import fitting, said
 from proxy.fit.relevance.asked import sources
+from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.messages import brief_block
 from proxy.fit.relevance.reading import read_message
 from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
@@ -20,7 +21,9 @@ from proxy.types import Block, Draft, Drop, Facts, Window, replace, text_of
 
 OLD = "older than the window holds"
 LAYOUTS = ("", "stable", "best")
+QUOTED = 0.9  # of `recall`, where the rest is quoted: what is quoted is in no prompt cache (measured)
 NEWEST = 0.25  # share of the room that the newest turns of a chat take first (measured)
+BEST = 1 + REUSE  # what the best older block of a run can be worth
 CACHES = "prompt_caching"  # what a model is known to be able to do whose provider bills a repeated prefix less
 
 
@@ -31,7 +34,8 @@ class Params:
     messages keep what is pinned and the newest (seed 004). `min_messages`: kept however little room there is (seed
     000). `recall`: the share of the room that older blocks get for what they bear on; 0 keeps the newest only.
     `layout`: `stable` leaves what it keeps where it is for many turns (a provider's prompt cache holds), `best` chooses
-    anew for every question; empty takes `best` where there are no tools and the provider is known not to cache."""
+    anew for every question; empty takes `best` where there are no tools and the provider is known not to cache.
+    `budget`: tokens that history may take at most, newest whole blocks first (seed 002), though more would fit."""
 
     low: float = 0.6
     target: float | None = None
@@ -40,6 +44,7 @@ class Params:
     min_messages: int = 1
     recall: float = 0.0
     layout: str = ""
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= 1:
@@ -50,6 +55,8 @@ class Params:
             raise ValueError("max_messages must be at least 1")
         if self.keep_last is not None and not 1 <= self.keep_last <= (self.max_messages or self.keep_last):
             raise ValueError("keep_last must be at least 1 and not more than max_messages")
+        if self.budget is not None and self.budget < 1:
+            raise ValueError("budget must be at least 1 token")
         if self.min_messages < 0:
             raise ValueError("min_messages must not be negative")
         if not 0 <= self.recall < 1:
@@ -68,6 +75,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     kept = set(range(len(draft.blocks)))
     if params.max_messages is not None:
         kept &= newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
+    if params.budget is not None:
+        kept &= newest_within(draft.blocks, kept, params.budget, params.min_messages)
     if params.target is not None:
         kept &= newest_within(draft.blocks, kept, _target(draft, params.target), params.min_messages)
     elif _cost(draft, kept) > draft.room:
@@ -126,6 +135,8 @@ def _best(draft: Draft, asked: int) -> Draft:
     chosen = choose_turns([scores[i] for i in loose], [blocks[i].tokens for i in loose], room, newest=NEWEST)
     worth = {loose[place]: score for place, score in chosen.items()}
     kept = {i for i, block in enumerate(blocks) if block.pinned} | worth.keys()
+    if len(kept) == len(blocks):
+        return draft
     made = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
     return draft.with_blocks(made, drops(blocks, kept))
 
@@ -153,7 +164,7 @@ def _replayed(draft: Draft, params: Params) -> Draft:
 
     found = replay(blocks, Marks(draft.room, draft.fixed, params.low, params.recall), lambda place: short(place).tokens)
     brief = found.brief(blocks)
-    made = [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0)) for i in found.costs]
+    made = [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0) / BEST) for i in found.costs]
     if len(made) == len(blocks) and not brief:
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
@@ -164,7 +175,7 @@ def _with_excerpts(draft: Draft, params: Params, asked: int) -> Draft:
     the question. Only that message differs from turn to turn."""
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
-    window = always + int((1 - params.recall) * max(0, draft.room - always))
+    window = always + int((1 - QUOTED * params.recall) * max(0, draft.room - always))
     kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
     made = without(draft, kept)
     texts = {i: text for i, block in enumerate(blocks) if i not in kept and (text := said(block))}

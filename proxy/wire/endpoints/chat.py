@@ -31,6 +31,8 @@ LIST = ord("[")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 MOST = 10**15  # larger numbers overflow what we reckon with
 NULL = msgspec.Raw(b"null")
+OURS = "plimsoll"  # a message's own key for us: {"pin": true}; no provider may see it
+PIN = "pin"
 
 
 class NotUnderstood(ValueError):
@@ -46,6 +48,7 @@ class _Seen(msgspec.Struct, gc=False):
     name: msgspec.Raw = NULL
     refusal: msgspec.Raw = NULL
     audio: msgspec.Raw = NULL
+    plimsoll: msgspec.Raw = NULL
 
 
 class _Top(msgspec.Struct, gc=False):
@@ -103,7 +106,7 @@ def glance(body: bytes) -> Glance:
         raise NotUnderstood(_reason(error)) from None
     asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
     n = 1 if top.n is None else _checked(top.n)
-    opaque, heard, surplus, late, parallel = False, False, 0, False, False
+    opaque, heard, surplus, late, parallel, keyed = False, False, 0, False, False, False
     for place, m in enumerate(top.messages):  # one pass: a long conversation has thousands
         content = m.content
         if memoryview(content)[0] == LIST and not opaque:
@@ -117,6 +120,8 @@ def glance(body: bytes) -> Glance:
             surplus += (WRITTEN - 1) * _size(m.function_call)
         if m.audio is not NULL and bytes(m.audio) != b"null":
             heard = True
+        if m.plimsoll is not NULL:
+            keyed = True
         if place and m.role in INSTRUCTIONS:
             late = True
     late = late and top.messages[0].role not in INSTRUCTIONS
@@ -128,6 +133,7 @@ def glance(body: bytes) -> Glance:
         most=None if opaque or heard or _unprovable(top) else len(body) + surplus,
         head=b"\0".join(COSTLY(top)),
         marks=None if opaque or late else partial(_marks, top.messages),
+        keyed=keyed,
     )
 
 
@@ -202,6 +208,21 @@ def parse(body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool =
         pins=frozenset(pins),
         opaque=not plain and any(mark in fields["messages"] for mark in UNPROVABLE_PARTS),
     )
+
+
+def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body written anew without the key of our own in its messages, and the places of those that it pins
+    (`{"pin": true}`). All else keeps its bytes. Raises `NotUnderstood`."""
+    try:
+        head = _HEAD.decode(body)
+        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head["messages"])]
+        ours = [msgspec.json.decode(m.pop(OURS, NULL)) for m in messages]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(_reason(error)) from None
+    written = b",".join(_object((key, bytes(raw)) for key, raw in m.items()) for m in messages)
+    fields = {**{key: bytes(raw) for key, raw in head.items()}, "messages": b"[" + written + b"]"}
+    pins = frozenset(i for i, said in enumerate(ours) if isinstance(said, dict) and said.get(PIN) is True)
+    return _object(fields.items()), pins
 
 
 def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:

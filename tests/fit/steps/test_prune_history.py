@@ -171,8 +171,31 @@ def test_newest_first_until_the_budget_is_full_to_the_token() -> None:
         {"max_messages": 0},
         {"keep_last": 0},
         {"min_messages": -1},
+        {"budget": 0},
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Params(**wrong)
+
+
+def test_a_budget_keeps_the_newest_whole_blocks_within_so_many_tokens_though_more_would_fit() -> None:
+    before = draft(chat(9), 10**6)
+    after = apply(before, KNOWN, Params(budget=300))
+    history = sum(b.tokens for b in after.blocks[1:])
+    assert 250 < history <= 300 and after.blocks[0] is before.blocks[0]
+    kept = indices(after)
+    assert kept[:2] == [0, 1] and kept[2:] == list(range(kept[2], len(list(before.messages))))
+    assert apply(before, KNOWN, Params(budget=10**6)) is before
+
+
+def test_a_budget_is_cut_further_where_the_window_holds_less() -> None:
+    before = draft(chat(30), 1000)
+    after = apply(before, KNOWN, Params(budget=900))
+    assert after.excess <= 0 and after.prompt < 900
+    assert apply(before, KNOWN, Params(budget=200, target=1.0)).prompt <= 203
+
+
+def test_what_the_best_layout_need_not_cut_is_left_alone() -> None:
+    before = draft([user(words(90))], 60)
+    assert before.excess > 0 and apply(before, KNOWN, Params(recall=0.5, layout="best")) is before

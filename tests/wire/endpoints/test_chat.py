@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.plan import plan, start
 from proxy.types import Call, Draft, Facts, Plan, Prompt, Window, replace
-from proxy.wire.endpoints.chat import ESCAPED, MOST, WRITTEN, NotUnderstood, glance, parse, render
+from proxy.wire.endpoints.chat import ESCAPED, MOST, WRITTEN, NotUnderstood, glance, parse, render, without_ours
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
@@ -345,3 +345,34 @@ def test_any_other_field_is_kept_in_its_place(extra: dict[str, Any]) -> None:
     told = {"first": 1, **{f"x{k}": v for k, v in extra.items()}, "model": "m", "messages": HELLO, "last": None}
     sent = parse(msgspec.json.encode(told))
     assert list(json.loads(render(sent, planned(sent))).items()) == list(told.items())
+
+
+# The key of our own.
+
+
+@pytest.mark.parametrize("content", ['"hi"', '"plimsoll"', r'"say \"plimsoll\": 1"', '[{"type":"text","plimsoll":1}]'])
+def test_a_request_without_our_key_has_none(content: str) -> None:
+    assert not glance(b'{"plimsoll":1,"model":"m","messages":[{"role":"user","content":%s}]}' % content.encode()).keyed
+
+
+def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
+    body = (
+        b'{ "model" : "m", "messages":[ {"role":"user","content":"a\\u00e9", "plimsoll": {"pin": true} },'
+        b'{"plimsoll":{"pin":false},"role":"assistant","content":"b","x":1.50},{"role":"user","content" : "c"},'
+        b'{"role":"user","content":"d","plimsoll":null}, {"role":"user","content":"e","plimsoll":{"pin":1}},'
+        b'{"role":"user","content":"f","plimsoll":"pin"}],"n":1}'
+    )
+    assert glance(body).keyed
+    plain, pins = without_ours(body)
+    assert pins == {0}
+    assert plain == (
+        b'{"model":"m","messages":[{"role":"user","content":"a\\u00e9"},'
+        b'{"role":"assistant","content":"b","x":1.50},{"role":"user","content":"c"},'
+        b'{"role":"user","content":"d"},{"role":"user","content":"e"},{"role":"user","content":"f"}],"n":1}'
+    )
+    assert not glance(plain).keyed and without_ours(plain) == (plain, frozenset())
+
+
+def test_a_body_that_is_no_request_holds_no_key_of_ours() -> None:
+    with pytest.raises(NotUnderstood):
+        without_ours(b'{"messages":[1]}')

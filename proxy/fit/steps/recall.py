@@ -1,0 +1,167 @@
+"""Quotes what bears on the last user message, in one message before it: what was dropped from the history, and entries
+of lorebooks (seed 002). It spends only room that is there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from proxy.fit import excerpts
+from proxy.fit.lore import LOREBOOKS, Entry, is_called
+from proxy.fit.relevance.bm25 import indexed, keep
+from proxy.fit.relevance.reading import read_message, read_text
+from proxy.fit.relevance.turns import rank_turns
+from proxy.fit.shorten import content_of
+from proxy.types import Block, Draft, Facts, Message, replace, text_of
+
+HISTORY = "history"
+HEADING = (
+    "[Background that bears on the next message: entries of lorebooks, and what was said earlier in this conversation "
+    "and is left out above, word for word:]"
+)
+WHY = "recalled for the last user message"
+RECALLED = "recalled"  # how the reasons begin of what was dropped and is quoted
+TURNS = ("user", "assistant")
+NEAR = 2  # turns that are searched for keys, the last user message among them: SillyTavern's default depth
+RELEVANT = 0.5  # of the best entry's relevance: from there on relevance alone calls for an entry that may be searched
+JOINT = 1  # token for the line break before a passage
+CONSTANT, NAMED = 4.0, 2.0  # scores over every relevance: entries that are called for always, and by their keys
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """`budget`: tokens that what is recalled may take. `total`: tokens that the whole prompt may take with it (what
+    the recent history may take is `budget` of `prune_history`). `sources`: what it is recalled from."""
+
+    budget: int = 50_000
+    total: int = 200_000
+    sources: tuple[str, ...] = (HISTORY, LOREBOOKS)
+
+    def __post_init__(self) -> None:
+        if self.budget < 1 or self.total < 1:
+            raise ValueError("budget and total must be at least 1 token")
+        if strange := set(self.sources) - {HISTORY, LOREBOOKS}:
+            raise ValueError(f"sources: {', '.join(sorted(strange))} is not among {HISTORY}, {LOREBOOKS}")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text that may be recalled, with its place among all of them and what it is worth. `cost` in tokens; `indices`
+    of the client's messages that it quotes."""
+
+    place: int
+    text: str
+    score: float
+    cost: int
+    order: float = 0
+    indices: tuple[int, ...] = ()
+
+
+def rag_budget(budget: int, total: int, recent_used: int) -> int:
+    """Seed 002: what may be recalled beside the tokens that the recent part takes."""
+    return max(0, min(budget, total - recent_used))
+
+
+def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
+    """The draft with one message of passages before the last user message; unchanged where nothing bears on it, where
+    there is no room, or where the message is there already."""
+    entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
+    gone = _gone(draft) if HISTORY in params.sources else set()
+    asked = _question(draft.blocks)
+    room = min(rag_budget(params.budget, params.total, draft.prompt), _spare(draft))
+    if not (entries or gone) or asked is None or room <= 0 or any(m.why == WHY for m in draft.messages):
+        return draft
+    shown = _texts(draft.messages)
+    found = [*_from_lorebooks(draft, asked, entries, shown)] if entries else []
+    if gone and facts.original is not None:
+        found += _from_history(draft, asked, facts.original, gone, shown)
+    return _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
+
+
+def _question(blocks: Sequence[Block]) -> int | None:
+    """The place of the client's last user message."""
+    places = (i for i in range(len(blocks) - 1, -1, -1) if blocks[i].messages[0].role == "user")
+    return next((i for i in places if blocks[i].messages[0].index >= 0), None)
+
+
+def _spare(draft: Draft) -> int:
+    """Tokens by which the prompt may grow: it still leaves the reply its room, and fits. One stays for rounding: the
+    margin grows with the prompt."""
+    return min(draft.room - draft.prompt, math.floor(-draft.excess / (1 + draft.meter.margin.share)) - 1)
+
+
+def _gone(draft: Draft) -> set[int]:
+    """The client's messages that are no longer sent, and not quoted either."""
+    return {drop.index for drop in draft.drops if not drop.why.startswith(RECALLED)}
+
+
+def _from_history(draft: Draft, asked: int, original: Draft, gone: set[int], shown: set[str]) -> Iterator[Passage]:
+    """Whole blocks that were dropped, as far as they bear on the question."""
+    question = draft.blocks[asked].messages[0]
+    blocks = [b for b in original.blocks if b.messages[0].index != question.index]
+    turns = [tuple(map(read_message, b.messages)) for b in blocks]
+    for place, score in enumerate(rank_turns(turns, text_of(content_of(question)))):
+        messages = blocks[place].messages
+        if score <= 0 or not all(m.index in gone for m in messages) or _texts(messages) <= shown:
+            continue
+        if text := excerpts.said(blocks[place]):
+            yield Passage(place, text, score, blocks[place].tokens, indices=tuple(m.index for m in messages))
+
+
+def _texts(messages: Iterable[Message]) -> set[str]:
+    return {text_of(content_of(m)) for m in messages}
+
+
+def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
+    """Entries that the newest messages call for by their keys, and those that bear most on the question."""
+    near = _near(draft.blocks[: asked + 1])
+    said = "\n".join(near).casefold()
+    for place, (entry, worth) in enumerate(zip(entries, _relevance(entries, near[-1]), strict=True)):
+        score = CONSTANT if entry.constant else NAMED if is_called(entry, said) else 0.0
+        if (not score and not (entry.searched and worth >= RELEVANT)) or any(entry.content in text for text in shown):
+            continue
+        text = entry.text
+        yield Passage(place - len(entries), text, score + worth, draft.meter.text(text) + JOINT, entry.order)
+
+
+def _near(blocks: Sequence[Block]) -> list[str]:
+    """What the client's newest turns say, the question last."""
+    turns = (b.messages[0] for b in reversed(blocks) if b.messages[0].role in TURNS and b.messages[0].index >= 0)
+    return [text_of(content_of(m)) for m in islice(turns, NEAR)][::-1]
+
+
+def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
+    """How far each entry bears on the question: 1 for the best, 0 for one that does not at all."""
+    index = indexed([(read_text(entry.text),) for entry in entries])
+    scores = index.scores(index.query(read_text(question)), meaning=True)
+    keep(index)
+    best = max(scores, default=0.0) or 1.0
+    return [score / best for score in scores]
+
+
+def _best(found: Sequence[Passage], room: int) -> list[Passage]:
+    """The passages that fit into `room` tokens, best first; none of them twice."""
+    chosen: dict[str, Passage] = {}
+    for passage in sorted(found, key=lambda p: (-p.score, -p.order, p.place)):
+        if passage.text not in chosen and passage.cost <= room:
+            chosen[passage.text] = passage
+            room -= passage.cost
+    return list(chosen.values())
+
+
+def _with(draft: Draft, asked: int, chosen: Sequence[Passage], room: int) -> Draft:
+    """The draft with these passages, in at most `room` tokens, counted: entries first, then turns in their order."""
+    told = [*(p for p in chosen if not p.indices), *sorted((p for p in chosen if p.indices), key=lambda p: p.place)]
+    lore = sum(not p.indices for p in told)
+    places = [p.place if p.indices else i - lore - 1 for i, p in enumerate(told)]  # a gap between entries and turns
+    heading = HEADING if lore else excerpts.HEADING
+    quoted = [(place, p.text) for place, p in zip(places, told, strict=True)]
+    block, held = excerpts.fitting(draft, quoted, [p.score for p in told], room, heading)
+    if block is None:
+        return draft
+    block = replace(block, messages=tuple(replace(m, why=WHY) for m in block.messages))
+    made = draft.with_blocks([*draft.blocks[:asked], block, *draft.blocks[asked:]])
+    why = {i: f"{RECALLED}: relevance {told[k].score:.2f}" for k in held for i in told[k].indices}
+    return replace(made, drops=tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops))
