@@ -47,13 +47,13 @@ def test_it_shows_400_straight_200_through_the_proxy_and_what_was_done(shown: st
     assert "However, you requested 10793" in shown
     for line in (
         "x-plimsoll-count: exact",
-        "x-plimsoll-steps: prune_history;-4102",
+        "x-plimsoll-steps: prune_history;-2779",
         "x-plimsoll-tokens: 7793",
-        "x-plimsoll-tokens-sent: 3691",
-        "usage, as the provider counted it: 3,691 prompt tokens",
+        "x-plimsoll-tokens-sent: 5014",
+        "usage, as the provider counted it: 5,014 prompt tokens",
     ):
         assert line in told
-    assert "69 of 144 messages sent" in shown
+    assert "40 of 144 messages sent" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 

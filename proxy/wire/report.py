@@ -115,7 +115,9 @@ def fates(plan: Plan) -> list[dict[str, Any]]:
                     "index": m.index,
                     "role": m.role,
                     "fate": _gone(dropped.get(m.index, "")) if now is None else _left(now, m),
-                    "why": dropped.get(m.index, "") if now is None else now.why or _kept(block, place == newest),
+                    "why": _because(dropped.get(m.index, ""))
+                    if now is None
+                    else now.why or _kept(block, place == newest),
                     "tokens": m.tokens,
                     "tokens_sent": 0 if now is None else now.tokens,
                 }
@@ -125,6 +127,10 @@ def fates(plan: Plan) -> list[dict[str, Any]]:
 
 def _gone(why: str) -> str:
     return next((fate for fate in (SUMMARISED, RECALLED) if why.startswith(fate)), "dropped")
+
+
+def _because(why: str) -> str:
+    return why.removeprefix(f"{RECALLED}: ")
 
 
 def _left(now: Message, then: Message) -> str:

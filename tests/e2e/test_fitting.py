@@ -146,7 +146,7 @@ def with_results(count: int, rows: int) -> list[dict[str, Any]]:
 
 CHANGES: dict[str, tuple[bytes, dict[str, str], str, str]] = {
     "prune": (body(talk(400)), {}, "prune_history", "prune_history;-"),
-    "trim": (body(with_results(3, 200), tools=[TOOL]), {}, "trim_tool_results", "trim_tool_results;-"),
+    "trim": (body(with_results(3, 200), tools=[TOOL]), {}, "compact_json", "compact_json;-"),
     "clamp": (body(talk(60), max_tokens=6_000), {}, "clamp_output", "clamp_output;6000->"),
     "switch": (
         body(talk(400)),

@@ -73,7 +73,7 @@ class Source:
     def asked(self, answers: str | None = None) -> Asked:
         """The question as text, for the result of one call or of all."""
         said, arguments = _spoken(self.call, answers)
-        asked = [_ends(text_of(content_of(m))) for m in (self.following, self.user) if m is not None]
+        asked = [ends(text_of(content_of(m))) for m in (self.following, self.user) if m is not None]
         return Asked("\n".join((*asked, said[:SPOKEN])), arguments[:ARGUMENTS])
 
 
@@ -104,7 +104,8 @@ def _following(blocks: Sequence[Block], place: int) -> Message | None:
     return None
 
 
-def _ends(text: str) -> str:
+def ends(text: str) -> str:
+    """Where a question stands in a long text: at its beginning and at its end."""
     return text if len(text) <= USER_HEAD + USER_TAIL else f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
 
 

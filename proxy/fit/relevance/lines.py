@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heapreplace
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
 from proxy.fit.relevance.priors import ABOUT_TROUBLE, DEFINES, HEADS, ROUTINE, is_loud, is_trouble
-from proxy.fit.relevance.words import is_name, tokens
+from proxy.fit.relevance.words import every, is_name, tokens
 from proxy.types import Meter
 
 NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
@@ -73,8 +73,8 @@ class Survey:
 def survey(lines: Sequence[Line]) -> Survey:
     """Reads the lines."""
     found = [tokens(line.text) for line in lines]
-    every = set().union(*found)
-    kinds = (frozenset(filter(kind, every)) for kind in (is_name, is_loud, is_trouble))
+    said = every(found)
+    kinds = (frozenset(filter(kind, said)) for kind in (is_name, is_loud, is_trouble))
     return Survey(lines, found, *kinds)
 
 

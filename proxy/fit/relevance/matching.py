@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from proxy.fit.relevance.bm25 import Query
-from proxy.fit.relevance.words import parts, stem
+from proxy.fit.relevance.words import every, parts, stem
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
@@ -21,7 +21,7 @@ def match(texts: Sequence[Sequence[str]], asked: Query, *, k1: float = K1, b: fl
     wanted = asked.keys()
     held: dict[str, dict[int, int]] = {key: {} for key in wanted}
     hint = re.compile("|".join({re.escape(key[:HINT]) for key in wanted}) or "$^")
-    telling = {t: keys for t in set().union(*texts) if (keys := _keys(t, wanted, asked.english, hint))}
+    telling = {t: keys for t in every(texts) if (keys := _keys(t, wanted, asked.english, hint))}
     for place, found in enumerate(texts):
         if not telling.keys().isdisjoint(found):
             for token in found:

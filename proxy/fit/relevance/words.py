@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
@@ -102,13 +103,30 @@ def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """How often each word stands among tokens, in order of first appearance; and the identifiers among them."""
     words: dict[str, int] = {}
     names: list[str] = []
-    for token, times in Counter(found).items():
+    for token, times in _times(found).items():
         made = _known_parts(token) if len(token) <= MET_AGAIN else _parts(token)
         for word in made:
             words[word] = words.get(word, 0) + times
         if len(made) > 1 and is_name(token):
             names.append(token)
     return words, tuple(names)
+
+
+def _times(found: Iterable[str]) -> Counter[str]:
+    """How often each token stands there; counted in pieces, for a long call would hold the interpreter's lock."""
+    times: Counter[str] = Counter()
+    rest = iter(found)
+    while piece := list(islice(rest, PIECE)):
+        times.update(piece)
+    return times
+
+
+def every(found: Iterable[Collection[str]]) -> set[str]:
+    """All tokens of many texts, likewise."""
+    tokens: set[str] = set()
+    for some in found:
+        tokens.update(some)
+    return tokens
 
 
 def is_name(token: str) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 
 from proxy.fit.blocks import INSTRUCTIONS
 from proxy.fit.excerpts import fitting, said
-from proxy.fit.relevance.asked import sources
+from proxy.fit.relevance.asked import ends, sources
 from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.messages import brief_block
 from proxy.fit.relevance.reading import read_message
@@ -122,7 +122,7 @@ def _scores(blocks: Sequence[Block], asked: int) -> list[float]:
     """How far each block bears on the question at that place (1 for the best)."""
     others = [i for i in range(len(blocks)) if i != asked]
     turns = [tuple(map(read_message, blocks[i].messages)) for i in others]
-    found = dict(zip(others, rank_turns(turns, text_of(content_of(blocks[asked].messages[0]))), strict=True))
+    found = dict(zip(others, rank_turns(turns, ends(text_of(content_of(blocks[asked].messages[0])))), strict=True))
     return [found.get(i, 0.0) for i in range(len(blocks))]
 
 

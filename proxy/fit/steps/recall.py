@@ -10,6 +10,7 @@ from itertools import islice
 
 from proxy.fit import excerpts
 from proxy.fit.lore import LOREBOOKS, Entry, is_called
+from proxy.fit.relevance.asked import ends
 from proxy.fit.relevance.bm25 import indexed, keep
 from proxy.fit.relevance.reading import read_message, read_text
 from proxy.fit.relevance.turns import rank_turns
@@ -102,7 +103,7 @@ def _from_history(draft: Draft, asked: int, original: Draft, gone: set[int], sho
     question = draft.blocks[asked].messages[0]
     blocks = [b for b in original.blocks if b.messages[0].index != question.index]
     turns = [tuple(map(read_message, b.messages)) for b in blocks]
-    for place, score in enumerate(rank_turns(turns, text_of(content_of(question)))):
+    for place, score in enumerate(rank_turns(turns, ends(text_of(content_of(question))))):
         messages = blocks[place].messages
         if score <= 0 or not all(m.index in gone for m in messages) or _texts(messages) <= shown:
             continue
@@ -135,7 +136,7 @@ def _near(blocks: Sequence[Block]) -> list[str]:
 def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
     """How far each entry bears on the question: 1 for the best, 0 for one that does not at all."""
     index = indexed([(read_text(entry.text),) for entry in entries])
-    scores = index.scores(index.query(read_text(question)), meaning=True)
+    scores = index.scores(index.query(read_text(ends(question))), meaning=True)
     keep(index)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
