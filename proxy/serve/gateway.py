@@ -28,7 +28,7 @@ from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
-from proxy.types import Outcome, Refusal, Usage
+from proxy.types import Outcome, Refusal
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
@@ -118,6 +118,12 @@ class Gateway:
         answer = await self.upstream.send("POST", target_of(scope), headers, payload)
         if visit.ladder is None or not visit.acts:
             return answer, b"", None
+        body = answer.at_hand()
+        if body is not None:  # as most are: short, plain and here already
+            visit.usage = plain_usage(body) if answer.status == 200 else None
+            if visit.usage is not None:
+                return answer, body, None
+            answer.put_back(body)
         if unreadable(answer):
             await answer.close()
             answer = await self.upstream.send("POST", target_of(scope), plainly(headers), payload)
@@ -144,9 +150,8 @@ class Gateway:
         self, visit: Visit, answer: Answer, seen: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Hands the answer on, watching it go by."""
-        usage = plain_usage(seen) if answer.whole else None
-        if usage is not None:
-            await self._relay_whole(visit, answer, usage, seen, scope, send)
+        if visit.usage is not None:
+            await self._relay_whole(visit, answer, seen, scope, send)
             return
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
@@ -162,11 +167,9 @@ class Gateway:
         cycle = scope.get("plimsoll.cycle")
         await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch, cycle=cycle)
 
-    async def _relay_whole(
-        self, visit: Visit, answer: Answer, usage: Usage, body: bytes, scope: Scope, send: Send
-    ) -> None:
+    async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, scope: Scope, send: Send) -> None:
         """The same for a short plain answer that is here already, as most are."""
-        visit.usage, extra = usage, visit.headers()
+        extra = visit.headers()
         visit.result = "healed" if visit.healed else visit.result
         visit.status = answer.status
         visit.first_byte_seconds = time.perf_counter() - visit.sent_at

@@ -44,8 +44,6 @@ class Looking:
         length = value_of(answer.headers, b"content-length")
         if length is not None and int(length) > SHORT:
             return b"", None
-        if length is not None and (whole := answer.at_hand()) is not None:
-            return whole, refusal_in(self.rules, whole)
         body = await (answer.next() if length is None else answer.read(SHORT))
         return body, refusal_in(self.rules, body)
 

@@ -104,7 +104,8 @@ class Measuring:
         visit.total = self.totals.known(self.totals.marks(glance))
         if visit.total is None:
             return False
-        visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        if visit.window is None:
+            visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         return True
 
     async def measure(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:

@@ -101,7 +101,7 @@ class Planner:
         """Whether the body's bytes alone prove that it fits and that no step's turn has come (section 6)."""
         if glance.most is None:
             return False
-        window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        window = visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         reserve = glance.reserve or glance.n * ladder.default_reserve
         most = glance.most + PROOF_MARGIN
         if window.guessed or most + reserve > window.tokens * min(1.0, ladder.least_at):

@@ -91,16 +91,20 @@ class Answer:
     `whole` says whether its last byte has been read.
     """
 
-    __slots__ = ("_reply", "headers", "status", "whole")
+    __slots__ = ("_held", "_reply", "headers", "status", "whole")
 
     def __init__(self, reply: Reply) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self.whole = False
         self._reply = reply
+        self._held = b""
 
     async def next(self) -> bytes:
         """The bytes that have come since the last call, b"" at the end. Raises UpstreamError when it breaks off."""
+        if self._held:
+            held, self._held = self._held, b""
+            return held
         try:
             data = await self._reply.read()
         except LinkError as error:
@@ -118,10 +122,15 @@ class Answer:
 
     def at_hand(self) -> bytes | None:
         """The rest of the body, where all of it has come already; None where it has not."""
-        data = self._reply.at_hand()
+        data = None if self._held else self._reply.at_hand()
         if data is not None:
             self.whole = True
         return data
+
+    def put_back(self, data: bytes) -> None:
+        """Lets bytes that were read be read again."""
+        self._held = data
+        self.whole = self.whole and not data
 
     async def read(self, limit: int) -> bytes:
         """The body, or where it has more than `limit` bytes (`whole` is then False) its beginning: at least so many
