@@ -176,7 +176,7 @@ def test_what_an_excerpt_quotes_or_a_summary_stands_for_has_a_fate_of_its_own() 
     found = fates(replace(CUT, draft=gone))
     assert [(f["fate"], f["why"], f["tokens_sent"]) for f in found[1:5]] == [
         ("dropped", "old", 0),
-        ("recalled", whys[2], 0),
-        ("recalled", whys[3], 0),
+        ("recalled", "relevance 0.83", 0),
+        ("recalled", "recent", 0),
         ("summarised", whys[4], 0),
     ]
