@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Call, Draft, Facts, Json, Message, replace, text_of
+from proxy.types import Block, Call, Draft, Facts, Json, Message, Meter, replace, text_of
 
 # Tools of well-known agents whose every call carries the whole list, by their names without case, "_" and "-".
 STATE_TOOLS = (
@@ -27,7 +27,6 @@ FAILED = ("error", "<tool_use_error>", "failed", "invalid", "exception", '{"erro
 RESULT_STUB = "[superseded by a later result of this tool]"
 ARGUMENTS_STUB = '{"superseded":"by a later call"}'
 WHY = "superseded"
-CHARACTERS = 4  # a token has about so many
 
 Raws = dict[str, msgspec.Raw]
 
@@ -50,7 +49,7 @@ class Params:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with a stub for each stale result and for the arguments of each stale call, where that saves tokens."""
-    stale = _stale(draft.blocks, params, int(params.batch * max(0, draft.room)))
+    stale = _stale(draft.blocks, params, int(params.batch * max(0, draft.room)), draft.meter)
     if not stale:
         return draft
     blocks = [
@@ -60,7 +59,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
-def _stale(blocks: Sequence[Block], params: Params, batch: int) -> dict[int, set[str]]:
+def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) -> dict[int, set[str]]:
     """For each block, the ids of its calls that a later call of the same tool made stale, as far as they have come to
     `batch` tokens together. Read from the start, so that every later turn finds the same."""
     wanted = {_plain(name) for name in params.tools}
@@ -76,23 +75,25 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int) -> dict[int, set
             waiting += calls
             calls.clear()
         calls.append((place, call.id))
-        if waiting and sum(_saved(blocks[i], ident) for i, ident in waiting) >= batch:
+        if waiting and sum(_saved(blocks[i], ident, meter) for i, ident in waiting) >= batch:
             for i, ident in waiting:
                 found.setdefault(i, set()).add(ident)
             waiting.clear()
     return found
 
 
-def _saved(block: Block, ident: str) -> int:
-    """About how many tokens the stubs for one call and its result save; none where they are stubs already."""
+def _saved(block: Block, ident: str, meter: Meter) -> int:
+    """How many tokens the stubs for one call and its result save; none where they are stubs already, or must stay."""
+    if block.pinned:
+        return 0
     call = next((c for c in _calls(block.messages[0]) if c.get("id") == ident), {})
     function = call.get("function")
     arguments = function.get("arguments") if isinstance(function, dict) else None
-    saved = max(0, len(arguments) - len(ARGUMENTS_STUB)) if isinstance(arguments, str) else 0
+    saved = max(0, meter.text(arguments) - meter.text(ARGUMENTS_STUB)) if isinstance(arguments, str) else 0
     for message in block.messages[1:]:
         if message.answers == ident:
-            saved += max(0, len(text_of(content_of(message))) - len(RESULT_STUB))
-    return saved // CHARACTERS
+            saved += max(0, meter.text(text_of(content_of(message))) - meter.text(RESULT_STUB))
+    return saved
 
 
 def _plain(name: str) -> str:
