@@ -15,6 +15,7 @@ from proxy.serve.visit import Visit
 from proxy.types import Mode
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
+from proxy.wire.glance import NotUnderstood
 from proxy.wire.report import inspection
 
 
@@ -51,7 +52,7 @@ class Inspecting:
             made = await measuring.measure(visit, headers, ladder)
             sent = await measuring.render(visit, made) if made.changed else visit.plain
             return inspection(made, msgspec.Raw(sent))
-        except chat.NotUnderstood as error:
+        except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:
             raise

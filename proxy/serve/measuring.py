@@ -13,13 +13,16 @@ from typing import TypeVar
 from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
+from proxy.serve.grown import Grown
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Facts, Glance, Ladder, Message, Meter, Plan, Total, Want, replace
+from proxy.types import Facts, Glance, Ladder, Marks, Message, Meter, Plan, Total, Want, replace
 from proxy.wire.endpoints import chat
+from proxy.wire.glance import NotUnderstood
+from proxy.wire.glance import glance as first_look
 from proxy.wire.headers import value_of
 
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
@@ -47,14 +50,16 @@ class Measuring:
     totals: Totals
     summaries: Summaries
     max_body: int
+    grown: Grown = field(default_factory=Grown)
     threads: ThreadPoolExecutor = field(default_factory=_pool)
     _counting: dict[str, Ladder] = field(default_factory=dict)
 
     async def look(self, visit: Visit, headers: Headers) -> Glance:
         """A first look at the body, without its messages. Raises `NotUnderstood`."""
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        if not coding and len(visit.body) <= HEAVY_BYTES:
-            glance = visit.glance = chat.glance(visit.body)
+        known = None if coding else self.grown.find(visit.body)
+        if not coding and len(visit.body) - (known.end if known is not None else 0) <= HEAVY_BYTES:
+            glance = visit.glance = first_look(visit.body, known)
             visit.plain, visit.model, visit.stream = visit.body, glance.model, glance.stream
             if glance.keyed:
                 await self._unkey(visit)
@@ -75,17 +80,19 @@ class Measuring:
     async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
-        heavy = len(visit.plain) > HEAVY_BYTES
+        heavy = glance.new > HEAVY_BYTES
         marks = await self._aside(heavy, self.totals.marks, glance)
         found = self.totals.known(marks)
         await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers)
         if found is None:
-            part = await self._aside(heavy, self.totals.unknown, marks, visit.plain)
-            found = await self._counted(marks, part, len(visit.plain))
+            part = await self._aside(heavy, self.totals.unknown, marks, visit.plain, glance)
+            found = await self._counted(marks, part, glance.new)
+        if marks is not None:
+            await self._aside(heavy, self.grown.keep, visit.plain, glance, marks)
         visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         return found
 
-    async def _counted(self, marks: Sequence[int], part: Part, size: int) -> Total:
+    async def _counted(self, marks: Marks | None, part: Part, size: int) -> Total:
         if size <= INLINE_BYTES:
             return self.totals.count(marks, part)
         meter = self.knowledge.meter(part.prompt, part.prompt.model)
@@ -99,11 +106,13 @@ class Measuring:
 
     def known(self, visit: Visit, glance: Glance, ladder: Ladder) -> bool:
         """Whether the request's total is known without counting; leaves it in the visit."""
-        if len(visit.plain) > HEAVY_BYTES:
+        if glance.new > HEAVY_BYTES:
             return False
-        visit.total = self.totals.known(self.totals.marks(glance))
-        if visit.total is None:
+        marks = self.totals.marks(glance)
+        visit.total = self.totals.known(marks)
+        if visit.total is None or marks is None:
             return False
+        self.grown.keep(visit.plain, glance, marks)
         if visit.window is None:
             visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
         return True
@@ -185,7 +194,7 @@ class Measuring:
 
 def _looked(body: bytes, coding: bytes, limit: int) -> tuple[bytes, Glance]:
     plain = unpacked(body, coding, limit)
-    return plain, chat.glance(plain)
+    return plain, first_look(plain)
 
 
 def _new(messages: Sequence[Message], meter: Meter) -> list[Pair]:
@@ -208,7 +217,7 @@ def unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
     """The body without its content-encoding. Raises `NotUnderstood` for an encoding that we do not know, a broken
     body, or one that would unpack to more than `limit` bytes."""
     if coding not in CODINGS:
-        raise chat.NotUnderstood("its content-encoding is not one that we know")
+        raise NotUnderstood("its content-encoding is not one that we know")
     bits = CODINGS[coding]
     if bits is None:
         return body
@@ -216,7 +225,7 @@ def unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
     try:
         plain = machine.decompress(body, limit)
     except zlib.error:
-        raise chat.NotUnderstood("its content-encoding is broken") from None
+        raise NotUnderstood("its content-encoding is broken") from None
     if not machine.eof or machine.unused_data:
-        raise chat.NotUnderstood("it unpacks to more than we take, ends early, or goes on behind its end")
+        raise NotUnderstood("it unpacks to more than we take, ends early, or goes on behind its end")
     return plain

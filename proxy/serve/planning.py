@@ -16,7 +16,7 @@ from proxy.serve.measuring import Measuring
 from proxy.serve.visit import Visit
 from proxy.tokens.meter import learned_ratio, unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
-from proxy.wire.endpoints import chat
+from proxy.wire.glance import NotUnderstood
 from proxy.wire.report import takers
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
@@ -61,7 +61,7 @@ class Planner:
             if _load(visit, glance, ladder) >= ladder.least_ahead:
                 self._look_ahead(visit, ladder, headers)
             return visit.body
-        except chat.NotUnderstood as error:
+        except NotUnderstood as error:
             visit.result = "not_understood"
             if visit.mode is Mode.STRICT:
                 raise not_understood(str(error)) from None
@@ -168,7 +168,7 @@ class Planner:
         assert visit.ladder is not None and visit.glance is not None
         try:
             await self.measuring.total(visit, visit.glance, visit.ladder, headers)
-        except chat.NotUnderstood:
+        except NotUnderstood:
             visit.result = "not_understood"
             visit.forget()
         except Exception as error:

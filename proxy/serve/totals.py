@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
@@ -11,11 +10,10 @@ from proxy.fit.blocks import runs
 from proxy.serve.knowledge import Knowledge
 from proxy.tokens.meter import unit_of
 from proxy.tokens.terms import SEED
-from proxy.types import Glance, Margin, Message, Prompt, Quality, Total
+from proxy.types import Glance, Margin, Marks, Message, Prompt, Quality, Total
 from proxy.wire.endpoints import chat
 
 MOST = 100_000  # conversations' ends that are remembered: some 20 MB
-LOOK_BACK = 64  # messages that one turn may add; a conversation that grew by more is counted message by message
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +54,44 @@ class Totals:
     _tokens: dict[int, int] = field(default_factory=dict)
     _old_tokens: dict[int, int] = field(default_factory=dict)
 
-    def marks(self, glance: Glance) -> Sequence[int]:
-        """A digest for each message, of all that its count and the counts before it depend on; none where some part's
-        cost is not in the bytes."""
+    def marks(self, glance: Glance) -> Marks | None:
+        """Digests of the messages and of all else that their counts depend on; none where some part's cost is not in
+        the bytes."""
         if glance.marks is None:
-            return ()
+            return None
         return glance.marks(xxh3_64_intdigest(glance.head, SEED ^ self.knowledge.counted_as(glance.model)))
 
-    def known(self, marks: Sequence[int]) -> Total | None:
+    def known(self, marks: Marks | None) -> Total | None:
         """The total of a request all of whose bytes were counted before; takes a microsecond."""
-        if not marks:
+        if marks is None:
             return None
-        frame = self._frames.get(marks[0]) or self._old_frames.get(marks[0])
-        tokens = self._tokens_at(marks[-1])
+        frame = self._frames.get(marks.first) or self._old_frames.get(marks.first)
+        tokens = self._tokens_at(marks.latest[-1])
         if frame is None or tokens is None:
             return None
-        return frame.total(tokens, len(marks))
+        return frame.total(tokens, marks.count)
 
-    def unknown(self, marks: Sequence[int], body: bytes) -> Part:
+    def unknown(self, marks: Marks | None, body: bytes, glance: Glance) -> Part:
         """The part of a conversation that was not counted yet. Raises `NotUnderstood`."""
-        for place in range(len(marks) - 2, max(-1, len(marks) - LOOK_BACK), -1):
-            before = self._tokens_at(marks[place])
+        if marks is None:
+            return Part(chat.parse(body))
+        for back in range(2, len(marks.latest) + 1):
+            before = self._tokens_at(marks.latest[-back])
             if before is not None:
-                rest = chat.parse(body, start=place + 1, plain=True)
-                first = next(message for message in rest.messages if message.index > place)
+                start = marks.count - back + 1
+                rest = _from(start, body, glance)
+                first = next(message for message in rest.messages if message.index >= start)
                 if first.answers is None:  # a result belongs to the block before it, whose cost changes with it
-                    return Part(rest, place + 1, before)
-        return Part(chat.parse(body, plain=bool(marks)))
+                    return Part(rest, start, before)
+        return Part(chat.parse(body, plain=True))
 
-    def count(self, marks: Sequence[int], part: Part) -> Total:
+    def count(self, marks: Marks | None, part: Part) -> Total:
         """Counts what is new and remembers the whole. May take long where much is new: then it is for a thread."""
         meter = self.knowledge.meter(part.prompt, part.prompt.model)
         new = part.new
         tokens = part.before + sum(sum(meter.costs(run)) for run in runs(new))
         frame = Frame(sum(meter.fixed.values()), meter.margin, meter.quality, unit_of(meter))
-        if marks:
+        if marks is not None:
             self._remember(marks, frame, tokens)
         return frame.total(tokens, part.start + len(new))
 
@@ -98,10 +99,18 @@ class Totals:
         found = self._tokens.get(mark)
         return self._old_tokens.get(mark) if found is None else found
 
-    def _remember(self, marks: Sequence[int], frame: Frame, tokens: int) -> None:
+    def _remember(self, marks: Marks, frame: Frame, tokens: int) -> None:
         if len(self._tokens) >= MOST // 2:
             self._old_tokens, self._tokens = self._tokens, {}
         if len(self._frames) >= MOST // 2:
             self._old_frames, self._frames = self._frames, {}
-        self._tokens[marks[-1]] = tokens
-        self._frames[marks[0]] = frame
+        self._tokens[marks.latest[-1]] = tokens
+        self._frames[marks.first] = frame
+
+
+def _from(start: int, body: bytes, glance: Glance) -> Prompt:
+    """The messages from `start` on, and the first instructions; read of what is new alone, where that is all."""
+    known = glance.known
+    if known is not None and known.seen.count == start:
+        return chat.parse(glance.text, plain=True, known=known)
+    return chat.parse(body, start=start, plain=True)

@@ -21,7 +21,8 @@ def count_prompt(body: bytes) -> int:
     """Prompt tokens by the recipe that the proxy counts with. Raises `ClientError` for what it cannot read."""
     from proxy.fit.blocks import runs
     from proxy.tokens.meter import meter_for
-    from proxy.wire.endpoints.chat import NotUnderstood, parse
+    from proxy.wire.endpoints.chat import parse
+    from proxy.wire.glance import NotUnderstood
 
     try:
         prompt = parse(body)

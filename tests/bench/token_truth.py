@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proxy.fit.blocks import runs
 from proxy.tokens.meter import meter_for
 from proxy.wire.endpoints import chat
+from proxy.wire.glance import NotUnderstood
 
 INSPECT = "/inspect/v1/chat/completions"
 SECONDS = 30
@@ -125,7 +126,7 @@ def directly(body: bytes) -> Count | None:
     """Counts a body in this process."""
     try:
         prompt = chat.parse(body)
-    except chat.NotUnderstood:
+    except NotUnderstood:
         return None
     meter = meter_for(prompt, prompt.model, _MEMORY)
     tokens = sum(meter.fixed.values()) + sum(sum(meter.costs(run)) for run in runs(prompt.messages))

@@ -136,8 +136,8 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "looking": ("proxy.wire.endpoints.chat.glance", True),
-    "looking at a short one": ("proxy.wire.endpoints.chat.glance", False),
+    "looking": ("proxy.serve.measuring.first_look", True),
+    "looking at a short one": ("proxy.serve.measuring.first_look", False),
     "parsing": ("proxy.wire.endpoints.chat.parse", True),
     "parsing a short one": ("proxy.wire.endpoints.chat.parse", False),
     "planning": ("proxy.serve.measuring.plan", True),

@@ -213,7 +213,7 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 
 PLACES = (
-    "proxy.wire.endpoints.chat.glance",
+    "proxy.serve.measuring.first_look",
     "proxy.wire.endpoints.chat.parse",
     "proxy.wire.endpoints.chat.render",
     "proxy.serve.measuring.plan",

@@ -12,6 +12,7 @@ from proxy.fit.plan import start
 from proxy.tokens.meter import meter_for
 from proxy.types import Facts, Window
 from proxy.wire.endpoints import chat
+from proxy.wire.glance import glance
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 
@@ -77,7 +78,7 @@ def test_no_prompt_is_larger_than_its_bytes_prove(
     if answer is not None:
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": answer}}
     body = json.dumps(fields, ensure_ascii=plain, separators=(",", ":")).encode()
-    most = chat.glance(body).most
+    most = glance(body).most
     sent = chat.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
     assert most is not None and counted <= most

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from proxy.serve.app import House, build
 from proxy.serve.exchange import Fault, LinkError
 from proxy.serve.totals import Part, Totals
 from proxy.serve.upstream import Answer, UpstreamError
-from proxy.types import Outcome, Total
+from proxy.types import Marks, Outcome, Total
 from proxy.wire.headers import Header
 from tests.e2e.house import body, sentence, talk
 
@@ -110,7 +110,7 @@ def test_a_short_request_leaves_before_it_is_counted(monkeypatch: pytest.MonkeyP
     order: list[str] = []
     count = Totals.count
 
-    def counting(self: Totals, marks: Sequence[int], part: Part) -> Total:
+    def counting(self: Totals, marks: Marks | None, part: Part) -> Total:
         order.append("counted")
         return count(self, marks, part)
 

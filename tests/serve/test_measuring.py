@@ -18,8 +18,9 @@ from proxy.serve.measuring import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measu
 from proxy.serve.visit import Visit
 from proxy.types import Ladder, Mode, Plan
 from proxy.wire.endpoints import chat
-from proxy.wire.endpoints.chat import NotUnderstood
+from proxy.wire.glance import NotUnderstood
 from tests.e2e.house import body, sentence, talk
+from tests.makers import assistant, tool_round, user
 
 PLAIN = body(talk(20))
 
@@ -104,8 +105,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
         monkeypatch.setattr(holder, name, noted)
 
-    for name in ("glance", "parse", "render"):
+    for name in ("parse", "render"):
         noting(chat, name)
+    noting(module, "first_look")
     noting(module, "plan")
     return seen
 
@@ -113,7 +115,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 def test_a_short_request_is_measured_at_once(places: dict[str, bool]) -> None:
     one = house()
     visit = measured(one.gateway.planner.measuring, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
-    assert len(visit.plain) <= INLINE_BYTES and places == {"glance": True, "parse": True, "plan": True}
+    assert len(visit.plain) <= INLINE_BYTES and places == {"first_look": True, "parse": True, "plan": True}
 
 
 def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict[str, bool]) -> None:
@@ -121,7 +123,7 @@ def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([*talk(40), {"role": "user", "content": sentence(0, 4_000)}], "gpt-4o")
     measured(measuring, sent, ladder)
-    assert places == {"glance": True, "parse": True, "plan": False}
+    assert places == {"first_look": True, "parse": True, "plan": False}
     measured(measuring, sent, ladder)
     assert places["plan"] is True
 
@@ -143,7 +145,7 @@ def test_a_heavy_request_is_wholly_a_threads(places: dict[str, bool]) -> None:
         visit = measured(measuring, packed, ladder, *headers)
         assert visit.plan is not None
         asyncio.run(measuring.render(visit, visit.plan))
-        assert places == {"glance": False, "parse": False, "plan": False, "render": False}
+        assert places == {"first_look": False, "parse": False, "plan": False, "render": False}
         assert visit.plain == sent
 
 
@@ -242,8 +244,43 @@ def test_a_heavy_total_is_not_looked_up_at_once(places: dict[str, bool]) -> None
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 4)} for i in range(20_000)], "gemini-2.5-flash")
     visit = totalled(measuring, sent, ladder)
-    assert visit.total is not None and places == {"glance": False, "parse": False}
+    assert visit.total is not None and places == {"first_look": False, "parse": False}
     assert visit.glance is not None and not measuring.known(visit, visit.glance, ladder)
+
+
+@pytest.mark.parametrize("led", [True, False])
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-3.5-turbo-0301", "claude-3-opus"])
+def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
+    places: dict[str, bool], model: str, led: bool
+) -> None:
+    one = house()
+    measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
+    said = [{"role": "user", "content": sentence(i, 4)} for i in range(20_000)]
+    if led:
+        said[0]["role"] = "system"
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    totalled(measuring, body(said, model, tools=tools), ladder)
+    for new in ([user("one more")], tool_round("c", "r"), [assistant("done"), user("and?")]):
+        said += new
+        places.clear()
+        grown = totalled(measuring, body(said, model, tools=tools), ladder)
+        assert places == {"first_look": True, "parse": True}
+        assert grown.glance is not None and grown.glance.new < 1_000
+        other = totalled(house().gateway.planner.measuring, body(said, model, tools=tools), ladder)
+        assert grown.total == other.total and grown.total is not None and grown.total.messages == len(said)
+    places.clear()
+    again = totalled(measuring, body(said, model, tools=tools), ladder)
+    assert again.total == grown.total and places == {"first_look": True}
+
+
+def test_a_result_that_came_later_is_counted_with_its_call() -> None:
+    one = house()
+    measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
+    said = [user(sentence(0, 2_000)), *tool_round("c", "result")]
+    totalled(measuring, body(said[:-1], "gpt-4o"), ladder)
+    grown = totalled(measuring, body(said, "gpt-4o"), ladder)
+    other = totalled(house().gateway.planner.measuring, body(said, "gpt-4o"), ladder)
+    assert grown.glance is not None and grown.glance.known is not None and grown.total == other.total
 
 
 def test_a_new_text_in_a_known_conversation_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:

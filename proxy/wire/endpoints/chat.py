@@ -3,70 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
 
 import msgspec
-from xxhash import xxh3_64
 
-from proxy.types import Call, Glance, Message, Plan, Prompt
+from proxy.types import Call, Message, Plan, Prompt, Stretch
+from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, reason
 
 PATH = "/v1/chat/completions"
 NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-RESULTS = ("tool", "function")
-INSTRUCTIONS = ("system", "developer")
-QUOTED = {role: b'"%s"' % role.encode() for role in (*INSTRUCTIONS, "user", "assistant", *RESULTS)}
-# Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
-UNPROVABLE_PARTS = (b'"image', b'_image"', b'"video', b'_video"', b'audio"', b'"file', b'_file"', b'"document')
-UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
-# The fields that decide what a prompt costs besides its messages.
-COSTLY = attrgetter("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_HEAD)
-REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
-# Where more may be counted than there are bytes: a call's arguments are parsed and written again (five bytes of 1e15,
-# become nine tokens), and results of parallel calls as ASCII JSON with blanks (two bytes of a letter become six).
-WRITTEN, ESCAPED = 2, 3
-LIST = ord("[")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
-MOST = 10**15  # larger numbers overflow what we reckon with
-NULL = msgspec.Raw(b"null")
 OURS = "plimsoll"  # a message's own key for us: {"pin": true}; no provider may see it
 PIN = "pin"
-
-
-class NotUnderstood(ValueError):
-    """The body is no chat request that we can plan with; its text says why and holds nothing of the body."""
-
-
-class _Seen(msgspec.Struct, gc=False):
-    role: str = ""
-    content: msgspec.Raw = NULL
-    tool_calls: list[msgspec.Raw] | None = None
-    function_call: msgspec.Raw = NULL
-    tool_call_id: msgspec.Raw = NULL
-    name: msgspec.Raw = NULL
-    refusal: msgspec.Raw = NULL
-    audio: msgspec.Raw = NULL
-    plimsoll: msgspec.Raw = NULL
-
-
-class _Top(msgspec.Struct, gc=False):
-    model: str
-    messages: list[_Seen]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    n: int | None = None
-    stream: bool | None = None
-    tools: msgspec.Raw = NULL
-    functions: msgspec.Raw = NULL
-    response_format: msgspec.Raw = NULL
-    tool_choice: msgspec.Raw = NULL
-    function_call: msgspec.Raw = NULL
-    web_search_options: msgspec.Raw = NULL
-    prediction: msgspec.Raw = NULL
-    audio: msgspec.Raw = NULL
-    modalities: msgspec.Raw = NULL
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -87,110 +36,31 @@ class _Message(msgspec.Struct, gc=False):
     name: str | None = None
 
 
-_TOP = msgspec.json.Decoder(_Top)
 _HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 
 
-def glance(body: bytes) -> Glance:
-    """A first look, in one pass and with contents left unread. Raises `NotUnderstood`.
-
-    Its bytes bound a plain prompt's tokens: a byte-level tokenizer never makes more tokens than there are bytes, and
-    the frame that a message costs is shorter than its JSON; only what is rewritten may grow (`WRITTEN`, `ESCAPED`).
-    Instructions that stand first behind other messages are no part of what the first message costs: no marks then."""
-    try:
-        top = _TOP.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(_reason(error)) from None
-    asks = [_checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
-    n = 1 if top.n is None else _checked(top.n)
-    opaque, heard, surplus, late, parallel, keyed = False, False, 0, False, False, False
-    for place, m in enumerate(top.messages):  # one pass: a long conversation has thousands
-        content = m.content
-        if memoryview(content)[0] == LIST and not opaque:
-            opaque = any(mark in bytes(content) for mark in UNPROVABLE_PARTS)
-        if m.tool_calls:
-            parallel = len(m.tool_calls) > 1
-            surplus += (WRITTEN - 1) * sum(map(_size, m.tool_calls))
-        elif parallel and m.role in RESULTS:
-            surplus += (ESCAPED - 1) * _size(content)
-        if m.function_call is not NULL:
-            surplus += (WRITTEN - 1) * _size(m.function_call)
-        if m.audio is not NULL and bytes(m.audio) != b"null":
-            heard = True
-        if m.plimsoll is not NULL:
-            keyed = True
-        if place and m.role in INSTRUCTIONS:
-            late = True
-    late = late and top.messages[0].role not in INSTRUCTIONS
-    return Glance(
-        model=top.model,
-        reserve=n * max(asks) if asks else None,
-        n=n,
-        stream=bool(top.stream),
-        most=None if opaque or heard or _unprovable(top) else len(body) + surplus,
-        head=b"\0".join(COSTLY(top)),
-        marks=None if opaque or late else partial(_marks, top.messages),
-        keyed=keyed,
-    )
-
-
-def _marks(messages: Sequence[_Seen], seed: int) -> list[int]:
-    """One digest for each message, of all that counts in it and in those before it: JSON values one after another
-    cannot be mistaken for others."""
-    running = xxh3_64(seed=seed)
-    update, digest, found = running.update, running.intdigest, []
-    for m in messages:
-        update(QUOTED.get(m.role) or msgspec.json.encode(m.role))  # a made-up role must not pass for other messages
-        update(m.content)
-        if m.tool_calls is not None or m.tool_call_id is not NULL or m.name is not NULL:
-            for raw in m.tool_calls or ():
-                update(raw)
-            update(b"|")
-            update(m.tool_call_id)
-            update(m.name)
-        if m.function_call is not NULL or m.refusal is not NULL:
-            update(b"||")
-            update(m.function_call)
-            update(m.refusal)
-        found.append(digest())
-    return found
-
-
-def _size(raw: msgspec.Raw) -> int:
-    return memoryview(raw).nbytes
-
-
-def _unprovable(top: _Top) -> bool:
-    """Whether something stands beside its messages whose cost its bytes do not bound."""
-    for value in (top.web_search_options, top.prediction, top.audio, top.modalities):
-        if value is not NULL and bytes(value) != b"null":
-            return True
-    return any(
-        schema is not NULL and REFERS in bytes(schema) for schema in (top.tools, top.functions, top.response_format)
-    )
-
-
-def _checked(count: int) -> int:
-    if not 1 <= count <= MOST:
-        raise NotUnderstood("a limit or n is less than 1, or no number of anything")
-    return count
-
-
-def parse(body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False) -> Prompt:
+def parse(
+    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: Stretch | None = None
+) -> Prompt:
     """The request understood; of the messages before `start` only the first instructions. `plain` says that no
-    content has parts besides text, which a glance tells cheaply. Raises `NotUnderstood`."""
+    content has parts besides text, which a glance tells cheaply. Where messages are `known`, `body` is without them
+    (a glance's `text`). Raises `NotUnderstood`."""
     try:
         head = _HEAD.decode(body)
         if "messages" not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
         raws = _LIST.decode(head["messages"])
-        messages = tuple(_message(bytes(raws[i]), i) for i in _wanted(raws, start))
+        if known is None:
+            messages = tuple(_message(bytes(raws[i]), i) for i in _wanted(raws, start))
+        else:
+            lead = (_message(known.lead, 0),) if known.lead else ()
+            messages = (*lead, *(_message(bytes(raw), i) for i, raw in enumerate(raws, known.seen.count)))
         model = msgspec.json.decode(head["model"], type=str)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(_reason(error)) from None
+        raise NotUnderstood(reason(error)) from None
     if not messages:
         raise NotUnderstood("messages is empty")
     fields = {key: bytes(raw) for key, raw in head.items()}
@@ -218,7 +88,7 @@ def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
         messages = [_HEAD.decode(raw) for raw in _LIST.decode(head["messages"])]
         ours = [msgspec.json.decode(m.pop(OURS, NULL)) for m in messages]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(_reason(error)) from None
+        raise NotUnderstood(reason(error)) from None
     written = b",".join(_object((key, bytes(raw)) for key, raw in m.items()) for m in messages)
     fields = {**{key: bytes(raw) for key, raw in head.items()}, "messages": b"[" + written + b"]"}
     pins = frozenset(i for i, said in enumerate(ours) if isinstance(said, dict) and said.get(PIN) is True)
@@ -233,11 +103,6 @@ def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
     return range(start, len(raws)) if first is None else (first, *range(start, len(raws)))
 
 
-def _reason(error: Exception) -> str:
-    """What a decoder says of where it stopped, without anything of the text."""
-    return "it is no JSON that we understand" if isinstance(error, (UnicodeDecodeError, RecursionError)) else str(error)
-
-
 def _positive(raw: bytes | msgspec.Raw | None) -> int | None:
     """A count from raw JSON; None for null or absent. Raises `NotUnderstood` for anything but a positive integer."""
     if raw is None:
@@ -246,7 +111,7 @@ def _positive(raw: bytes | msgspec.Raw | None) -> int | None:
         value = _INT.decode(raw)
     except msgspec.MsgspecError:
         raise NotUnderstood("a limit or n is no integer") from None
-    return None if value is None else _checked(value)
+    return None if value is None else checked(value)
 
 
 def _message(raw: bytes, index: int) -> Message:

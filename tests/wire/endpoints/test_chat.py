@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from proxy.fit.plan import plan, start
 from proxy.types import Call, Draft, Facts, Plan, Prompt, Window, replace
-from proxy.wire.endpoints.chat import ESCAPED, MOST, WRITTEN, NotUnderstood, glance, parse, render, without_ours
+from proxy.wire.endpoints.chat import parse, render, without_ours
+from proxy.wire.glance import NotUnderstood, glance
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
@@ -150,127 +151,6 @@ def test_an_error_tells_nothing_of_the_content() -> None:
         assert "secret" not in str(caught.value)
 
 
-# --- what a first look tells
-
-
-def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
-    told = asking(max_tokens=5, max_completion_tokens=7, n=3, stream=True)
-    found = glance(told)
-    assert (found.model, found.reserve, found.n, found.stream, found.most) == ("gpt-4o", 21, 3, True, len(told))
-    plain = glance(asking(n=None, stream=None, max_tokens=None))
-    assert (plain.reserve, plain.n, plain.stream) == (None, 1, False)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        b"[]",
-        b'{"messages":[]}',
-        b'{"model":"m","messages":[7]}',
-        b'{"model":"m","messages":[],"max_tokens":"many"}',
-        b'{"model":"m","messages":[],"n":0}',
-        b'{"model":"m","messages":[],"max_tokens":' + str(MOST + 1).encode() + b"}",
-        b'{"model":"m","messages":[],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    ],
-)
-def test_a_first_look_at_what_is_no_request_says_so(wrong: bytes) -> None:
-    with pytest.raises(NotUnderstood):
-        glance(wrong)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"web_search_options": {}},
-        {"prediction": {"type": "content", "content": "x"}},
-        {"audio": {"voice": "alloy"}},
-        {"modalities": ["text", "audio"]},
-        {"tools": [{"type": "function", "function": {"parameters": {"$ref": "#/a"}}}]},
-        {"response_format": {"json_schema": {"schema": {"$ref": "#/a"}}}},
-    ],
-)
-def test_bytes_prove_nothing_where_something_hidden_may_cost(fields: dict[str, Any]) -> None:
-    assert glance(asking(**fields)).most is None
-
-
-@pytest.mark.parametrize("kind", ["image_url", "input_image", "video_url", "input_audio", "file", "document_url"])
-def test_bytes_prove_nothing_beside_an_image_a_sound_or_a_file(kind: str) -> None:
-    assert glance(body([{"role": "user", "content": [{"type": kind}]}])).most is None
-
-
-def test_bytes_prove_nothing_beside_an_answer_that_was_spoken() -> None:
-    assert glance(body([{"role": "assistant", "audio": {"id": "audio_1"}}])).most is None
-    assert glance(body([{"role": "assistant", "content": "x", "audio": None}])).most is not None
-
-
-def test_text_that_speaks_of_images_is_text() -> None:
-    told = body([user('{"type": "image_url"}'), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
-    assert glance(told).most == len(told)
-
-
-def test_what_is_written_anew_before_it_is_counted_may_cost_more_than_its_bytes() -> None:
-    call, result = tool_round("1", "é", arguments='{"a": 1e15}')
-    second_call, second = tool_round("2", "é")
-    one = body([call, result])
-    arguments = len(json.dumps(call["tool_calls"][0]))
-    assert glance(one).most == len(one) + (WRITTEN - 1) * arguments
-    call["tool_calls"] += second_call["tool_calls"]
-    both = body([call, result, second, user("é")])
-    calls = sum(len(json.dumps(c)) for c in call["tool_calls"])
-    results = 2 * len(json.dumps("é"))
-    assert glance(both).most == len(both) + (WRITTEN - 1) * calls + (ESCAPED - 1) * results
-    old = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
-    assert glance(body([old])).most == len(body([old])) + len(json.dumps(old["function_call"]))
-
-
-def marks(*told: dict[str, Any], seed: int = 7, **fields: Any) -> list[int]:
-    found = glance(body(told, **fields)).marks
-    assert found is not None
-    return list(found(seed))
-
-
-def test_each_message_has_a_mark_of_itself_and_all_before_it() -> None:
-    told = [{"role": "system", "content": "s"}, user("a"), *tool_round("c", "r"), assistant("b")]
-    whole = marks(*told)
-    assert len(set(whole)) == len(told) and marks(*told[:3]) == whole[:3]
-    assert marks(*told, max_tokens=5, model="other") == whole and marks(*told, seed=8) != whole
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": "b"},
-        {"role": "user", "content": "a", "name": "n"},
-        {"role": "user", "content": "a", "refusal": "r"},
-        {"role": "user", "content": "a", "tool_call_id": "n"},
-        {"role": "user", "content": "a", "function_call": {"name": "n"}},
-        {"role": "user", "content": "a", "tool_calls": [{"id": "n"}]},
-        {"role": "user", "content": [{"type": "text", "text": "a"}]},
-    ],
-)
-def test_a_mark_tells_all_that_counts_in_a_message(other: dict[str, Any]) -> None:
-    assert marks(other) != marks(user("a")) and marks(user("x"), other)[1] != marks(user("y"), other)[1]
-
-
-def test_a_made_up_role_has_no_other_conversations_mark() -> None:
-    forged = {"role": 'user"a"assistant', "content": "b"}
-    assert marks(forged)[-1] != marks(user("a"), assistant("b"))[-1]
-
-
-def test_there_are_no_marks_where_a_count_depends_on_more_than_what_stands_before() -> None:
-    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
-    late = [user("a"), {"role": "system", "content": "s"}]
-    assert glance(body([image])).marks is None and glance(body(late)).marks is None
-    assert glance(body([late[1], late[1], late[0]])).marks is not None
-
-
-def test_a_first_look_keeps_the_bytes_of_the_head_that_cost() -> None:
-    several: list[dict[str, Any]] = [{}, {"tools": []}, {"tool_choice": "none"}, {"top_p": 1}]
-    heads = [glance(asking(**fields)).head for fields in several]
-    assert len(set(heads)) == 3 and heads[0] == heads[3]
-
-
 def test_what_is_new_can_be_read_alone_with_the_first_instructions() -> None:
     told = [user("a"), {"role": "system", "content": "s"}, {"role": "developer", "content": "d"}, user("b"), user("c")]
     assert [m.index for m in parse(body(told), start=4).messages] == [1, 4]
@@ -348,11 +228,6 @@ def test_any_other_field_is_kept_in_its_place(extra: dict[str, Any]) -> None:
 
 
 # The key of our own.
-
-
-@pytest.mark.parametrize("content", ['"hi"', '"plimsoll"', r'"say \"plimsoll\": 1"', '[{"type":"text","plimsoll":1}]'])
-def test_a_request_without_our_key_has_none(content: str) -> None:
-    assert not glance(b'{"plimsoll":1,"model":"m","messages":[{"role":"user","content":%s}]}' % content.encode()).keyed
 
 
 def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
