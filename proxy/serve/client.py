@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from proxy.errors import ClientError, error_body, too_large
 from proxy.serve import log
+from proxy.serve.cycle import Cycle
 from proxy.serve.interrupts import Gone as Gone
-from proxy.serve.interrupts import Interrupt, Leaving
+from proxy.serve.interrupts import Interrupt, Stalling, leaving
 from proxy.serve.interrupts import Message as Message
 from proxy.serve.interrupts import Receive as Receive
-from proxy.serve.protocol import Cycle, answered_at_once, body_at_hand, flow, may_flow
 from proxy.serve.upstream import Answer, UpstreamError
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
@@ -22,7 +22,7 @@ Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
-LINGER = 0.25  # seconds that the upstream has to end a stream whose client left at [DONE], to keep its connection
+LINGER = 0.5  # seconds that the upstream has to end a stream whose client left at [DONE], to keep its connection
 TAIL = 32  # bytes of a stream's end that are remembered
 DONE = (b"data: [DONE]", b"data:[DONE]")
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
@@ -38,11 +38,19 @@ class BrokenOff(Exception):
         self.error = error
 
 
-async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cycle | None = None) -> T:
     """What `work` returns; raises Gone, with `work` cancelled, when the client goes away first. The request's body
-    must have been received before."""
-    with Leaving(receive):
-        return await work
+    must have been received before, unless our own server's `cycle` tells of the client."""
+    try:
+        with leaving(receive, cycle):
+            return await work
+    finally:
+        work.close()
+
+
+def cycle_of(scope: Scope) -> Cycle | None:
+    """Our own server's view of a request; None under any other server."""
+    return scope.get("plimsoll.cycle")
 
 
 def target_of(scope: Scope) -> bytes:
@@ -61,9 +69,11 @@ def slow_body(seconds: float) -> ClientError:
     return ClientError(408, text, code="body_timeout", retry=True)
 
 
-async def receive_body(receive: Receive, seconds: float) -> tuple[bytes, bool]:
-    """The next bytes of the request's body, and whether more follow. Raises Gone, or ClientError 408."""
-    with Interrupt(seconds, partial(slow_body, seconds)):
+async def receive_body(receive: Receive, seconds: float, cycle: Cycle | None = None) -> tuple[bytes, bool]:
+    """The next bytes of the request's body, and whether more follow. Raises Gone, or ClientError 408. What a `cycle`
+    gathers may take longer, as long as something comes."""
+    late = partial(slow_body, seconds)
+    with Interrupt(seconds, late) if cycle is None else Stalling(seconds, late, lambda: cycle.arrived):
         message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
@@ -76,15 +86,18 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) 
     declared = value_of(scope["headers"], b"content-length")
     if declared is not None and int(declared) > limit:
         raise too_large(limit)
-    whole = body_at_hand(scope.get("plimsoll.cycle"))
+    cycle = cycle_of(scope)
+    whole = None if cycle is None else cycle.body_at_hand()
     if whole is not None:
         if len(whole) > limit:
             raise too_large(limit)
         return whole
+    if cycle is not None:
+        cycle.gather(limit)
     parts: list[bytes] = []
     size, more = 0, True
     while more:
-        part, more = await receive_body(receive, seconds)
+        part, more = await receive_body(receive, seconds, cycle)
         parts.append(part)
         size += len(part)
         if size > limit:
@@ -138,7 +151,8 @@ async def send_whole(scope: Scope, answer: Answer, body: bytes, send: Send, extr
     """Hands on an answer all of whose body is here."""
     headers = to_client(answer.headers)
     headers += extra
-    if answered_at_once(scope.get("plimsoll.cycle"), answer.status, headers, body):
+    cycle = cycle_of(scope)
+    if cycle is not None and cycle.answered_at_once(answer.status, headers, body):
         return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
@@ -156,19 +170,19 @@ async def relay(
     """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
 
     `first` are bytes of its body that were read already, `extra` headers of ours, `watch` sees every chunk after it
-    went out; with `cycle`, uvicorn's own, chunks need not wait for a task. A client that leaves after `data: [DONE]`
+    went out; with `cycle`, our own server's, chunks need not wait for a task. A client that leaves after `data: [DONE]`
     has all it wanted. Raises Gone, or BrokenOff once the client has been told; whoever catches that must return, for an
     answer that is not completed is what aborts the client.
     """
     out = _Out(answer, send, watch, cycle)
     try:
-        with Leaving(receive):
+        with leaving(receive, cycle):
             await out.start(extra)
             for chunk in filter(None, first):
                 await out.pass_on(chunk)
             while chunk := await answer.next():
                 await out.pass_on(chunk)
-                if may_flow(cycle):
+                if cycle is not None and cycle.flows:
                     await answer.flow_into(out.flows)
             await out.end()
     except UpstreamError as error:
@@ -211,7 +225,7 @@ class _Out:
     def flows(self, chunk: bytes) -> bool:
         """Passes a chunk on at once; whether the client takes more."""
         assert self._cycle is not None
-        more = flow(self._cycle, chunk)
+        more = self._cycle.flow_on(chunk)
         self._seen(chunk)
         return more
 

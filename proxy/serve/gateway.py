@@ -15,6 +15,7 @@ from proxy.serve.client import (
     Receive,
     Scope,
     Send,
+    cycle_of,
     read_body,
     relay,
     send_error,
@@ -96,7 +97,8 @@ class Gateway:
     async def _exchange(self, visit: Visit, payload: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         for left in reversed(range(HEALS + 1)):
-            answer, seen, refusal = await unless_gone(self._ask(visit, payload, scope), receive)
+            asking = self._ask(visit, payload, scope)
+            answer, seen, refusal = await unless_gone(asking, receive, cycle_of(scope))
             try:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
                 if smaller is None:
@@ -164,8 +166,7 @@ class Gateway:
                 visit.first_byte_seconds = time.perf_counter() - visit.sent_at
             tap.feed(chunk)
 
-        cycle = scope.get("plimsoll.cycle")
-        await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch, cycle=cycle)
+        await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch, cycle=cycle_of(scope))
 
     async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, scope: Scope, send: Send) -> None:
         """The same for a short plain answer that is here already, as most are."""

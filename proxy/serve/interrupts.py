@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 Message = MutableMapping[str, Any]
@@ -89,12 +89,66 @@ class Interrupt:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
         self._clock.waiting.discard(self)
+        self._settle(kind)
+
+    def _settle(self, kind: type[BaseException] | None) -> None:
         if self.struck and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error() from None
 
 
+class Stalling(Interrupt):
+    """Interrupts its task when for so many seconds, up to half as many more, nothing came: `progress` tells how much
+    has."""
+
+    __slots__ = ("_pace", "_progress", "_seen")
+
+    def __init__(self, seconds: float, error: Callable[[], Exception], progress: Callable[[], int]) -> None:
+        super().__init__(seconds, error)
+        self._pace, self._progress, self._seen = seconds / 2, progress, progress()
+
+    def rouse(self) -> None:
+        """Looks whether anything came."""
+        seen = self._progress()
+        if seen == self._seen:
+            super().rouse()
+            return
+        self._seen = seen
+        self.due = self._clock.loop.time() + self._pace
+        self._clock.add(self)
+
+
+class Hooked(Protocol):
+    """What knows at once that a client left, and calls `left` then: our own server's cycle."""
+
+    disconnected: bool
+    left: Callable[[], None] | None
+
+
+class Hanging(Interrupt):
+    """Interrupts its task with Gone when the client hangs up, as soon as the server knows of it."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: Hooked) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        self._error = Gone
+        self.struck = False
+        self._cycle = cycle
+
+    def __enter__(self) -> None:
+        if self._cycle.disconnected:
+            raise Gone
+        self._cycle.left = self.rouse
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
+        self._cycle.left = None
+        self._settle(kind)
+
+
 class Leaving(Interrupt):
-    """Interrupts its task with Gone when the client hangs up. The request's body must have been received."""
+    """The same for a server that tells only whoever asks it. The request's body must have been received."""
 
     __slots__ = ("_receive", "_watcher")
 
@@ -116,3 +170,8 @@ class Leaving(Interrupt):
         if self._watcher is not None:
             self._watcher.cancel()
         super().__exit__(kind, value, _)
+
+
+def leaving(receive: Receive, cycle: Hooked | None) -> Interrupt:
+    """Interrupts a block with Gone when the client hangs up."""
+    return Leaving(receive) if cycle is None else Hanging(cycle)

@@ -14,6 +14,7 @@ from proxy.serve.client import (
     Scope,
     Send,
     Upload,
+    cycle_of,
     receive_body,
     relay,
     send_error,
@@ -72,8 +73,7 @@ class _Passage:
         try:
             self._check()
             answer = await self._ask()
-            cycle = self._scope.get("plimsoll.cycle")
-            await relay(answer, self._receive, self._send, watch=self._watch, cycle=cycle)
+            await relay(answer, self._receive, self._send, watch=self._watch, cycle=cycle_of(self._scope))
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:
@@ -97,7 +97,7 @@ class _Passage:
         self._sent = time.perf_counter()
         target = target_of(self._scope)
         sending = self._upstream.send(self._scope["method"], target, self._scope["headers"], body)
-        self.answer = await unless_gone(sending, self._receive)
+        self.answer = await unless_gone(sending, self._receive, cycle_of(self._scope))
         return self.answer
 
     async def _body(self) -> bytes | AsyncIterator[bytes] | None:

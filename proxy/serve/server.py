@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 import signal
 import socket
@@ -19,8 +18,6 @@ from proxy.serve.protocol import Protocol
 
 KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
 SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: what balances the load must hear of it
-# How uvicorn reports that an answer was not completed: for us that is meant, it shows the client that it broke off.
-MEANT = "ASGI callable returned without completing response."
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -116,15 +113,9 @@ def run(
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host. Sockets that are
     bound already, and perhaps shared with other processes, go before host and ports."""
-    logging.getLogger("uvicorn.error").addFilter(unless_meant)
     _take_all_files()
     beside = configuration(admin, host, admin_port) if admin is not None and admin_port is not None else None
     Server(configuration(app, host, port, drain), beside, settle, admin_sockets).run(sockets)
-
-
-def unless_meant(record: logging.LogRecord) -> bool:
-    """A filter for uvicorn's log: an answer that was broken off on purpose is no error."""
-    return record.getMessage() != MEANT
 
 
 def _take_all_files() -> None:

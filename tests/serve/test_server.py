@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 import signal
 import socket
@@ -13,10 +12,8 @@ import sys
 import time
 from collections.abc import AsyncIterator
 
-import pytest
-
 from proxy.serve.client import Receive, Scope, Send
-from proxy.serve.server import Server, configuration, unless_meant
+from proxy.serve.server import Server, configuration
 from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, run, serving
 
@@ -180,14 +177,6 @@ def test_a_stop_by_signal_is_a_success() -> None:
             process.kill()
         assert process.stderr is not None
         assert process.stderr.read() == "", "an answer that is broken off on purpose is no error"
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [("ASGI callable returned without completing response.", False), ("Exception in ASGI application\n", True)],
-)
-def test_only_what_is_meant_is_kept_from_the_log(text: str, kept: bool) -> None:
-    assert unless_meant(logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, None, None)) is kept
 
 
 def test_all_the_files_that_the_system_allows_are_taken() -> None:
