@@ -13,7 +13,8 @@ from functools import partial
 from typing import TextIO
 
 MOST_WAITING = 10_000  # lines, some 4 MB; further ones are lost rather than kept
-GATHER = 0.05  # seconds in which lines are gathered into one write
+GATHER = 0.05  # seconds in which lines are gathered: to make and write many at once costs a third
+Line = str | Callable[[], str]
 GONE = (BrokenPipeError, ValueError)  # nobody will ever read there again; a full disk, for one, may be emptied
 
 
@@ -29,13 +30,13 @@ class Lines:
         self._dropped = 0  # by those who write, so that no two threads count in one number
         self._failed = 0
         self._confessed = 0
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[Line] = deque()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
 
-    def write(self, line: str) -> None:
-        """Takes a line, its end included, and returns at once."""
+    def write(self, line: Line) -> None:
+        """Takes a line, its end included, or what makes one, and returns at once."""
         if self._put is None:
             return
         if len(self._waiting) >= MOST_WAITING:
@@ -72,12 +73,21 @@ class Lines:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         lost = self._dropped + self._failed - self._confessed
         try:
-            put("".join(batch) + (self._told(lost) if lost else ""))
+            put("".join(filter(None, map(self._made, batch))) + (self._told(lost) if lost else ""))
             self._confessed += lost
         except GONE:
             self._put = None
         except OSError:
             self._failed += len(batch)
+
+    def _made(self, line: Line) -> str:
+        if isinstance(line, str):
+            return line
+        try:
+            return line()
+        except Exception:  # a bug of ours must not end the log
+            self._failed += 1
+            return ""
 
 
 def putting(stream: TextIO) -> Callable[[str], object]:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TextIO
 
 import msgspec
@@ -40,13 +41,13 @@ def _takes(stream: TextIO) -> bool:
 class Log:
     """Writes one line for each outcome that it is called with."""
 
-    def __init__(self, line: Callable[[Outcome], str], lines: Lines) -> None:
+    def __init__(self, line: Callable[[Outcome, float], str], lines: Lines) -> None:
         self._line = line
         self._lines = lines
 
     def __call__(self, outcome: Outcome) -> None:
-        """One line. It takes some 5 us; a thread does the writing."""
-        self._lines.write(self._line(outcome))
+        """One line, which a thread makes and writes."""
+        self._lines.write(partial(self._line, outcome, time.time()))
 
     def close(self) -> None:
         """Writes what is not written yet."""
@@ -89,10 +90,10 @@ class _Told(msgspec.Struct, omit_defaults=True):
 _ENCODER = msgspec.json.Encoder()
 
 
-def json_line(o: Outcome) -> str:
-    """One JSON object and a line's end."""
+def json_line(o: Outcome, at: float) -> str:
+    """One JSON object and a line's end; `at` is the time of day in seconds."""
     told = _Told(
-        round(time.time(), 3),
+        round(at, 3),
         o.endpoint,
         o.result,
         o.status,
@@ -122,7 +123,7 @@ def lost_json(count: int) -> str:
     return f'{{"time":{time.time():.3f},"lost_lines":{count}}}\n'
 
 
-def text_line(o: Outcome) -> str:
+def text_line(o: Outcome, at: float) -> str:
     """Seed 000's line for people: model, window, used of budget, messages kept, and what was done."""
     used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{max(0, o.window - o.reserve):,} tokens"
     cut = "" if o.prompt in (None, o.prompt_sent) else f" (of {o.prompt:,})"
@@ -132,7 +133,7 @@ def text_line(o: Outcome) -> str:
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
     model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
     named = f" model={model} window={o.window:,}" if o.model else ""
-    head = f"{time.strftime('%H:%M:%S')} {o.status} {o.result} {o.endpoint}"
+    head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint}"
     return f"{head}{named}{used}{cut}{kept}{steps}{refused}{took}\n"
 
 

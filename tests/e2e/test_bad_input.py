@@ -341,6 +341,6 @@ def test_other_requests_go_on_while_a_huge_one_is_measured(huge: str) -> None:
             return health.slowest
 
     slowest = [run(check(), 60)]
-    while slowest[-1] >= 0.1 and len(slowest) < 4:  # the machine may have been busy with something else just then
+    while slowest[-1] >= 0.3 and len(slowest) < 4:  # the machine may have been busy with something else just then
         slowest.append(run(check(), 60))
-    assert slowest[-1] < 0.1, slowest
+    assert slowest[-1] < 0.3, slowest

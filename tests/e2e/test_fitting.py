@@ -223,11 +223,11 @@ def test_what_was_done_shows_in_the_metrics_and_in_the_log() -> None:
             assert f'plimsoll_cut_tokens_total{{step="prune_history"}} {float(cut)}' in metrics
             assert 'plimsoll_requests_total{endpoint="chat",result="fitted",status="200"} 1.0' in metrics
             assert "plimsoll_requests_in_flight 0.0" in metrics
-            line = json.loads(json_line(outcome))
+            line = json.loads(json_line(outcome, 1.0))
             assert line["steps"] == f"prune_history;-{cut}"
             assert (line["prompt"], line["window"], line["messages"]) == (outcome.prompt, 8_192, 402)
             assert line["messages_sent"] == outcome.messages_sent < 402
-            assert "prune_history" in text_line(outcome)
+            assert "prune_history" in text_line(outcome, 1.0)
             assert outcome.own_seconds > 0 and outcome.upstream_seconds > 0
 
     run(check())

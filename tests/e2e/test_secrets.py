@@ -191,7 +191,7 @@ async def played(proxy: Running, scene: Scene) -> str:
     async with dialling(proxy.port) as client:
         await client.send(get(b"/metrics"))
         metrics = (await client.reply()).body.decode()
-    lines = [line(outcome) for outcome in proxy.outcomes for line in (json_line, text_line)]
+    lines = [line(outcome, 1.0) for outcome in proxy.outcomes for line in (json_line, text_line)]
     return metrics + "".join(lines) + repr(proxy.outcomes) + repr(proxy.house.settings)
 
 
@@ -240,7 +240,7 @@ def test_wherever_our_own_bug_is_nothing_is_told(
                     monkeypatch.setattr(place, broken)
                     for scene in (sending(LONG), sending(LONG, target=b"/inspect" + PATH), sending(SHORT)):
                         await scene(proxy)
-                    lines = [line(outcome) for outcome in proxy.outcomes for line in (json_line, text_line)]
+                    lines = [line(outcome, 1.0) for outcome in proxy.outcomes for line in (json_line, text_line)]
                     nothing_is_told("".join(lines))
                     monkeypatch.undo()
 

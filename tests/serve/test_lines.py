@@ -88,6 +88,20 @@ def test_a_reader_that_is_gone_ends_it_without_a_sound() -> None:
         written.close()
 
 
+def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
+    def broken() -> str:
+        raise ValueError("canary")
+
+    out = io.StringIO()
+    written = Lines(out, "{} lost\n".format)
+    for line in ("a\n", broken, lambda: "b\n"):
+        written.write(line)
+    eventually(lambda: out.getvalue() == "a\nb\n")
+    written.write("c\n")
+    eventually(lambda: out.getvalue() == "a\nb\nc\n1 lost\n")
+    written.close()
+
+
 class Full(io.StringIO):
     """A disk that has no room for a while."""
 

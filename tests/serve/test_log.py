@@ -46,7 +46,7 @@ PASSED = Outcome("passthrough", "passed", 200, own_seconds=0.0001, upstream_seco
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
-    line = json_line(outcome)
+    line = json_line(outcome, time.time())
     assert line.endswith("}\n") and line.count("\n") == 1
     found: dict[str, Any] = json.loads(line)
     return found
@@ -87,18 +87,18 @@ def test_a_switch_and_a_refusal_are_told() -> None:
 
 
 def test_people_read_used_of_budget_and_messages_kept() -> None:
-    assert text_line(FITTED)[9:] == (
+    assert text_line(FITTED, 1.0)[9:] == (
         "200 fitted chat model=gpt-4 window=8,192 3,691/5,192 tokens (of 7,793) messages=69/144 "
         "[prune_history;-4102] own=1.2ms upstream=250ms\n"
     )
-    assert text_line(PASSED)[9:] == "200 passed passthrough own=0.1ms upstream=4ms\n"
-    switched = text_line(replace(FITTED, model_sent="gpt-4o", refusals=("vllm",)))
+    assert text_line(PASSED, 1.0)[9:] == "200 passed passthrough own=0.1ms upstream=4ms\n"
+    switched = text_line(replace(FITTED, model_sent="gpt-4o", refusals=("vllm",)), 1.0)
     assert " model=gpt-4->gpt-4o " in switched and " refused=vllm " in switched
 
 
 @pytest.mark.parametrize("line", [json_line, text_line])
 def test_a_name_that_a_client_sent_is_safe_for_a_terminal_and_short(line: Any) -> None:
-    found = line(replace(FITTED, model="a\x1b[31m\nb" + "x" * 5_000, model_sent="\u2028\x9b\ud800"))
+    found = line(replace(FITTED, model="a\x1b[31m\nb" + "x" * 5_000, model_sent="\u2028\x9b\ud800"), 1.0)
     assert found.count("\n") == 1
     assert "\x1b" not in found and "\u2028" not in found and "\x9b" not in found
     assert len(found) < 700
