@@ -21,8 +21,8 @@ from proxy.serve.client import (
     send_error,
     send_whole,
     target_of,
-    unless_gone,
 )
+from proxy.serve.interrupts import leaving
 from proxy.serve.looking import Looking, plainly, unreadable
 from proxy.serve.metrics import Metrics
 from proxy.serve.passthrough import CLIENT_LEFT, passthrough
@@ -97,8 +97,8 @@ class Gateway:
     async def _exchange(self, visit: Visit, payload: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         for left in reversed(range(HEALS + 1)):
-            asking = self._ask(visit, payload, scope)
-            answer, seen, refusal = await unless_gone(asking, receive, cycle_of(scope))
+            with leaving(receive, cycle_of(scope)):
+                answer, seen, refusal = await self._ask(visit, payload, scope)
             try:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
                 if smaller is None:

@@ -27,6 +27,8 @@ class Grown:
 
     def find(self, body: bytes) -> Stretch | None:
         """The longest stretch that is remembered of those that the body begins with; takes 0.1 ms for a megabyte."""
+        if len(body) < LEVELS[-1]:
+            return None
         view = memoryview(body)
         for level in LEVELS:
             if level <= len(body):

@@ -150,8 +150,8 @@ def _marks(body: bytes, messages: Sequence[_Message], known: Stretch | None, see
     before = None if known is None else known.marks
     running = xxh3_64(seed=seed) if before is None else before.state.copy()
     update, digest = running.update, running.intdigest
-    first = None if before is None else before.first
-    latest = [] if before is None else list(before.latest)
+    first, count = (None, 0) if before is None else (before.first, before.count)
+    latest = [] if before is None else [*before.latest]
     kept_from = len(messages) - LATEST
     for place, m in enumerate(messages):
         update(QUOTED.get(m.role) or msgspec.json.encode(m.role))  # a made-up role must not pass for other messages
@@ -168,12 +168,13 @@ def _marks(body: bytes, messages: Sequence[_Message], known: Stretch | None, see
             update(m.refusal)
         if place >= kept_from:
             latest.append(digest())
-        if first is None:
+        elif first is None:
             first = digest()
-    if first is None:
+    if not latest:
         return None
-    count = len(messages) + (0 if before is None else before.count)
-    return Marks(seed, first, count, latest[-LATEST:], running)
+    if len(latest) > LATEST:
+        latest = latest[-LATEST:]
+    return Marks(seed, latest[0] if first is None else first, count + len(messages), latest, running)
 
 
 def stretch_of(body: bytes, seen: Glance, marks: Marks) -> Stretch | None:
