@@ -85,8 +85,8 @@ def _rung(row: Any, given: Params, package: str) -> Rung:
 
 
 def _ahead(step: ModuleType, params: Any) -> Rung | None:
-    """The step's look ahead, where it has one."""
-    if not hasattr(step, "ahead"):
+    """The step's look ahead, where it has one and something to make ready."""
+    if not hasattr(step, "ahead") or params.ready is None:
         return None
     return Rung(step.__name__.rpartition(".")[2], functools.partial(step.ahead, params=params), params.ready)
 

@@ -6,10 +6,12 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from random import Random
 from types import ModuleType
 from typing import Any
 
 from proxy.fit import steps
+from proxy.fit.relevance.vectors import Vector, packed
 from proxy.types import Draft, Facts, Rung, Step, Want, replace
 from tests.makers import words
 
@@ -39,6 +41,8 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"recall": 0.5},
         {"recall": 0.9, "low": 0.3},
         {"recall": 0.5, "layout": "best"},
+        {"recall": 0.5, "layout": "best", "embeddings": "m"},
+        {"recall": 0.5, "layout": "stable", "embeddings": "m"},
         {"recall": 0.5, "layout": "stable", "max_messages": 9},
         {"budget": 300},
         {"budget": 90, "recall": 0.5, "layout": "stable"},
@@ -48,6 +52,7 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"budget": 60},
         {"budget": 400, "total": 900},
         {"sources": ("history",)},
+        {"sources": ("history",), "embeddings": "m"},
         {"sources": ("lorebooks",)},
     ),
     "summarise_history": (
@@ -74,12 +79,17 @@ def step(name: str, variation: int = 0) -> Step:
 
 
 def _told(applied: Step, draft: Draft, facts: Facts) -> Draft | Want:
-    """The step, told at once what it wants: a summary of as many words as its key says."""
+    """The step, told at once what it wants: a summary of as many words as its key says, or vectors of its texts."""
     after = applied(draft, facts)
     if not isinstance(after, Want):
         return after
-    told = words(int(after.key[:2], 16) % 12, "sum")
+    told: Any = words(int(after.key[:2], 16) % 12, "sum") if after.kind == "summary" else _vectors(after)
     return applied(draft, replace(facts, knowledge={**facts.knowledge, after.key: told}))
+
+
+def _vectors(want: Want) -> Mapping[str, Vector]:
+    """A vector for each text, as chance has it for that text."""
+    return {text: packed([Random(f"{text} {i}").gauss() for i in range(8)]) for text in want.payload["texts"]}
 
 
 def rung(name: str, variation: int = 0, at: float | None = None) -> Rung:

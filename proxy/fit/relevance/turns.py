@@ -9,6 +9,7 @@ from operator import mul
 
 from proxy.fit.relevance.bm25 import indexed, keep
 from proxy.fit.relevance.dates import first_day, nearness
+from proxy.fit.relevance.meaning import mixed
 from proxy.fit.relevance.reading import Reading, read_text
 
 NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # of a turn's score that those 1, 2, 3, 4 places away get too (measured)
@@ -22,12 +23,19 @@ COST_EXPONENT = 0.15  # how much cheaper turns are preferred: an answer is seldo
 EXCHANGE = 2  # the newest turns that always stay where they fit: what "it" in a question means stands there
 
 
-def rank_turns(turns: Sequence[Sequence[Reading]], question: str, *, meaning: bool = True) -> list[float]:
+def rank_turns(
+    turns: Sequence[Sequence[Reading]],
+    question: str,
+    *,
+    meaning: bool = True,
+    alike: Sequence[float] | None = None,
+) -> list[float]:
     """How far each turn (a message, or a block as one) bears on the question: 1 for the best, 0 for one that does not
-    at all. `meaning`: whether words count too that only mean nearly what the question says."""
+    at all. `meaning`: whether words count too that only mean nearly what the question says. `alike`: how near each
+    turn is to the question by a model's embeddings, from 0 to 1."""
     asked = read_text(question)
     index = indexed(turns)
-    scores = index.scores(index.query(asked), meaning=meaning)
+    scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
     keep(index)
     scores = _with_priors(scores, turns, asked, question)
     best = max(scores, default=0.0) or 1.0

@@ -12,18 +12,20 @@ from proxy.fit.blocks import INSTRUCTIONS
 from proxy.fit.excerpts import fitting, said
 from proxy.fit.relevance.asked import ends, sources
 from proxy.fit.relevance.blocks import REUSE
+from proxy.fit.relevance.meaning import likeness
 from proxy.fit.relevance.messages import brief_block
 from proxy.fit.relevance.reading import read_message
 from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
 from proxy.fit.relevance.turns import choose_turns, rank_turns
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Drop, Facts, Window, replace, text_of
+from proxy.types import Block, Draft, Drop, Facts, Want, Window, replace, text_of
 
 OLD = "older than the window holds"
 LAYOUTS = ("", "stable", "best")
 QUOTED = 0.9  # of `recall`, where the rest is quoted: what is quoted is in no prompt cache (measured)
 NEWEST = 0.25  # share of the room that the newest turns of a chat take first (measured)
 BEST = 1 + REUSE  # what the best older block of a run can be worth
+READY = 0.70  # the load from which embeddings are made ready
 CACHES = "prompt_caching"  # what a model is known to be able to do whose provider bills a repeated prefix less
 
 
@@ -35,7 +37,8 @@ class Params:
     000). `recall`: the share of the room that older blocks get for what they bear on; 0 keeps the newest only.
     `layout`: `stable` leaves what it keeps where it is for many turns (a provider's prompt cache holds), `best` chooses
     anew for every question; empty takes `best` where there are no tools and the provider is known not to cache.
-    `budget`: tokens that history may take at most, newest whole blocks first (seed 002), though more would fit."""
+    `budget`: tokens that history may take at most, newest whole blocks first (seed 002), though more would fit.
+    `embeddings`: the model whose embeddings have a share in what older turns of a chat bear on; empty: none."""
 
     low: float = 0.6
     target: float | None = None
@@ -45,6 +48,7 @@ class Params:
     recall: float = 0.0
     layout: str = ""
     budget: int | None = None
+    embeddings: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= 1:
@@ -64,14 +68,19 @@ class Params:
         if self.layout not in LAYOUTS:
             raise ValueError("layout must be stable or best")
 
+    @property
+    def ready(self) -> float | None:
+        """The load from which the step looks ahead; None where it has nothing to make ready."""
+        return READY if self.embeddings and self.recall else None
+
 
 def history_budget(window: int, reserve: int, fixed: int, target: float) -> int:
     """Seed 000's budget for the history: a share of what reply, system prompt and tools leave. Tokens."""
     return math.floor(target * (window - reserve - fixed))
 
 
-def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft without the blocks that had to go."""
+def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
+    """The draft without the blocks that had to go; or the embeddings that it lacks to choose them."""
     kept = set(range(len(draft.blocks)))
     if params.max_messages is not None:
         kept &= newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
@@ -80,8 +89,17 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if params.target is not None:
         kept &= newest_within(draft.blocks, kept, _target(draft, params.target), params.min_messages)
     elif _cost(draft, kept) > draft.room:
-        return _cut(without(draft, kept), params)
+        return _cut(without(draft, kept), facts, params)
     return without(draft, kept)
+
+
+def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
+    """The embeddings of what there is already, while nobody waits for them; the same draft where none are used."""
+    asked = _question(draft.blocks)
+    if asked is None or not _by_relevance(draft, params):
+        return draft
+    wanted = _alike(draft.blocks, asked, facts, params)
+    return wanted if isinstance(wanted, Want) else draft
 
 
 def without(draft: Draft, kept: Collection[int]) -> Draft:
@@ -96,16 +114,26 @@ def drops(blocks: Sequence[Block], kept: Collection[int]) -> list[Drop]:
     return [Drop(m.index, OLD) for i, b in enumerate(blocks) if i not in kept for m in b.messages if m.index >= 0]
 
 
-def _cut(draft: Draft, params: Params) -> Draft:
+def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft cut to its room."""
-    asked = _question(draft.blocks)
+    asked, layout = _question(draft.blocks), _by_relevance(draft, params)
+    if asked is None or not layout:
+        return _replayed(draft, params)
+    alike = _alike(draft.blocks, asked, facts, params)
+    if isinstance(alike, Want):
+        return alike
+    scores = _scores(draft.blocks, asked, alike)
+    return _best(draft, scores) if layout == "best" else _with_excerpts(draft, params, asked, scores)
+
+
+def _by_relevance(draft: Draft, params: Params) -> str:
+    """The layout of what is chosen for the question; empty where a run of tools is replayed, or the newest kept."""
     with_tools = any(block.has_results for block in draft.blocks)
-    if params.recall and asked is not None:
-        if params.layout == "best" or (not params.layout and not with_tools and not _caches(draft.window)):
-            return _best(draft, asked)
-        if not with_tools:
-            return _with_excerpts(draft, params, asked)
-    return _replayed(draft, params)
+    if not params.recall:
+        return ""
+    if params.layout == "best" or (not params.layout and not with_tools and not _caches(draft.window)):
+        return "best"
+    return "" if with_tools else "stable"
 
 
 def _caches(window: Window) -> bool:
@@ -118,19 +146,29 @@ def _question(blocks: Sequence[Block]) -> int | None:
     return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].messages[0].role == "user"), None)
 
 
-def _scores(blocks: Sequence[Block], asked: int) -> list[float]:
+def _asked(blocks: Sequence[Block], asked: int) -> tuple[str, list[Block]]:
+    """The question at that place, and all other blocks."""
+    return text_of(content_of(blocks[asked].messages[0])), [*blocks[:asked], *blocks[asked + 1 :]]
+
+
+def _alike(blocks: Sequence[Block], asked: int, facts: Facts, params: Params) -> list[float] | Want | None:
+    """How near the other blocks are to the question in what they mean."""
+    question, others = _asked(blocks, asked)
+    return likeness(others, question, params.embeddings, facts)
+
+
+def _scores(blocks: Sequence[Block], asked: int, alike: Sequence[float] | None) -> list[float]:
     """How far each block bears on the question at that place (1 for the best)."""
-    others = [i for i in range(len(blocks)) if i != asked]
-    turns = [tuple(map(read_message, blocks[i].messages)) for i in others]
-    found = dict(zip(others, rank_turns(turns, ends(text_of(content_of(blocks[asked].messages[0])))), strict=True))
-    return [found.get(i, 0.0) for i in range(len(blocks))]
+    question, others = _asked(blocks, asked)
+    turns = [tuple(map(read_message, block.messages)) for block in others]
+    found = rank_turns(turns, ends(question), alike=alike)
+    return [*found[:asked], 0.0, *found[asked:]]
 
 
-def _best(draft: Draft, asked: int) -> Draft:
+def _best(draft: Draft, scores: Sequence[float]) -> Draft:
     """Chosen anew for this question: the newest, and of all others what bears on it, where it stood."""
     blocks = draft.blocks
     loose = [i for i, block in enumerate(blocks) if not block.pinned]
-    scores = _scores(blocks, asked)
     room = draft.room - draft.fixed - sum(b.tokens for b in blocks if b.pinned)
     chosen = choose_turns([scores[i] for i in loose], [blocks[i].tokens for i in loose], room, newest=NEWEST)
     worth = {loose[place]: score for place, score in chosen.items()}
@@ -170,7 +208,7 @@ def _replayed(draft: Draft, params: Params) -> Draft:
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
 
 
-def _with_excerpts(draft: Draft, params: Params, asked: int) -> Draft:
+def _with_excerpts(draft: Draft, params: Params, asked: int, scores: Sequence[float]) -> Draft:
     """The newest turns by two marks, in less than the room; what that leaves quotes older ones in one message before
     the question. Only that message differs from turn to turn."""
     blocks = draft.blocks
@@ -179,7 +217,6 @@ def _with_excerpts(draft: Draft, params: Params, asked: int) -> Draft:
     kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
     made = without(draft, kept)
     texts = {i: text for i, block in enumerate(blocks) if i not in kept and (text := said(block))}
-    scores = _scores(blocks, asked)
     room = draft.room - made.prompt
     places = list(texts)
     chosen = choose_turns([scores[i] for i in places], [blocks[i].tokens for i in places], room, exchange=0)

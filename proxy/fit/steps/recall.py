@@ -12,10 +12,11 @@ from proxy.fit import excerpts
 from proxy.fit.lore import LOREBOOKS, Entry, is_called
 from proxy.fit.relevance.asked import ends
 from proxy.fit.relevance.bm25 import indexed, keep
+from proxy.fit.relevance.meaning import likeness
 from proxy.fit.relevance.reading import read_message, read_text
 from proxy.fit.relevance.turns import rank_turns
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Facts, Message, replace, text_of
+from proxy.types import Block, Draft, Facts, Message, Want, replace, text_of
 
 HISTORY = "history"
 HEADING = (
@@ -34,11 +35,14 @@ CONSTANT, NAMED = 4.0, 2.0  # scores over every relevance: entries that are call
 @dataclass(frozen=True, slots=True)
 class Params:
     """`budget`: tokens that what is recalled may take. `total`: tokens that the whole prompt may take with it (what
-    the recent history may take is `budget` of `prune_history`). `sources`: what it is recalled from."""
+    the recent history may take is `budget` of `prune_history`). `sources`: what it is recalled from. `embeddings`: the
+    model whose embeddings have a share in what old turns bear on; empty: none. Entries have none: of turns the best are
+    wanted however near they are, of entries only those that bear on the question, and nearness alone cannot tell."""
 
     budget: int = 50_000
     total: int = 200_000
     sources: tuple[str, ...] = (HISTORY, LOREBOOKS)
+    embeddings: str = ""
 
     def __post_init__(self) -> None:
         if self.budget < 1 or self.total < 1:
@@ -65,9 +69,9 @@ def rag_budget(budget: int, total: int, recent_used: int) -> int:
     return max(0, min(budget, total - recent_used))
 
 
-def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
+def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft with one message of passages before the last user message; unchanged where nothing bears on it, where
-    there is no room, or where the message is there already."""
+    there is no room, or where the message is there already. Or the embeddings that it lacks to choose them."""
     entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
     gone = _gone(draft) if HISTORY in params.sources else set()
     asked = _question(draft.blocks)
@@ -77,7 +81,12 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     shown = _texts(draft.messages)
     found = [*_from_lorebooks(draft, asked, entries, shown)] if entries else []
     if gone and facts.original is not None:
-        found += _from_history(draft, asked, facts.original, gone, shown)
+        question = draft.blocks[asked].messages[0]
+        blocks = [b for b in facts.original.blocks if b.messages[0].index != question.index]
+        alike = likeness(blocks, text_of(content_of(question)), params.embeddings, facts)
+        if isinstance(alike, Want):
+            return alike
+        found += _from_history(question, blocks, alike, gone, shown)
     return _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
 
 
@@ -98,12 +107,12 @@ def _gone(draft: Draft) -> set[int]:
     return {drop.index for drop in draft.drops if not drop.why.startswith(RECALLED)}
 
 
-def _from_history(draft: Draft, asked: int, original: Draft, gone: set[int], shown: set[str]) -> Iterator[Passage]:
+def _from_history(
+    question: Message, blocks: Sequence[Block], alike: Sequence[float] | None, gone: set[int], shown: set[str]
+) -> Iterator[Passage]:
     """Whole blocks that were dropped, as far as they bear on the question."""
-    question = draft.blocks[asked].messages[0]
-    blocks = [b for b in original.blocks if b.messages[0].index != question.index]
     turns = [tuple(map(read_message, b.messages)) for b in blocks]
-    for place, score in enumerate(rank_turns(turns, ends(text_of(content_of(question))))):
+    for place, score in enumerate(rank_turns(turns, ends(text_of(content_of(question))), alike=alike)):
         messages = blocks[place].messages
         if score <= 0 or not all(m.index in gone for m in messages) or _texts(messages) <= shown:
             continue

@@ -125,3 +125,17 @@ def test_what_is_chosen_always_fits(pairs: list[tuple[float, int]], room: int, n
     scores, costs = [score for score, _ in pairs], [cost for _, cost in pairs]
     chosen = choose_turns(scores, costs, room, newest=newest, exchange=exchange)
     assert sum(costs[place] for place in chosen) <= room
+
+
+def test_a_turn_that_only_means_what_the_question_says_is_found_by_embeddings() -> None:
+    texts = [f"{FILLER} {i}" for i in range(60)]
+    near = [0.0] * 60
+    near[20] = 1.0
+    assert rank_turns(turns(*texts), "zxq vbn") == [0.0] * 60
+    assert order(rank_turns(turns(*texts), "zxq vbn", alike=near))[0] == 20
+
+
+def test_embeddings_that_say_nothing_change_nothing() -> None:
+    chat = turns("We went to the museum", "You would have said it", "They are at the beach")
+    plain = rank_turns(chat, "When did you go to the museum?")
+    assert rank_turns(chat, "When did you go to the museum?", alike=[0.0] * 3) == plain

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from proxy.fit.relevance.vectors import Vector, packed
+from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
     Params,
-    apply,
     history_budget,
     newest_messages,
     newest_within,
 )
-from proxy.types import Block, Draft, Margin, Message, Window
+from proxy.types import Block, Draft, Facts, Margin, Message, Want, Window, replace
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
 
 KNOWN = facts(1000)
@@ -25,6 +26,13 @@ def chat(turns: int, size: int = 40) -> list[dict[str, Any]]:
     for i in range(turns):
         told += [user(words(size, f"u{i}x")), assistant(words(size, f"a{i}x"))]
     return [*told, user("now?")]
+
+
+def apply(before: Draft, known: Facts, params: Params) -> Draft:
+    """What the step makes of a draft, where it lacks nothing."""
+    found = prune_history.apply(before, known, params)
+    assert isinstance(found, Draft)
+    return found
 
 
 def pruned(messages: list[dict[str, Any]], window: int = 1000, limit: int | None = 100, **params: Any) -> Draft:
@@ -199,3 +207,67 @@ def test_a_budget_is_cut_further_where_the_window_holds_less() -> None:
 def test_what_the_best_layout_need_not_cut_is_left_alone() -> None:
     before = draft([user(words(90))], 60)
     assert before.excess > 0 and apply(before, KNOWN, Params(recall=0.5, layout="best")) is before
+
+
+# Embeddings.
+
+SECRET = "The vessel lies moored by pier four."
+
+
+def harbour() -> list[dict[str, Any]]:
+    """A long chat in one turn of which stands what is asked at its end, in other words."""
+    said = [(user if i % 2 == 0 else assistant)(words(40, f"t{i}x")) for i in range(40)]
+    said[9] = assistant(SECRET)
+    return [system("Be brief."), *said, user("Whereabouts zxq?")]
+
+
+def vectors(want: Want) -> dict[str, Vector]:
+    """As a model would that knows that the question is about the vessel."""
+    near = (SECRET, "Whereabouts zxq?")
+    return {text: packed([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+
+
+def meant(layout: str, knows: bool = True) -> Draft:
+    """A draft that is pruned with embeddings, or where they could not be had."""
+    before, params = draft(harbour(), 1000, max_tokens=100), Params(recall=0.5, layout=layout, embeddings="emb")
+    want = prune_history.apply(before, KNOWN, params)
+    assert isinstance(want, Want) and want.payload["model"] == "emb"
+    told = replace(KNOWN, knowledge={want.key: vectors(want) if knows else ""})
+    return apply(before, told, params)
+
+
+@pytest.mark.parametrize("layout", ["best", "stable"])
+def test_what_means_what_the_question_asks_is_kept(layout: str) -> None:
+    assert any(SECRET in text for text in contents(meant(layout)))
+    assert not any(SECRET in text for text in contents(meant(layout, knows=False)))
+
+
+@pytest.mark.parametrize("layout", ["best", "stable"])
+def test_embeddings_that_could_not_be_had_change_nothing(layout: str) -> None:
+    before = draft(harbour(), 1000, max_tokens=100)
+    assert meant(layout, knows=False) == apply(before, KNOWN, Params(recall=0.5, layout=layout))
+
+
+@pytest.mark.parametrize(
+    ("messages", "params"),
+    [
+        (harbour(), Params(recall=0.5)),
+        (harbour(), Params(embeddings="emb")),
+        ([*harbour()[:-1], *tool_round("c", words(9)), user("Whereabouts zxq?")], Params(recall=0.5, embeddings="emb")),
+        ([assistant(SECRET)] * 30, Params(recall=0.5, embeddings="emb")),
+    ],
+)
+def test_nothing_is_wanted_without_a_model_without_recall_for_runs_of_tools_and_without_a_question(
+    messages: list[dict[str, Any]], params: Params
+) -> None:
+    before = draft(messages, 1000, max_tokens=100)
+    assert isinstance(prune_history.apply(before, KNOWN, params), Draft)
+    assert params.ready is None or prune_history.ahead(before, KNOWN, params) is before
+
+
+def test_it_looks_ahead_at_what_there_is_only_where_it_uses_embeddings() -> None:
+    before, params = draft(harbour()[:5] + harbour()[-1:], 1000), Params(recall=0.5, embeddings="emb")
+    want = prune_history.ahead(before, KNOWN, params)
+    assert isinstance(want, Want) and "Be brief." in want.payload["texts"]
+    assert prune_history.ahead(before, replace(KNOWN, knowledge={want.key: ""}), params) is before
+    assert (params.ready, Params(recall=0.5).ready, Params(embeddings="emb").ready) == (0.7, None, None)

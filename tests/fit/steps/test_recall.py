@@ -8,9 +8,10 @@ import pytest
 
 from proxy.fit.excerpts import HEADING as EXCERPTS
 from proxy.fit.lore import LOREBOOKS, Entry
+from proxy.fit.relevance.vectors import packed
 from proxy.fit.steps import prune_history, recall
-from proxy.fit.steps.recall import HEADING, WHY, Params, apply, rag_budget
-from proxy.types import Draft, Drop, Facts, Margin, replace
+from proxy.fit.steps.recall import HEADING, WHY, Params, rag_budget
+from proxy.types import Draft, Drop, Facts, Margin, Want, replace
 from proxy.wire.report import RECALLED
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
 
@@ -33,6 +34,13 @@ def told(lore: tuple[Entry, ...] = (), original: Draft | None = None) -> Facts:
     return replace(facts(10**6), knowledge={LOREBOOKS: lore}, original=original)
 
 
+def apply(before: Draft, known: Facts, params: Params) -> Draft:
+    """What the step makes of a draft, where it lacks nothing."""
+    found = recall.apply(before, known, params)
+    assert isinstance(found, Draft)
+    return found
+
+
 def excerpt(found: Draft) -> str:
     """The text of our own message; nothing where there is none."""
     return "".join(m.text() for m in found.messages if m.why == WHY)
@@ -41,7 +49,9 @@ def excerpt(found: Draft) -> str:
 def pruned(window: int = 900, budget: int = 30, messages: list[dict[str, Any]] = TALK) -> tuple[Draft, Draft]:
     """A conversation as it came, and with its newest turns only."""
     first = draft(messages, window)
-    return first, prune_history.apply(first, told(), prune_history.Params(budget=budget))
+    short = prune_history.apply(first, told(), prune_history.Params(budget=budget))
+    assert isinstance(short, Draft)
+    return first, short
 
 
 # Lorebooks.
@@ -238,3 +248,20 @@ def test_wrong_parameters_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_reports_know_the_word_by_which_reasons_begin() -> None:
     assert recall.RECALLED == RECALLED
+
+
+# Embeddings.
+
+
+def test_what_was_dropped_is_recalled_for_what_it_means_too() -> None:
+    lantern = "Then we pack the blue lantern."
+    first, short = pruned(messages=[*TALK[:-1], user("Whereabouts zxq?")])
+    known, params = told(original=first), Params(budget=40, embeddings="emb")
+    want = recall.apply(short, known, params)
+    assert isinstance(want, Want) and {lantern, "Be brief."} <= set(want.payload["texts"])
+    assert recall.apply(short, told((TOWN,), first), Params(sources=("lorebooks",), embeddings="emb")) is short
+    near = (lantern, "Whereabouts zxq?")
+    vectors = {text: packed([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+    assert lantern in excerpt(apply(short, replace(known, knowledge={want.key: vectors}), params))
+    without = apply(short, replace(known, knowledge={want.key: ""}), params)
+    assert without == apply(short, known, Params(budget=40)) and lantern not in excerpt(without)
