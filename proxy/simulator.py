@@ -14,6 +14,7 @@ import msgspec
 
 from proxy.errors import ClientError
 from proxy.simulating.counting import count_prompt
+from proxy.simulating.embedding import embeddings
 from proxy.simulating.laws import complaint, laws_for
 from proxy.simulating.replies import CREATED, answer, chunks, event, reply_to
 from proxy.simulating.sending import Answer, BrokenOff, Gone, Headers, Receive, Scope, Send, body_of, lifespan, respond
@@ -33,7 +34,7 @@ FAILURES: Mapping[int, tuple[str, str, str]] = {
 FAILURE = ("The server had an error while processing your request. Sorry about that!", "server_error", "")
 
 
-METHODS = {"/v1/chat/completions": "POST", "/v1/models": "GET"}
+METHODS = {"/v1/chat/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
 
 
 def simulator(config: SimulatorConfig | None = None) -> Simulator:
@@ -104,7 +105,13 @@ async def _routed(request: Received, config: SimulatorConfig) -> Answer:
         raise ClientError(404, f"Invalid URL ({request.method} {request.path})")
     if request.method != known:
         raise ClientError(405, f"Not allowed to {request.method} on {request.path}.")
-    return await _chat(request, config) if known == "POST" else _json(200, _models(name, config))
+    if known == "GET":
+        return _json(200, _models(name, config))
+    raw = request.plain()
+    body = _object(raw)
+    if request.path == "/v1/embeddings":
+        return _json(200, embeddings(body, config.meanings))
+    return await _chat(raw, body, config)
 
 
 def failure(status: int) -> ClientError:
@@ -113,14 +120,18 @@ def failure(status: int) -> ClientError:
     return ClientError(status, message, kind, code)
 
 
-async def _chat(request: Received, config: SimulatorConfig) -> Answer:
-    raw = request.plain()
+def _object(raw: bytes) -> dict[str, Any]:
+    """A body's JSON. Raises `ClientError` where it is none, or no object."""
     try:
         body = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise ClientError(400, "We could not parse the JSON body of your request.")
+    return body
+
+
+async def _chat(raw: bytes, body: Mapping[str, Any], config: SimulatorConfig) -> Answer:
     broken = complaint(body, laws_for(config.speaks, config.system, config.max_output))
     if broken is not None:
         raise broken

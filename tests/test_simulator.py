@@ -187,7 +187,7 @@ def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "told"),
     [
-        ("POST", "/v1/embeddings", 404, "Invalid URL (POST /v1/embeddings)"),
+        ("POST", "/v1/moderations", 404, "Invalid URL (POST /v1/moderations)"),
         ("GET", "/", 404, "Invalid URL (GET /)"),
         ("GET", CHAT, 405, "Not allowed to GET on /v1/chat/completions."),
         ("DELETE", "/v1/models/m", 405, "Not allowed to DELETE on /v1/models/m."),
@@ -388,3 +388,12 @@ def test_behind_a_real_server_a_broken_answer_has_no_end() -> None:
     assert asyncio.run(raw("")).endswith(b"\r\n0\r\n\r\n")
     broken = asyncio.run(raw("x-sim-break: 3\r\n"))
     assert broken.startswith(b"HTTP/1.1 200") and not broken.endswith(b"0\r\n\r\n")
+
+
+def test_embeddings_are_answered_and_what_is_no_request_for_them_is_refused() -> None:
+    app = simulator(SimulatorConfig(meanings={"vessel": "boat"}))
+    asked = msgspec.json.encode({"model": "emb", "input": ["boat", "vessel", "hat"]})
+    got = asyncio.run(exchange(app, path="/v1/embeddings", body=asked))
+    boat, vessel, hat = (entry["embedding"] for entry in got.json["data"])
+    assert got.status == 200 and boat == vessel != hat
+    assert asyncio.run(exchange(app, path="/v1/embeddings", body=b"[]")).status == 400

@@ -25,6 +25,7 @@ class SimulatorConfig:
     get `fail_status`, and all get `status` where it is set. `break_after` breaks an answer off after so many chunks,
     without an end. `text` is what is replied. `listed` is the field under which GET /v1/models tells a window; ""
     leaves it out. The last `remembered` requests are kept. `count` replaces the simulator's own count of a body.
+    `meanings` are words (in lower case) that embeddings take for others: {"vessel": "boat"}.
     """
 
     speaks: str = "openai-old"
@@ -44,6 +45,7 @@ class SimulatorConfig:
     listed: str = "max_model_len"
     remembered: int = 1_000
     count: Callable[[bytes], int] | None = None
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for a provider whose words are not known."""

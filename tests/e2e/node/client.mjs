@@ -68,7 +68,7 @@ const scenarios = {
     return [answer.choices[0].message.parsed, streamed.choices[0].message.parsed];
   },
   models: async (ai) => (await ai().models.list()).data,
-  missing: (ai) => ai().embeddings.create({ model: "text-embedding-3-small", input: "depth" }),
+  missing: (ai) => ai().moderations.create({ input: "depth" }),
   unauthorised: status(401, 2),
   limited: status(429, 2),
   failing: status(500, 1),
