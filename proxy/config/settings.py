@@ -56,6 +56,10 @@ class Settings:
     summary_upstream: str | None
     summary_api_key: str | None = field(repr=False)
     summary_timeout: float
+    embeddings_model: str
+    embeddings_upstream: str | None
+    embeddings_api_key: str | None = field(repr=False)
+    embeddings_timeout: float
     llm_fallback_enabled: bool
     llm_allowed_fallback_models: tuple[str, ...]
     context_total_token_limit: int | None
@@ -116,6 +120,10 @@ SETTINGS = (
     Setting("PLIMSOLL_SUMMARY_UPSTREAM", optional(values.upstream), "", "URL of that model; empty: the upstream's"),
     Setting("PLIMSOLL_SUMMARY_API_KEY", optional(values.key), "", "key sent to the summary's own upstream", True),
     Setting("PLIMSOLL_SUMMARY_TIMEOUT", values.timeout, "20", "seconds that a summary is waited for"),
+    Setting("PLIMSOLL_EMBEDDINGS_MODEL", values.model, "", "model whose embeddings help rank old turns; empty: none"),
+    Setting("PLIMSOLL_EMBEDDINGS_UPSTREAM", optional(values.upstream), "", "URL of that model; empty: the upstream's"),
+    Setting("PLIMSOLL_EMBEDDINGS_API_KEY", optional(values.key), "", "key sent to the embeddings' own upstream", True),
+    Setting("PLIMSOLL_EMBEDDINGS_TIMEOUT", values.timeout, "2", "seconds that embeddings are waited for"),
     Setting("LLM_FALLBACK_ENABLED", values.boolean, "false", "whether a request may be moved to an allowed model"),
     Setting("LLM_ALLOWED_FALLBACK_MODELS", values.names, "", "those models, most wanted first, between commas"),
     Setting("CONTEXT_TOTAL_TOKEN_LIMIT", tokens, "", "tokens that prompt and reply may take, whatever the model holds"),

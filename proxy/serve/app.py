@@ -14,8 +14,10 @@ from starlette.routing import Mount, Route, Router
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
 from proxy.config.windows import Windows, load_windows
+from proxy.serve.asking import Asking
 from proxy.serve.cache import Cache
 from proxy.serve.client import Receive, Scope, Send
+from proxy.serve.embeddings import Embeddings
 from proxy.serve.gateway import Gateway
 from proxy.serve.inspecting import Inspecting
 from proxy.serve.knowledge import Knowledge
@@ -78,8 +80,11 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(settings.upstream, timeouts, settings.api_key)
     knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
-    summaries = _summaries(settings, rules, knowledge, upstream)
-    measuring = Measuring(knowledge, Totals(knowledge), summaries, settings.max_body)
+    asked = _asking(settings, upstream, settings.summary_upstream, settings.summary_api_key)
+    summaries = Summaries(knowledge, cache.contents, asked, rules.summary, settings.summary_timeout)
+    asked = _asking(settings, upstream, settings.embeddings_upstream, settings.embeddings_api_key)
+    embeddings = Embeddings(asked, settings.embeddings_timeout)
+    measuring = Measuring(knowledge, Totals(knowledge), summaries, embeddings, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
     metrics = Metrics(partial(model_label, windows), cache)
     gateway = Gateway(settings, planner, upstream, Looking(rules.refusals), metrics, tell or make_log(settings.log))
@@ -93,6 +98,8 @@ def _given(settings: Settings) -> dict[str, dict[str, Any]]:
         given["switch_model"] = {"to": settings.fallback_models}
     if settings.summary_model:
         given["summarise_history"] = {"model": settings.summary_model}
+    if settings.embeddings_model:
+        given["prune_history"] = given["recall"] = {"embeddings": settings.embeddings_model}
     return given
 
 
@@ -106,14 +113,12 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
     }
 
 
-def _summaries(settings: Settings, rules: Rules, knowledge: Knowledge, upstream: Upstream) -> Summaries:
-    """Who asks for summaries: a client's own upstream for it; or where there is a URL or a key for them, those."""
-    foreign = settings.summary_upstream is not None or settings.summary_api_key is not None
-    if foreign:
-        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-        upstream = Upstream(settings.summary_upstream or settings.upstream, timeouts, settings.summary_api_key)
-    contents = knowledge.cache.contents
-    return Summaries(knowledge, contents, upstream, rules.summary, settings.summary_timeout, foreign)
+def _asking(settings: Settings, upstream: Upstream, url: str | None, key: str | None) -> Asking:
+    """Who is asked for summaries or embeddings: the clients' own upstream; or where there is a URL or a key, those."""
+    if url is None and key is None:
+        return Asking(upstream)
+    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+    return Asking(Upstream(url or settings.upstream, timeouts, key), foreign=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,15 @@ from typing import TypeVar
 from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
+from proxy.fit.relevance import meaning
+from proxy.serve.embeddings import Embeddings
 from proxy.serve.grown import Grown
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Facts, Glance, Ladder, Marks, Message, Meter, Plan, Total, Want, replace
+from proxy.types import Facts, Glance, Json, Ladder, Marks, Message, Meter, Plan, Total, Want, replace
 from proxy.wire.endpoints import chat
 from proxy.wire.glance import NotUnderstood
 from proxy.wire.glance import glance as first_look
@@ -49,6 +51,7 @@ class Measuring:
     knowledge: Knowledge
     totals: Totals
     summaries: Summaries
+    embeddings: Embeddings
     max_body: int
     grown: Grown = field(default_factory=Grown)
     threads: ThreadPoolExecutor = field(default_factory=_pool)
@@ -142,11 +145,12 @@ class Measuring:
             made = await self._planned(visit, facts, ladder)
         return made
 
-    async def _told(self, visit: Visit, want: Want, headers: Headers) -> str:
+    async def _told(self, visit: Visit, want: Want, headers: Headers) -> Json:
         """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
         own time."""
+        teller = self.embeddings if want.kind == meaning.KIND else self.summaries
         began = time.perf_counter()
-        told = await self.summaries.told(want, headers, ask=visit.acts and not self.knowledge.offline)
+        told = await teller.told(want, headers, ask=visit.acts and not self.knowledge.offline)
         waited = time.perf_counter() - began
         visit.own_seconds -= waited
         visit.upstream_seconds += waited

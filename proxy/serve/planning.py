@@ -153,6 +153,7 @@ class Planner:
         if self.behind:
             await asyncio.wait(self.behind)
         await self.measuring.summaries.close()
+        await self.measuring.embeddings.close()
         self.measuring.close()
 
     def _unfit(self, visit: Visit, ladder: Ladder, made: Plan) -> bytes:

@@ -10,18 +10,17 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from proxy.fit.transcripts import packed, transcript
 from proxy.serve import log
+from proxy.serve.asking import Asking, caller_of
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.shared.contents import Contents
 from proxy.serve.shared.memory import Recent
-from proxy.serve.upstream import CREDENTIALS, Upstream, UpstreamError
+from proxy.serve.upstream import UpstreamError
 from proxy.tokens.meter import meter_for
 from proxy.types import Block, Prompt, Want, Window
-from proxy.wire.headers import Header
 from proxy.wire.summing import Unusable, question, summary_in
 
 KIND = "summary"
@@ -34,23 +33,18 @@ ANSWER_BYTES = 1 << 20
 FRAME = 200  # tokens of what stands around the text, and of the request's own
 LEAST_ROOM = 500  # tokens of text in one question; a window that holds less is none to sum up with
 ABOUT_THE_TEXT = frozenset({400, 413, 422})  # statuses that may be another for another text
-# Headers that speak of the client's own body and request.
-NOT_OURS = (b"content-", b"accept", b"transfer-", b"if-", b"idempotency-", b"x-request-id")
-JSON: Header = (b"content-type", b"application/json")
 
 
 @dataclass(slots=True)
 class Summaries:
     """Summaries of one upstream's models. `instructions` is the prompt (None: there is none, and no summary);
-    `seconds` the time that one answer gets, and that a request waits. `foreign`: it is not the upstream that clients
-    talk to, and must not see their headers."""
+    `seconds` the time that one answer gets, and that a request waits."""
 
     knowledge: Knowledge
     contents: Contents
-    upstream: Upstream
+    asking: Asking
     instructions: str | None
     seconds: float
-    foreign: bool = False
     _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Recent[float] = field(default_factory=lambda: Recent(MOST_FAILURES))
 
@@ -130,15 +124,10 @@ class Summaries:
 
     async def _asked(self, model: str, most: int, before: str, piece: str, headers: Headers) -> str:
         """One question, and the summary in its answer."""
-        ours = [] if self.foreign else [h for h in headers if not h[0].startswith(NOT_OURS)]
         body = question(model, self.instructions or "", most, before, piece)
-        answer = await self.upstream.send("POST", TARGET, [*ours, JSON], body)
-        try:
-            payload = await answer.read(ANSWER_BYTES)
-        finally:
-            await answer.close()
-        if answer.status != 200:
-            raise Unusable(f"status {answer.status}", lasting=answer.status not in ABOUT_THE_TEXT)
+        status, payload = await self.asking.post(TARGET, body, headers, ANSWER_BYTES)
+        if status != 200:
+            raise Unusable(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
         return summary_in(payload)
 
     def _fails(self, caller: bytes, key: str = "") -> bool:
@@ -155,13 +144,4 @@ class Summaries:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self.foreign:
-            await self.upstream.close()
-
-
-def caller_of(headers: Headers) -> bytes:
-    """Whose summaries they are: a digest of a request's credentials."""
-    made = blake2b(digest_size=16)
-    for name, value in sorted(header for header in headers if header[0] in CREDENTIALS):
-        made.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return made.digest()
+        await self.asking.close()

@@ -19,6 +19,8 @@ def test_an_empty_environment_means_the_documented_defaults() -> None:
     assert (settings.connect_timeout, settings.read_timeout, settings.body_timeout, settings.drain) == (5, 600, 60, 30)
     assert (settings.summary_model, settings.summary_upstream, settings.summary_api_key) == ("", None, None)
     assert settings.summary_timeout == 20
+    embeddings = (settings.embeddings_model, settings.embeddings_upstream, settings.embeddings_api_key)
+    assert (*embeddings, settings.embeddings_timeout) == ("", None, None, 2)
     assert settings.llm_fallback_enabled is False
     assert settings.llm_allowed_fallback_models == ()
     assert settings.context_total_token_limit is None
@@ -50,6 +52,10 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_SUMMARY_UPSTREAM": "http://localhost:8001/v1/",
             "PLIMSOLL_SUMMARY_API_KEY": "sk-2",
             "PLIMSOLL_SUMMARY_TIMEOUT": "500ms",
+            "PLIMSOLL_EMBEDDINGS_MODEL": "text-embedding-3-small",
+            "PLIMSOLL_EMBEDDINGS_UPSTREAM": "http://localhost:8002/v1/",
+            "PLIMSOLL_EMBEDDINGS_API_KEY": "sk-3",
+            "PLIMSOLL_EMBEDDINGS_TIMEOUT": "1s",
             "LLM_FALLBACK_ENABLED": "true",
             "LLM_ALLOWED_FALLBACK_MODELS": "openai/gpt-5-mini,gemini-2.5-flash,x-ai/grok-4-fast",
             "CONTEXT_TOTAL_TOKEN_LIMIT": "200000",
@@ -80,6 +86,10 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         summary_upstream="http://localhost:8001/v1",
         summary_api_key="sk-2",
         summary_timeout=0.5,
+        embeddings_model="text-embedding-3-small",
+        embeddings_upstream="http://localhost:8002/v1",
+        embeddings_api_key="sk-3",
+        embeddings_timeout=1.0,
         llm_fallback_enabled=True,
         llm_allowed_fallback_models=models,
         context_total_token_limit=200_000,
@@ -149,6 +159,7 @@ def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> No
     assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"
     assert all(s.help for s in SETTINGS)
     private = {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY", "PLIMSOLL_SUMMARY_API_KEY"}
+    private |= {"PLIMSOLL_EMBEDDINGS_API_KEY"}
     assert {s.name for s in SETTINGS if s.private} == private
 
 

@@ -14,7 +14,7 @@ import pytest
 from proxy.config.settings import read_settings
 from proxy.serve.app import House, build
 from proxy.serve.listing import Headers
-from proxy.serve.summaries import MOST_PIECES, Summaries, caller_of
+from proxy.serve.summaries import MOST_PIECES, Summaries
 from proxy.types import Block, Want
 from tests.makers import draft, tool_round, user
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
@@ -62,11 +62,6 @@ async def summing(script: Script = numbered, /, **environment: str) -> AsyncIter
 
 def questions(up: Recorder) -> list[str]:
     return [json.loads(r.body)["messages"][1]["content"] for r in up.requests]
-
-
-def test_callers_are_told_apart_by_their_credentials_alone() -> None:
-    assert caller_of([*ALICE, (b"x", b"1")]) == caller_of([(b"x", b"2"), *ALICE]) != caller_of(BOB)
-    assert b"alice" not in caller_of(ALICE)
 
 
 def told(want: Want, headers: Headers = ALICE, **environment: str) -> tuple[str, list[str]]:
