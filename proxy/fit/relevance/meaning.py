@@ -12,9 +12,12 @@ from proxy.types import Block, Facts, Want, text_of
 
 KIND = "embeddings"
 # A share of what the words say, added to it (the facts: sums do, fusion of ranks does not help). The facts give what
-# embeddings gain and no weight; this one was chosen, not measured with a model.
+# embeddings gain and no weight, and no model was at hand to measure it with: this one was chosen.
 WEIGHT = 0.5
-SHARPNESS = 2  # power: a long chat has many turns that are a little like any question, and the turns around share
+# Power: a long chat has many turns that are a little like any question, and the turns around share in each. Chosen by
+# what embeddings cost that know nothing the words do not (measured: hashed words, means of the word table's vectors):
+# 0.3 points of recall at most; with 2 it is 0.8 to 1.3, with 1 it is 1.8.
+SHARPNESS = 4
 
 
 def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -> list[float] | Want | None:
