@@ -5,15 +5,21 @@ It must not open a connection: tiktoken's own loader would.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import tiktoken
+from xxhash import xxh3_128_digest
 
 from proxy.tokens.ranks import ranks_of, source_of
 
 PIECE = 1 << 15  # characters encoded at once: 2 ms, and far from the 1,000,000 blanks that make tiktoken panic
+LINE = 256  # characters of a text that is remembered as it is; of a longer one a digest is
+LINES, TEXTS = 1 << 14, 1 << 12  # of either so many: 5 MB at most
+SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two texts share a digest
 REACH = 16  # characters by which a cut is tried to be longer: few tokens are longer
 NEAR = 1 << 11  # characters to the next safe place beyond which that is not tried: words are shorter, and time is short
 
@@ -29,15 +35,33 @@ SAFE = re.compile(
 
 
 class Encoding:
-    """One vocabulary. Special-token text is ordinary text; a lone surrogate counts as U+FFFD. Safe in many threads."""
+    """One vocabulary. Special-token text is ordinary text; a lone surrogate counts as U+FFFD. Safe in many threads.
+
+    What was counted lately is remembered: lines, which recur, and longer texts, which are counted alone, then in their
+    message."""
 
     def __init__(self, name: str, encode: Callable[[str], list[int]], decode: Callable[[list[int]], bytes]) -> None:
         self.name = name
         self._encode = encode
         self._decode = decode
+        self._line = lru_cache(maxsize=LINES)(self._counted)
+        self._lately: dict[bytes, int] = {}
 
     def count(self, text: str) -> int:
-        """Tokens of a text. Between pieces of `PIECE` characters other threads have their turn."""
+        """Tokens of a text."""
+        if len(text) <= LINE:
+            return self._line(text)
+        key = xxh3_128_digest(text.encode("utf-8", "surrogatepass"), SEED)
+        found = self._lately.get(key)
+        if found is None:
+            found = self._counted(text)
+            if len(self._lately) >= TEXTS:
+                self._lately.clear()
+            self._lately[key] = found
+        return found
+
+    def _counted(self, text: str) -> int:
+        """Between pieces of `PIECE` characters other threads have their turn."""
         if len(text) <= PIECE:
             return len(self._encode(text))
         return sum(len(self._encode(text[start:end])) for start, end in pieces(text))

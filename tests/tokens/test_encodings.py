@@ -184,3 +184,19 @@ def test_an_unknown_encoding_is_named_in_the_error() -> None:
 
 def test_a_piece_is_short_enough_for_other_threads_to_have_their_turn() -> None:
     assert PIECE <= 1 << 16
+
+
+def test_what_was_counted_lately_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encodings, "TEXTS", 2)
+    encoded: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        encoded.append(text)
+        return list(text.encode())
+
+    made = Encoding("made", encode, lambda ranks: bytes(ranks))
+    short, long = "a" * encodings.LINE, ["b" * 300, "c" * 400, "d" * 500]
+    assert [made.count(text) for text in (short, short, *long[:2], *long[:2])] == [256, 256, 300, 400, 300, 400]
+    assert encoded == [short, *long[:2]]
+    assert [made.count(text) for text in (long[2], long[0])] == [500, 300]
+    assert encoded[3:] == [long[2], long[0]]
