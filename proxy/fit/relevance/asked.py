@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ from proxy.types import Block, Json, Message, text_of
 # Characters read of each source (measured: more adds noise). A question stands at the beginning or the end of what a
 # user pastes, so both are read.
 USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
-
+LINES = 256  # of prose, remembered as they were read
 
 # What a question quotes, it wants to the letter: between quotation marks, or an identifier, or a long number.
 QUOTED = re.compile(
@@ -37,7 +38,7 @@ class Asked:
     @cached_property
     def words(self) -> dict[str, int]:
         """All its words: of the prose how often each stands there; of the arguments, which may be a file, each once."""
-        found = _read(self.prose)
+        found = dict(self._said)
         for word in _read(self.arguments):
             found[word] = found.get(word, 0) + 1
         return found
@@ -45,15 +46,43 @@ class Asked:
     @cached_property
     def literals(self) -> tuple[str, ...]:
         """What the prose quotes: to be found to the letter, but for capitals."""
-        quoted = ["".join(groups) for groups in QUOTED.findall(self.prose)]
-        found = tokens(self.prose)
-        numbers = [t for t in found if sum(map(str.isdigit, t)) >= LONG_NUMBER]
-        return tuple(dict.fromkeys(literal.casefold() for literal in (*quoted, *counted(found)[1], *numbers)))
+        kinds = zip(*(line.literals for line in self._lines), strict=True)
+        return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
 
     def query(self, sample: str = "") -> Query:
         """Its words as a query. A sample of what is searched tells the language where the prose is too short to."""
-        prose = _read(self.prose)
-        return query(self.words, is_english(prose) or (sum(prose.values()) < FEW and is_english(_read(sample))))
+        said = self._said
+        return query(self.words, is_english(said) or (sum(said.values()) < FEW and is_english(_read(sample))))
+
+    @cached_property
+    def _lines(self) -> list[_Line]:
+        return [_line(line) for line in self.prose.split("\n")]
+
+    @cached_property
+    def _said(self) -> dict[str, int]:
+        """The words of the prose and how often each stands there."""
+        found: dict[str, int] = {}
+        for line in self._lines:
+            for word, times in line.words.items():
+                found[word] = found.get(word, 0) + times
+        return found
+
+
+class _Line(NamedTuple):
+    """What one line of prose says, and what it quotes: between quotation marks, as an identifier, as a long number."""
+
+    words: Mapping[str, int]
+    literals: tuple[Sequence[str], Sequence[str], Sequence[str]]
+
+
+@lru_cache(maxsize=LINES)
+def _line(text: str) -> _Line:
+    """A line of prose, read. What a user asked is met again with every result of the round that follows."""
+    found = tokens(text)
+    words, names = counted(found)
+    quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
+    numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
+    return _Line(words, (quoted, [name.casefold() for name in names], numbers))
 
 
 def _read(text: str) -> dict[str, int]:

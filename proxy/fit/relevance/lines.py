@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, DEFINES, HEADS, ROUTINE, is_loud, is_trouble
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING, loud_in, trouble_in
 from proxy.fit.relevance.words import every, is_name, tokens
 from proxy.types import Meter
 
@@ -26,14 +27,15 @@ SAMPLE = 300  # lines that may tell the language where the question is too short
 CHARACTERS = 4  # a token has about so many; only the order of preference depends on it
 # What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
 RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
+STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
 SHAPE = 80  # characters of a line that make its shape
-CHANGING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8,}|\d+")  # what differs between lines that say the same
+# What differs between lines that say the same; the look ahead passes over most characters quickly.
+CHANGING = re.compile(r"(?=[0-9a-f])(?:0x[0-9a-fA-F]++|[0-9a-f]{8,}+|[0-9]++)")
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 INDENT = re.compile(r"(?:\s*\d+(?:→|\t|[|:]\s?))?([ \t]*)")  # a line number before the indent is not part of it
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line, or a chunk of one that is too long (`starts`: whether it begins one)."""
 
     text: str
@@ -44,8 +46,10 @@ def lines_of(text: str) -> list[Line]:
     """The text in lines; joined again they are the text."""
     found = []
     for line in text.split("\n"):
-        chunks = CHUNKS.findall(line) if len(line) > LONG else [line]
-        found += [Line(chunk, place == 0) for place, chunk in enumerate(chunks)]
+        if len(line) <= LONG:
+            found.append(Line(line, True))
+        else:
+            found += [Line(chunk, place == 0) for place, chunk in enumerate(CHUNKS.findall(line))]
     return found
 
 
@@ -55,7 +59,7 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
     lines = lines_of(text)
     read = survey(lines)
     order = by_worth(read, worth_of(read, asked))
-    chosen = _chosen(lines, order, limit, meter)
+    chosen = _chosen(read, order, limit, meter)
     return most(lambda count: render(lines, chosen[:count]), len(chosen), fits)
 
 
@@ -74,21 +78,19 @@ def survey(lines: Sequence[Line]) -> Survey:
     """Reads the lines."""
     found = [tokens(line.text) for line in lines]
     said = every(found)
-    kinds = (frozenset(filter(kind, said)) for kind in (is_name, is_loud, is_trouble))
-    return Survey(lines, found, *kinds)
+    return Survey(lines, found, frozenset(filter(is_name, said)), loud_in(said), trouble_in(said))
 
 
-def by_worth(read: Survey, worth: Sequence[float]) -> list[int]:
-    """The places of the lines, best for its length first; each identifier adds to the worth of one line only: what the
-    model may need to name shall stand there once. Greedy: as worth only falls, a line is looked at again when its turn
-    comes."""
-    names = [read.names.intersection(found) for found in read.tokens]
+def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
+    """The places of the lines, best for its length first, as far as they are asked for; each identifier adds to the
+    worth of one line only: what the model may need to name shall stand there once. Greedy: as worth only falls, a line
+    is looked at again when its turn comes."""
+    names = list(map(read.names.intersection, read.tokens))
     costs = [(2 + len(line.text) / CHARACTERS) ** COST_EXPONENT for line in read.lines]
     unit = NEW_NAME * (max(worth, default=0.0) or 1.0)
     seen: set[str] = set()
     waiting = [(-(worth[i] + unit * len(names[i])) / costs[i], i) for i in range(len(costs))]
     heapify(waiting)
-    order = []
     while waiting:
         thought, place = waiting[0]
         now = -(worth[place] + unit * len(names[place] - seen)) / costs[place]
@@ -96,23 +98,25 @@ def by_worth(read: Survey, worth: Sequence[float]) -> list[int]:
             heapreplace(waiting, (now, place))
             continue
         heappop(waiting)
-        order.append(place)
         seen |= names[place]
-    return order
+        yield place
 
 
-def _chosen(lines: Sequence[Line], order: Sequence[int], limit: int, meter: Meter) -> list[int]:
+def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter) -> list[int]:
     """The places of the lines that fit, the ends first."""
 
     def cost(place: int, chosen: Collection[int]) -> int:
         joins = place - 1 in chosen or place + 1 in chosen
-        return meter.text(lines[place].text) + 1 + (0 if joins else GAP)
+        return meter.text(read.lines[place].text) + 1 + (0 if joins else GAP)
 
-    count = len(lines)
+    def least(place: int) -> int:
+        return len(read.tokens[place])  # words and numbers: no tokenizer joins two of them
+
+    count = len(read.lines)
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
     ends = fill(list(both), cost, int(limit * ENDS_SHARE))
     left = limit - sum(cost(place, ends) for place in ends) - GAP
-    return ends + fill([i for i in order if i not in ends], cost, left)
+    return ends + fill((i for i in order if i not in ends), cost, left, least)
 
 
 def worth_of(read: Survey, asked: Asked) -> list[float]:
@@ -122,10 +126,13 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
     own = match(read.tokens, asked.query("\n".join(texts[:SAMPLE])))
     unit = max(own, default=0.0) or 1.0
     worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
+    hits = [place for place, score in enumerate(own) if score]
     for away, share in enumerate(NEIGHBOURS, 1):
-        for place in range(len(own) - away):
-            worth[place] += share * own[place + away]
-            worth[place + away] += share * own[place]
+        for place in hits:
+            if place >= away:
+                worth[place - away] += share * own[place]
+            if place + away < len(own):
+                worth[place + away] += share * own[place]
     news = _news(read, bool(ABOUT_TROUBLE.search(asked.prose)))
     return [w + unit * (_standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
 
@@ -134,13 +141,13 @@ def _news(read: Survey, troubled: bool) -> list[float]:
     """A shape of line that is seldom met carries news, one met a hundred times does not; trouble does, most of all
     where the question is about trouble."""
     shapes = [CHANGING.sub("#", line.text.strip())[:SHAPE] for line in read.lines]
-    times = Counter(shapes)
-    found = []
-    for shape, said in zip(shapes, read.tokens, strict=True):
-        rarity = times[shape] ** -0.5
+    rarities = {shape: times**-0.5 for shape, times in Counter(shapes).items()}
+    found = [RARE_WORTH[troubled] * rarities[shape] for shape in shapes]
+    for place, said in enumerate(read.tokens if read.loud or read.quiet else ()):
         loud, quiet = not read.loud.isdisjoint(said), not read.quiet.isdisjoint(said)
-        weight = LOUD_WORTH[troubled] if loud else QUIET_WORTH[troubled] if quiet else 0.0
-        found.append(RARE_WORTH[troubled] * rarity + weight * (0.4 + 0.6 * rarity))
+        if loud or quiet:
+            weight = LOUD_WORTH[troubled] if loud else QUIET_WORTH[troubled]
+            found[place] += weight * (0.4 + 0.6 * rarities[shapes[place]])
     return found
 
 
@@ -148,14 +155,12 @@ def _standing(text: str) -> float:
     """What a line is in its text: a heading, a definition, a routine line, an empty one."""
     indent = INDENT.match(text)
     assert indent is not None  # it matches anything
-    body = text[indent.end() :]
-    if not body.strip():
-        return -0.05
-    if DEFINES.match(body):
+    kind = STANDING.match(text, indent.end())
+    if kind is None:
+        return 0.0
+    if kind["defines"] is not None:
         return 0.45 if len(indent[1].expandtabs(4)) <= 4 else 0.25
-    if HEADS.match(body):
-        return 0.2
-    return -0.04 if ROUTINE.match(body) else 0.0
+    return STANDS[kind.lastgroup or ""]
 
 
 def render(lines: Sequence[Line], chosen: Sequence[int]) -> str:

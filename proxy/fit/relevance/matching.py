@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from proxy.fit.relevance.bm25 import Query
 from proxy.fit.relevance.words import every, parts, stem
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
-HINT = 3  # characters that a word always shares with its stem
 COMMON = 0.5  # share of the texts from which a literal that stands in more tells nothing
 MISSES = 24  # texts too long for what is left that are passed over before the rest is given up
 
@@ -20,21 +19,22 @@ def match(texts: Sequence[Sequence[str]], asked: Query, *, k1: float = K1, b: fl
     """How well each text, given as its tokens, answers the query. A token that is met again costs one look-up."""
     wanted = asked.keys()
     held: dict[str, dict[int, int]] = {key: {} for key in wanted}
-    hint = re.compile("|".join({re.escape(key[:HINT]) for key in wanted}) or "$^")
-    telling = {t: keys for t in every(texts) if (keys := _keys(t, wanted, asked.english, hint))}
+    telling = _telling(every(texts), wanted, asked.english)
     for place, found in enumerate(texts):
         if not telling.keys().isdisjoint(found):
-            for token in found:
-                for key in telling.get(token, ()):
-                    held[key][place] = held[key].get(place, 0) + 1
+            for key in (key for token in found if token in telling for key in telling[token]):
+                held[key][place] = held[key].get(place, 0) + 1
     return _summed(held, wanted, list(map(len, texts)), k1, b)
 
 
-def _keys(token: str, wanted: Mapping[str, float], english: bool, hint: re.Pattern[str]) -> tuple[str, ...]:
-    if token.isascii() and not hint.search(token.lower()):
-        return ()  # nine tokens of ten: not worth taking apart
-    found = (stem(word) if english else word for word in parts(token))
-    return tuple(key for key in found if key in wanted)
+def _telling(tokens: Iterable[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
+    """The tokens in which something stands that is wanted, and what that is."""
+    found = {}
+    for token in tokens:
+        forms = tuple(map(stem, parts(token))) if english else parts(token)
+        if not wanted.keys().isdisjoint(forms):
+            found[token] = [form for form in forms if form in wanted]
+    return found
 
 
 def _summed(
@@ -53,7 +53,8 @@ def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float
     """For each text, how many of the literals stand in it as a whole; one that stands in many counts less in each."""
     found = [0.0] * len(texts)
     folded = [text.casefold() for text in texts] if literals else []
-    for literal in literals[:LITERALS]:
+    together = "\n".join(folded)  # one look tells of most literals that they stand nowhere
+    for literal in (literal for literal in literals[:LITERALS] if literal in together):
         whole = re.compile(rf"(?<![^\W_]){re.escape(literal)}(?![^\W_])")
         places = [place for place, text in enumerate(folded) if literal in text and whole.search(text)]
         for place in places if len(places) <= COMMON * len(texts) else ():
@@ -61,14 +62,19 @@ def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float
     return found
 
 
-def fill(order: Sequence[int], cost: Callable[[int, Collection[int]], int], room: int) -> list[int]:
+def fill(
+    order: Iterable[int],
+    cost: Callable[[int, Collection[int]], int],
+    room: int,
+    least: Callable[[int], int] = lambda place: 0,
+) -> list[int]:
     """Those places, in their order of preference, whose costs together fit into the room; a cost may depend on what
-    was chosen before. It is asked for only once it matters, so of a list of thousands few are counted."""
+    was chosen before. It is asked for only once it matters, so of a list of thousands few are counted; not at all
+    where `least`, which no cost is under, is too much."""
     chosen: dict[int, None] = {}
     misses = 0
     for place in order:
-        needed = cost(place, chosen.keys())
-        if needed <= room:
+        if least(place) <= room and (needed := cost(place, chosen.keys())) <= room:
             chosen[place] = None
             room -= needed
             misses = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from heapq import nsmallest
 
 from proxy.types import Json
@@ -33,19 +33,23 @@ DEFINES = re.compile(
 )
 HEADS = re.compile(r"(?:#{1,4}\s|\*\*\S)")
 ROUTINE = re.compile(r"(?:import\b|from\b|//|#|/\*|\*|[)}\]]+[,;]?$|\"\"\"|return\b)")
+STANDING = re.compile(
+    rf"(?P<empty>\s*\Z)|(?P<defines>{DEFINES.pattern})|(?P<heads>{HEADS.pattern})|(?P<routine>{ROUTINE.pattern})"
+)
 HUGE = 10**300  # JSON may write numbers that no float holds
 NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
 STAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
 
 
-def is_loud(token: str) -> bool:
-    """Whether a word shouts trouble: `ERROR`, `Traceback`, `java.io.IOException`."""
-    return token in LOUD or NAMED_TROUBLE.fullmatch(token) is not None
+def loud_in(tokens: Set[str]) -> frozenset[str]:
+    """The words that shout trouble: `ERROR`, `Traceback`, `java.io.IOException`."""
+    named = (token for token in tokens if token.endswith(("Exception", "Error")) and NAMED_TROUBLE.fullmatch(token))
+    return LOUD.intersection(tokens).union(named)
 
 
-def is_trouble(token: str) -> bool:
-    """Whether a word tells of trouble at all."""
-    return token.lower() in TROUBLE
+def trouble_in(tokens: Set[str]) -> frozenset[str]:
+    """The words that tell of trouble at all."""
+    return frozenset([token for token in tokens if token.lower() in TROUBLE])
 
 
 def wants_extremes(question: str) -> int:

@@ -8,10 +8,10 @@ from operator import itemgetter
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, is_trouble, wants_extremes
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, trouble_in, wants_extremes
 from proxy.fit.relevance.slim import LEFT_OUT, encoded, slim
 from proxy.fit.relevance.tables import COLUMNS, ROWS
-from proxy.fit.relevance.words import parts, stem, tokens, unescaped
+from proxy.fit.relevance.words import every, parts, stem, tokens, unescaped
 from proxy.types import Json, Meter, replace
 
 LIST_DEPTH = 4  # levels of objects in which the list of rows is looked for; deeper lists belong to one row
@@ -154,5 +154,6 @@ def worth_of(rows: Sequence[Json], asked: Asked) -> list[float]:
         named = sum(word in keys or stem(word) in keys for word in parts(path.rpartition(".")[2]))
         worth[place] += unit * (EXTREME + NAMED * named) * (1 - PLACE * rank)
     if ABOUT_TROUBLE.search(asked.prose):
-        worth = [w + TROUBLED * unit * any(map(is_trouble, found)) for w, found in zip(worth, said, strict=True)]
+        trouble = trouble_in(every(said))
+        worth = [w + TROUBLED * unit * (not trouble.isdisjoint(row)) for w, row in zip(worth, said, strict=True)]
     return worth

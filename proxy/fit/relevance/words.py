@@ -13,7 +13,6 @@ PIECE = 1 << 16  # characters that one pattern call may read: it holds the inter
 LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
 BLOB = 512  # characters of an unbroken ASCII run that are read; the rest of a base64 image tells nothing
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
-MET_AGAIN = 24  # characters of a token that is likely to be met again; longer ones are not remembered
 SHORTEST_NAME = 7  # characters of an identifier that is no accident
 FEW = 6  # words: a shorter text may be English without showing it
 
@@ -65,7 +64,19 @@ def pieces(text: str) -> Iterator[str]:
 
 def parts(token: str) -> tuple[str, ...]:
     """What a token is found by, in lower case: itself, and where it is compound, its parts."""
-    return _known_parts(token) if len(token) <= MET_AGAIN else _parts(token)
+    return _known(token)[0] if len(token) <= LONGEST else _parts(token)
+
+
+def is_name(token: str) -> bool:
+    """Whether a token is an identifier: compound, with letters in it, and long enough to name one thing."""
+    return len(token) <= LONGEST and _known(token)[1]
+
+
+@lru_cache(maxsize=1 << 15)
+def _known(token: str) -> tuple[tuple[str, ...], bool]:
+    """A token's parts, and whether it is an identifier; a conversation says the same few thousand again and again."""
+    found = _parts(token)
+    return found, SHORTEST_NAME <= len(token) and len(found) > 1 and any(map(str.isalpha, token))
 
 
 def _parts(token: str) -> tuple[str, ...]:
@@ -78,9 +89,6 @@ def _parts(token: str) -> tuple[str, ...]:
         return tuple(found)
     told = [part for part in found if len(part) > 1 or part.isdigit()]
     return (token.lower(), *told) if len(token) <= LONGEST else tuple(told)
-
-
-_known_parts = lru_cache(maxsize=1 << 15)(_parts)
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
@@ -104,10 +112,10 @@ def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     words: dict[str, int] = {}
     names: list[str] = []
     for token, times in _times(found).items():
-        made = _known_parts(token) if len(token) <= MET_AGAIN else _parts(token)
+        made, named = _known(token) if len(token) <= LONGEST else (_parts(token), False)
         for word in made:
             words[word] = words.get(word, 0) + times
-        if len(made) > 1 and is_name(token):
+        if named:
             names.append(token)
     return words, tuple(names)
 
@@ -127,11 +135,6 @@ def every(found: Iterable[Collection[str]]) -> set[str]:
     for some in found:
         tokens.update(some)
     return tokens
-
-
-def is_name(token: str) -> bool:
-    """Whether a token is an identifier: compound, with letters in it, and long enough to name one thing."""
-    return SHORTEST_NAME <= len(token) <= LONGEST and len(parts(token)) > 1 and any(map(str.isalpha, token))
 
 
 def unescaped(text: str) -> str:

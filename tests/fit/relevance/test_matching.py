@@ -74,6 +74,17 @@ def test_after_many_that_do_not_fit_the_rest_is_not_even_counted() -> None:
     assert len(counted) == MISSES + 1
 
 
+def test_what_is_known_to_cost_more_than_there_is_room_is_not_counted() -> None:
+    counted = []
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        counted.append(place)
+        return 5
+
+    assert fill(range(4), cost, 8, lambda place: 3 if place else 9) == [1]
+    assert counted == [1, 2, 3]
+
+
 def test_no_more_is_counted_once_the_room_is_full() -> None:
     assert fill(range(10), lambda place, chosen: 5, 10) == [0, 1]
 

@@ -10,25 +10,25 @@ from proxy.fit.relevance.priors import (
     HEADS,
     ROUTINE,
     extremes,
-    is_loud,
-    is_trouble,
+    loud_in,
     numbers_in,
+    trouble_in,
     wants_extremes,
 )
 
 
 @pytest.mark.parametrize("token", ["ERROR", "Traceback", "java.io.IOException", "ValueError", "FAILED"])
 def test_some_words_shout_trouble(token: str) -> None:
-    assert is_loud(token)
+    assert loud_in({token}) == {token}
 
 
 @pytest.mark.parametrize("token", ["error", "errors", "terror", "Exceptional", "MyErrors"])
 def test_others_do_not(token: str) -> None:
-    assert not is_loud(token)
+    assert not loud_in({token})
 
 
 def test_trouble_is_told_quietly_too() -> None:
-    assert is_trouble("Warning") and is_trouble("timeout") and not is_trouble("fine")
+    assert trouble_in({"Warning", "timeout", "fine"}) == {"Warning", "timeout"}
 
 
 @pytest.mark.parametrize(
