@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from proxy.fit.relevance.bm25 import Query
-from proxy.fit.relevance.words import every, parts, stem
+from proxy.fit.relevance.words import every, parts, stems
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
@@ -30,9 +30,9 @@ def match(texts: Sequence[Sequence[str]], asked: Query, *, k1: float = K1, b: fl
 def _telling(tokens: Iterable[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
     """The tokens in which something stands that is wanted, and what that is."""
     found = {}
+    known, misses = stems if english else parts, wanted.keys().isdisjoint
     for token in tokens:
-        forms = tuple(map(stem, parts(token))) if english else parts(token)
-        if not wanted.keys().isdisjoint(forms):
+        if not misses(forms := known(token)):
             found[token] = [form for form in forms if form in wanted]
     return found
 

@@ -72,6 +72,16 @@ def is_name(token: str) -> bool:
     return len(token) <= LONGEST and _known(token)[1]
 
 
+def stems(token: str) -> tuple[str, ...]:
+    """The stems of a token's parts."""
+    return _known_stems(token) if len(token) <= LONGEST else tuple(map(stem, _parts(token)))
+
+
+@lru_cache(maxsize=1 << 15)
+def _known_stems(token: str) -> tuple[str, ...]:
+    return tuple(map(stem, _known(token)[0]))
+
+
 @lru_cache(maxsize=1 << 15)
 def _known(token: str) -> tuple[tuple[str, ...], bool]:
     """A token's parts, and whether it is an identifier; a conversation says the same few thousand again and again."""
