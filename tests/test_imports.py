@@ -40,7 +40,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "starlette": ("proxy.serve.app",),
     "tiktoken": ("proxy.tokens.encodings",),
     "cryptography": ("proxy.serve.shared.seals",),
-    "uvicorn": ("proxy.serve.server", "proxy.serve.protocol"),
+    "uvicorn": ("proxy.serve.server", "proxy.serve.protocol", "proxy.serve.cycle"),
     "uvloop": ("proxy.serve.server",),
     "httptools": ("proxy.serve.connection", "proxy.serve.protocol"),
     "aiohappyeyeballs": ("proxy.serve.pool",),
