@@ -30,7 +30,11 @@ SENTENCE = "The quick brown fox jumps over the lazy dog while 42 ships pass the 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is sent: about `size` bytes in `messages` messages, by so many clients at once."""
+    """What is sent: about `size` bytes in `messages` messages, by so many clients at once.
+
+    Every request is the same (what is known), or where it is `cold` new in all its messages, or where it has `grown`
+    new in its last one.
+    """
 
     name: str
     size: int
@@ -38,6 +42,7 @@ class Case:
     clients: int
     stream: bool = False
     cold: bool = False
+    grown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,8 @@ def body(case: Case) -> str:
     """A chat body; ######## stands in every message, to be made new where the case is cold."""
     each = max(20, case.size // case.messages - 45)
     text = ("######## " + SENTENCE * (each // len(SENTENCE) + 1))[:each]
-    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i in range(case.messages)]
+    said = [text.replace("########", "01234567") if case.grown else text] * (case.messages - 1) + [text]
+    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": s} for i, s in enumerate(said)]
     head = {"stream": True} if case.stream else {}
     model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
     return json.dumps({**head, "model": model, "max_tokens": 100, "messages": messages}, separators=(",", ":"))
@@ -69,7 +75,7 @@ def script(case: Case, system: System) -> Path:
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test", **system.headers}
     lines = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in headers.items())
     path = HOME / f"{system.name}-{abs(hash(case))}.lua"
-    path.write_text(LUA.format(headers=lines, body=body(case), request=COLD if case.cold else WARM))
+    path.write_text(LUA.format(headers=lines, body=body(case), request=COLD if case.cold or case.grown else WARM))
     return path
 
 

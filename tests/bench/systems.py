@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.bench.upstream import PACE
+
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".bench"
 LITELLM = "1.106.2"  # the version that the lock file pins
@@ -119,9 +121,10 @@ def answers(system: System) -> bool:
         connection.close()
 
 
-def upstream(port: int) -> System:
-    """The fast upstream, on the load's core."""
-    return started("upstream", port, [sys.executable, Path(__file__).parent / "upstream.py", str(port)], core=OTHER)
+def upstream(port: int, pace: float = PACE) -> System:
+    """The fast upstream, on the load's core; `pace` in seconds between a stream's chunks."""
+    script = Path(__file__).parent / "upstream.py"
+    return started("upstream", port, [sys.executable, script, str(port), str(pace)], core=OTHER)
 
 
 def nginx(port: int, behind: int) -> System:

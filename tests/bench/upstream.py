@@ -24,6 +24,7 @@ DONE = b"data: [DONE]\n\n"
 END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
 CHUNKS = 100
 PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
+pace = PACE
 
 
 class Upstream(asyncio.Protocol):
@@ -74,7 +75,7 @@ class Upstream(asyncio.Protocol):
             self.transport.write(END)
             return
         self.transport.write(CHUNK)
-        asyncio.get_running_loop().call_later(PACE, self.send, left - 1)
+        asyncio.get_running_loop().call_later(pace, self.send, left - 1)
 
 
 async def main(port: int) -> None:
@@ -84,4 +85,5 @@ async def main(port: int) -> None:
 
 
 if __name__ == "__main__":
+    pace = float(sys.argv[2]) if len(sys.argv) > 2 else PACE
     uvloop.run(main(int(sys.argv[1])))
