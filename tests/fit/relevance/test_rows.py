@@ -142,10 +142,68 @@ def test_the_longest_list_holds_the_results() -> None:
     )
 
 
+RULES = {
+    f"RULE_{i}": {"trigger": "periodic", "about": words(8, f"r{i}"), "rank": (i * 37) % 101, "takes": [1, 2, 3, i]}
+    for i in range(70)
+}
+
+
+def test_the_entries_of_a_map_are_rows_with_names() -> None:
+    for whole in (RULES, {"rules": RULES, "next": None}, {"data": {"rules": RULES}}):
+        found = shown(whole, 500, "What does RULE_55 do?")
+        rows = found.get("rules") or found.get("data", {}).get("rules") or found["results_preview"]
+        assert rows["RULE_55"] == RULES["RULE_55"] and 1 < len(rows) < 40
+        assert found["result_count"] == 70 and found["note"] == f"[Truncated: 70 total results, {len(rows)} shown]"
+
+
+def test_a_list_in_one_entry_of_a_map_is_not_the_result() -> None:
+    longest = RULES | {"RULE_3": {"takes": [{"name": f"n{i}"} for i in range(9)]}}
+    assert shown({"rules": longest}, 500, "RULE_55")["rules"]["RULE_55"] == RULES["RULE_55"]
+    most = RULES | {"RULE_3": {"takes": ORDERS}}
+    held = listing(most)
+    assert held is not None and held.rows is ORDERS
+
+
+def test_an_object_with_a_few_parts_is_no_map() -> None:
+    few = {name: RULES[name] for name in list(RULES)[:7]}
+    mixed = {**RULES, "total": 70}
+    assert all(found is None or not found.named for found in (listing(few), listing(mixed), listing({**RULES, "": {}})))
+
+
+def test_the_entry_with_an_extreme_value_stays() -> None:
+    most = max(RULES, key=lambda name: int(str(RULES[name]["rank"])))
+    assert most in shown(RULES, 300, "Which one has the highest rank?")["results_preview"]
+
+
+def test_an_entry_that_is_too_long_keeps_its_name() -> None:
+    long = RULES | {"RULE_3": {"about": words(900, "long"), "trigger": "change"}}
+    entry = shown(long, 300, "RULE_3")["results_preview"]["RULE_3"]
+    assert entry["trigger"] == "change"
+
+
 def test_where_not_even_one_row_fits_there_is_none() -> None:
     listed = listing(ORDERS)
     assert listed is not None
     assert shorten_rows(listed, 10, Asked(""), METER, lambda made: METER.text(made) <= 10) is None
+
+
+fields = st.dictionaries(st.sampled_from("abcd"), st.integers() | st.text(max_size=30), min_size=1, max_size=4)
+
+
+@given(
+    st.dictionaries(st.text(max_size=9), fields, min_size=8), st.integers(1, 200), st.sampled_from(["", "highest a"])
+)
+@pytest.mark.filterwarnings("error")
+def test_a_map_is_always_within_the_limit(found: dict[str, Any], limit: int, question: str) -> None:
+    for whole in (found, {"results": found, "meta": "m"}):
+        listed = listing(whole)
+        assert listed is not None and listed.named
+
+        def fits(made: str) -> bool:
+            return METER.text(made) <= limit
+
+        text = shorten_rows(listed, limit, Asked(question), METER, fits)
+        assert text is None or fits(text)
 
 
 rows = st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers() | st.text(max_size=30), max_size=4), min_size=3)
