@@ -12,6 +12,7 @@ from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
 AFTER = 2  # messages: an answer and the next question
 SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)
+BEHIND = 0.25  # of the room beside the pins: an answer behind the newest results that takes no more stays beside them
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
 
@@ -51,6 +52,9 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
     rooms: list[int | None] = []
     before, whole, fresh = draft.fixed, _left_whole(draft.blocks, params.keep_newest), _fresh(draft.blocks)
     pinned = draft.fixed + sum(b.tokens for i, b in enumerate(draft.blocks) if b.pinned and i != fresh)
+    behind = sum(b.tokens for b in draft.blocks[fresh + 1 :] if not b.pinned)
+    if behind <= BEHIND * (draft.room - pinned):
+        pinned += behind
     for place, block in enumerate(draft.blocks):
         newest, room = place == fresh, None
         if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):

@@ -59,6 +59,11 @@ def test_what_came_before_a_result_alone_decides_how_short_it_gets() -> None:
     assert contents(turns[0])[:5] == contents(turns[1])[:5]
 
 
+def test_an_answer_behind_the_newest_result_is_not_counted_on_to_go() -> None:
+    after = trimmed([user("q"), *rounds(5000), assistant(words(100)), user("b")], 1000, cap_tokens=2000)
+    assert 800 < after.prompt <= after.room and [m.why for m in after.messages if m.role != "tool"] == [""] * 4
+
+
 def test_the_newest_result_comes_under_the_cap_once_another_is_newer() -> None:
     told = [user("q"), *rounds(300, 5000)]
     assert sizes(trimmed(told, 1000, cap_tokens=50))[4] > 450
