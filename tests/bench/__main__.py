@@ -58,18 +58,30 @@ def median(results: Sequence[Result]) -> Result:
 
 def table(medians: dict[tuple[str, str], Result], cases: Sequence[Case], names: Sequence[str]) -> Iterator[str]:
     """The result as Markdown."""
-    yield "| case, clients | system | CPU us/request | x nginx | requests/s | p50 added ms | p99 added ms | errors |"
-    yield "|---|---|---|---|---|---|---|---|"
+    heads = ("case, clients", "system", "CPU us/request", "x nginx", "x plimsoll", "requests/s")
+    yield row(*heads, "p50 added ms", "p99 added ms", "errors")
+    yield "|---" * 9 + "|"
     for case in cases:
-        direct, nginx = medians[case.name, "direct"], medians.get((case.name, "nginx"))
+        direct = medians[case.name, "direct"]
         for name in names:
             r = medians[case.name, name]
-            ratio = f"{r.cpu_us / nginx.cpu_us:.1f}" if nginx and nginx.cpu_us and name != "direct" else ""
+            ratios = [times(r, medians.get((case.name, other))) for other in ("nginx", "plimsoll")]
             cpu = "" if name == "direct" else f"{r.cpu_us:,.0f}"
             added = [
                 f"{(getattr(r, p) - getattr(direct, p)) / 1000:.2f}" if name != "direct" else "" for p in ("p50", "p99")
             ]
-            yield f"| {case.name} | {name} | {cpu} | {ratio} | {r.rate:,.0f} | {added[0]} | {added[1]} | {r.errors} |"
+            yield row(case.name, name, cpu, *ratios, f"{r.rate:,.0f}", *added, r.errors)
+
+
+def row(*cells: object) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def times(one: Result, other: Result | None) -> str:
+    """How many times the CPU of another system one takes; empty for what has none."""
+    told = other is not None and other.cpu_us and one.system not in ("direct", other.system)
+    return f"{one.cpu_us / other.cpu_us:.1f}" if told and other is not None else ""
 
 
 def main() -> int:
@@ -82,7 +94,7 @@ def main() -> int:
     chosen = arguments.parse_args()
     HOME.mkdir(exist_ok=True)
     need("wrk", "wrk")
-    seconds, times = (1.0, 1) if chosen.quick else (4.0, 3)
+    seconds, repeats = (1.0, 1) if chosen.quick else (4.0, 3)
     cases = [case for case in CASES if case.name.startswith(chosen.cases)]
     running: list[System] = []
     try:
@@ -93,7 +105,7 @@ def main() -> int:
             systems.append(SYSTEMS[name](19101 + place, 19100))
             running.append(systems[-1])
         idle = {s.name: (s.start_seconds, s.memory_mb()) for s in systems[1:]}
-        results = list(rounds(systems, cases, seconds, times))
+        results = list(rounds(systems, cases, seconds, repeats))
     finally:
         for system in reversed(running):
             system.stop()

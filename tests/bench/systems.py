@@ -35,7 +35,7 @@ LITELLM_CONFIG = """model_list:
     litellm_params: {{model: openai/gpt-4o, api_base: "http://127.0.0.1:{upstream}/v1", api_key: sk-test}}
   - model_name: gpt-4.1
     litellm_params: {{model: openai/gpt-4.1, api_base: "http://127.0.0.1:{upstream}/v1", api_key: sk-test}}
-general_settings: {{}}
+general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
 """
 
 
