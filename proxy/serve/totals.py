@@ -88,11 +88,16 @@ class Totals:
     def count(self, marks: Marks | None, part: Part) -> Total:
         """Counts what is new and remembers the whole. May take long where much is new: then it is for a thread."""
         meter = self.knowledge.meter(part.prompt, part.prompt.model)
-        new = part.new
-        tokens = part.before + sum(sum(meter.costs(run)) for run in runs(new))
+        new, newest = part.new, 0
+        tokens = part.before
+        for run in runs(new):
+            newest = sum(meter.costs(run))
+            tokens += newest
         frame = Frame(sum(meter.fixed.values()), meter.margin, meter.quality, unit_of(meter))
         if marks is not None:
             self._remember(marks, frame, tokens)
+            if len(new) > 1 and new[-1].answers is None and len(marks.latest) > 1:
+                self._tokens[marks.latest[-2]] = tokens - newest  # the same may be asked something else
         return frame.total(tokens, part.start + len(new))
 
     def _tokens_at(self, mark: int) -> int | None:

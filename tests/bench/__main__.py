@@ -27,11 +27,11 @@ CASES = (
     Case("40 KB, 1", 40_000, 20, 1),
     Case("40 KB, 16", 40_000, 20, 16),
     Case("40 KB, 64", 40_000, 20, 64),
-    Case("40 KB, 16, grown", 40_000, 20, 16, grown=True),
+    Case("40 KB, 1, grown", 40_000, 20, 1, grown=True),
     Case("40 KB, 16, cold", 40_000, 20, 16, cold=True),
     Case("1 MB, 1", 1_000_000, 500, 1),
     Case("1 MB, 4", 1_000_000, 500, 4),
-    Case("1 MB, 4, grown", 1_000_000, 500, 4, grown=True),
+    Case("1 MB, 1, grown", 1_000_000, 500, 1, grown=True),
     Case("1 MB, 4, cold", 1_000_000, 500, 4, cold=True),
     Case("stream of 100, 16", 1_000, 1, 16, stream=True),
 )

@@ -25,6 +25,13 @@ COLD = """request = function()
   n = n + 1
   return wrk.format(nil, nil, nil, (string.gsub(text, "########", tostring(n))))
 end"""
+# A conversation that goes on: each request is the one before it, an answer and a question.
+GROWN = """local open = string.sub(text, 1, -3)
+request = function()
+  n = n + 1
+  open = open .. ',{"role":"assistant","content":"It is ' .. n .. '."},{"role":"user","content":"And after that?"}'
+  return wrk.format(nil, nil, nil, open .. "]}")
+end"""
 SENTENCE = "The quick brown fox jumps over the lazy dog while 42 ships pass the harbour and ask for a pilot. "
 
 
@@ -33,7 +40,7 @@ class Case:
     """What is sent: about `size` bytes in `messages` messages, by so many clients at once.
 
     Every request is the same (what is known), or where it is `cold` new in all its messages, or where it has `grown`
-    new in its last one.
+    the one before it and two messages more.
     """
 
     name: str
@@ -62,9 +69,8 @@ class Result:
 def body(case: Case) -> str:
     """A chat body; ######## stands in every message, to be made new where the case is cold."""
     each = max(20, case.size // case.messages - 45)
-    text = ("######## " + SENTENCE * (each // len(SENTENCE) + 1))[:each]
-    said = [text.replace("########", "01234567") if case.grown else text] * (case.messages - 1) + [text]
-    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": s} for i, s in enumerate(said)]
+    texts = [f"######## {i} {SENTENCE * (each // len(SENTENCE) + 1)}"[:each] for i in range(case.messages)]
+    messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(texts)]
     head = {"stream": True} if case.stream else {}
     model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
     return json.dumps({**head, "model": model, "max_tokens": 100, "messages": messages}, separators=(",", ":"))
@@ -75,7 +81,9 @@ def script(case: Case, system: System) -> Path:
     headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-test", **system.headers}
     lines = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in headers.items())
     path = HOME / f"{system.name}-{abs(hash(case))}.lua"
-    path.write_text(LUA.format(headers=lines, body=body(case), request=COLD if case.cold or case.grown else WARM))
+    path.write_text(
+        LUA.format(headers=lines, body=body(case), request=COLD if case.cold else GROWN if case.grown else WARM)
+    )
     return path
 
 

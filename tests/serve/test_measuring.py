@@ -15,8 +15,9 @@ from proxy.config.settings import read_settings
 from proxy.serve import measuring as module
 from proxy.serve.app import House, build
 from proxy.serve.measuring import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measuring, unpacked
+from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Ladder, Mode, Plan
+from proxy.types import Ladder, Marks, Mode, Plan, Total
 from proxy.wire.endpoints import chat
 from proxy.wire.glance import NotUnderstood
 from tests.e2e.house import body, sentence, talk
@@ -271,6 +272,28 @@ def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
     places.clear()
     again = totalled(measuring, body(said, model, tools=tools), ladder)
     assert again.total == grown.total and places == {"first_look": True}
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-3.5-turbo-0301", "claude-3-opus"])
+def test_of_another_question_to_the_same_text_only_the_question_is_counted(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = house()
+    measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
+    told = [{"role": "system", "content": "s"}, user(sentence(0, 2_000)), *tool_round("c", "r"), assistant("yes")]
+    totalled(measuring, body([*told, user("first?")], model), ladder)
+    starts: list[int] = []
+    count = Totals.count
+
+    def noting(self: Totals, marks: Marks | None, part: Part) -> Total:
+        starts.append(part.start)
+        return count(self, marks, part)
+
+    monkeypatch.setattr(Totals, "count", noting)
+    again = totalled(measuring, body([*told, user("second?")], model), ladder)
+    assert starts == [len(told)]
+    other = totalled(house().gateway.planner.measuring, body([*told, user("second?")], model), ladder)
+    assert again.total == other.total
 
 
 def test_a_result_that_came_later_is_counted_with_its_call() -> None:
