@@ -165,16 +165,17 @@ async def relay(
     first: Sequence[bytes] = (),
     extra: Sequence[Header] = (),
     watch: Watch | None = None,
+    started: Callable[[], None] | None = None,
     cycle: Cycle | None = None,
 ) -> None:
     """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
 
     `first` are bytes of its body that were read already, `extra` headers of ours, `watch` sees every chunk after it
-    went out; with `cycle`, our own server's, chunks need not wait for a task. A client that leaves after `data: [DONE]`
-    has all it wanted. Raises Gone, or BrokenOff once the client has been told; whoever catches that must return, for an
-    answer that is not completed is what aborts the client.
+    went out, `started` is called at the first; with `cycle`, our own server's, chunks need not wait for a task. A client
+    that leaves after `data: [DONE]` has all it wanted. Raises Gone, or BrokenOff once the client has been told; whoever
+    catches that must return, for an answer that is not completed is what aborts the client.
     """
-    out = _Out(answer, send, watch, cycle)
+    out = _Out(answer, send, watch, started, cycle)
     try:
         with leaving(receive, cycle):
             await out.start(extra)
@@ -199,10 +200,18 @@ async def relay(
 class _Out:
     """An answer on its way to the client."""
 
-    __slots__ = ("_answer", "_cycle", "_ended", "_left", "_send", "_tail", "_watch")
+    __slots__ = ("_answer", "_cycle", "_ended", "_left", "_send", "_started", "_tail", "_watch")
 
-    def __init__(self, answer: Answer, send: Send, watch: Watch | None, cycle: Cycle | None) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        send: Send,
+        watch: Watch | None,
+        started: Callable[[], None] | None,
+        cycle: Cycle | None,
+    ) -> None:
         self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
+        self._started = started
         self._left = -1  # bytes to come, where the answer says how many
         self._tail = b""
         self._ended = False
@@ -217,6 +226,8 @@ class _Out:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def pass_on(self, chunk: bytes) -> None:
+        if not self._tail and self._started is not None:
+            self._started()
         self._left -= len(chunk)
         self._ended = self._left == 0  # the last byte goes out as the last, not as one that an empty one follows
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._ended})
@@ -231,12 +242,12 @@ class _Out:
 
     def _seen(self, chunk: bytes) -> None:
         self._tail = chunk[-TAIL:] if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
-        if self._watch is not None:
-            self._look(self._watch, chunk)
+        self._look(chunk)
 
-    def _look(self, watch: Watch, chunk: bytes) -> None:
+    def _look(self, chunk: bytes) -> None:
         try:
-            watch(chunk)
+            if self._watch is not None:
+                self._watch(chunk)
         except Exception as error:  # what watches is ours, and our bug must not be the client's broken answer
             log.event("a watcher of answers failed", error=type(error).__name__)
             self._watch = None
@@ -256,8 +267,7 @@ class _Out:
         try:
             async with asyncio.timeout(LINGER):
                 while chunk := await self._answer.next():
-                    if self._watch is not None:
-                        self._look(self._watch, chunk)
+                    self._look(chunk)
         except (TimeoutError, UpstreamError):
             pass
 

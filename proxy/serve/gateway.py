@@ -161,19 +161,23 @@ class Gateway:
         visit.result = "healed" if visit.healed else visit.result
         visit.status = answer.status
 
-        def watch(chunk: bytes) -> None:
-            if visit.first_byte_seconds is None:
-                visit.first_byte_seconds = time.perf_counter() - visit.sent_at
-            tap.feed(chunk)
-
-        await relay(answer, receive, send, first=(seen,), extra=extra, watch=watch, cycle=cycle_of(scope))
+        await relay(
+            answer,
+            receive,
+            send,
+            first=(seen,),
+            extra=extra,
+            watch=tap.feed,
+            started=visit.begins,
+            cycle=cycle_of(scope),
+        )
 
     async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, scope: Scope, send: Send) -> None:
         """The same for a short plain answer that is here already, as most are."""
         extra = visit.headers()
         visit.result = "healed" if visit.healed else visit.result
         visit.status = answer.status
-        visit.first_byte_seconds = time.perf_counter() - visit.sent_at
+        visit.begins()
         await send_whole(scope, answer, body, send, extra)
 
     def _leave(self, visit: Visit) -> None:

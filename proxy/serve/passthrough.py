@@ -73,7 +73,7 @@ class _Passage:
         try:
             self._check()
             answer = await self._ask()
-            await relay(answer, self._receive, self._send, watch=self._watch, cycle=cycle_of(self._scope))
+            await relay(answer, self._receive, self._send, started=self._begins, cycle=cycle_of(self._scope))
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:
@@ -119,9 +119,8 @@ class _Passage:
             await send_error(self._send, error, ALLOWED if error.status == 405 else ())
         return "rejected", error.status
 
-    def _watch(self, chunk: bytes) -> None:
-        if self._first is None:
-            self._first = time.perf_counter() - self._sent
+    def _begins(self) -> None:
+        self._first = time.perf_counter() - self._sent
 
     def outcome(self, result: str, status: int) -> Outcome:
         """What is to be told."""

@@ -62,6 +62,10 @@ class Visit:
         """It goes to the upstream."""
         self.sent_at = self._waiting_since = time.perf_counter()
 
+    def begins(self) -> None:
+        """The first bytes of its answer's body go to the client."""
+        self.first_byte_seconds = time.perf_counter() - self.sent_at
+
     def returns(self) -> None:
         """The upstream has no more to do with it."""
         if self._waiting_since:
