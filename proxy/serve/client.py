@@ -171,9 +171,9 @@ async def relay(
     """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
 
     `first` are bytes of its body that were read already, `extra` headers of ours, `watch` sees every chunk after it
-    went out, `started` is called at the first; with `cycle`, our own server's, chunks need not wait for a task. A client
-    that leaves after `data: [DONE]` has all it wanted. Raises Gone, or BrokenOff once the client has been told; whoever
-    catches that must return, for an answer that is not completed is what aborts the client.
+    went out, `started` is called at the first; with `cycle`, our own server's, chunks need not wait for a task. A
+    client that leaves after `data: [DONE]` has all it wanted. Raises Gone, or BrokenOff once the client has been told;
+    whoever catches that must return, for an answer that is not completed is what aborts the client.
     """
     out = _Out(answer, send, watch, started, cycle)
     try:
