@@ -21,8 +21,7 @@ def events(data: bytes, finished: bool = False) -> Iterator[tuple[bytes, bytes]]
 
     Comments and events without data are none: OpenRouter sends ten of them while a model thinks.
     """
-    blocks = data.removeprefix(MARK).split(END)
-    for block in blocks[:-1] if finished else blocks:
+    for block in _blocks(data.removeprefix(MARK), finished):
         name, lines = b"", []
         for line in block.split(b"\n"):
             field, _, value = line.partition(b":")
@@ -33,6 +32,15 @@ def events(data: bytes, finished: bool = False) -> Iterator[tuple[bytes, bytes]]
         payload = b"\n".join(lines).strip()
         if payload:
             yield name, payload
+
+
+def _blocks(data: bytes, finished: bool) -> Iterator[bytes]:
+    start = 0
+    while (end := data.find(END, start)) >= 0:
+        yield data[start:end]
+        start = end + len(END)
+    if not finished:
+        yield data[start:]
 
 
 def first_event(buffer: bytes) -> bytes | None:

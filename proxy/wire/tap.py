@@ -227,7 +227,8 @@ def _kind(content_type: str) -> str:
 
 def _telling(data: bytes) -> Iterator[bytes]:
     """The events that may say how an answer ended: the last that names usage, a finish reason, an error or [DONE]."""
-    places = (_last(SAYS_USAGE, data), _last(SAYS_FINISH, data), data.rfind(b"error"), data.rfind(b"[DONE]"))
+    usage = _last(SAYS_USAGE, data) if b'"usage"' in data else -1
+    places = (usage, _last(SAYS_FINISH, data), data.rfind(b"error"), data.rfind(b"[DONE]"))
     for start in sorted({data.rfind(END, 0, place) for place in places if place >= 0}):
         end = data.find(END, start + len(END))
         yield data[max(start, 0) : end if end >= 0 else len(data)]

@@ -95,7 +95,7 @@ async def crowd(system: System, clients: int, streams: int) -> int:
     crowded = system.memory_mb()
     for writer in staying:
         writer.close()
-    broken = sum(events != CHUNKS + 1 for _, events, _ in ends)
+    broken = sum(events != CHUNKS + 2 for _, events, _ in ends)
     print(told("short requests alone", alone))
     print(told(f"beside {clients} idle clients", beside_idle))
     print(told(f"beside these and {streams} streams", beside_streams))

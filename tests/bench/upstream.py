@@ -20,7 +20,7 @@ EVENT = (
     b'[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
 )
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
-DONE = b"data: [DONE]\n\n"
+DONE = EVENT.replace(b'"content":" word"', b"").replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
 END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
 CHUNKS = 100
 PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
