@@ -9,12 +9,14 @@ import pytest
 
 from proxy.types import Usage
 from proxy.wire.answers import (
+    MOST,
     choices_of,
     fields_of,
     finish_of,
     finish_within,
     has_content,
     is_error,
+    plain_usage,
     usage_of,
     usage_within,
 )
@@ -158,3 +160,31 @@ def test_values_that_cannot_be_read_say_nothing() -> None:
     assert finish_of({"finish_reason": msgspec.Raw(b'"\xff"')}) is None
     assert usage_of({"usage": msgspec.Raw(deep)}) is None
     assert choices_of({"choices": msgspec.Raw(deep)}) == ()
+
+
+WHOLE = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3}},
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "usage"),
+    [
+        ({}, Usage(7, 2, 3)),
+        ({"usage": {"prompt_tokens": 7, "prompt_tokens_details": {}}}, Usage(7)),
+        ({"usage": {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": None}}, Usage(7)),
+        ({"error": None}, Usage(7, 2, 3)),
+        ({"choices": []}, Usage(7, 2, 3)),
+        ({"object": "text_completion"}, None),
+        ({"error": {"message": "too long"}}, None),
+        ({"choices": [{"finish_reason": "model_length"}]}, None),
+        ({"usage": {"prompt_tokens": -1}}, None),
+        ({"usage": {"prompt_tokens": MOST + 1}}, None),
+        ({"usage": None}, None),
+    ],
+)
+def test_the_usage_of_a_whole_plain_answer_is_told_at_once(other: dict[str, Any], usage: Usage | None) -> None:
+    assert plain_usage(msgspec.json.encode({**WHOLE, **other})) == usage
+    assert plain_usage(msgspec.json.encode({**WHOLE, **other})[:-1]) is None

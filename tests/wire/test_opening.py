@@ -111,3 +111,12 @@ def test_a_plain_answer_that_is_an_error_or_ends_for_the_window_is_a_refusal() -
 )
 def test_an_answer_half_an_answer_and_a_long_one_are_none(body: bytes) -> None:
     assert refusal_in(RULES, body) is None
+
+
+def test_a_whole_plain_answer_with_its_usage_is_no_refusal_whatever_it_says() -> None:
+    told = {
+        "object": "chat.completion",
+        "choices": [{"message": {"content": "maximum context length is 10 tokens"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3},
+    }
+    assert refusal_in(RULES, json.dumps(told).encode()) is None

@@ -231,3 +231,11 @@ def test_a_chunk_costs_next_to_nothing() -> None:
     for _ in range(10_000):
         tap.feed(WORD)
     assert time.perf_counter() - started < 0.5  # under a microsecond each where it was written
+
+
+def test_a_plain_answer_that_came_in_pieces_tells_its_usage() -> None:
+    told = b'{"object":"chat.completion","choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}'
+    tap = Tap("application/json")
+    for at in range(0, len(told), 10):
+        tap.feed(told[at : at + 10])
+    assert tap.usage == Usage(3) and tap.finish == "stop"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxy.fit.plan import plan, start
 from proxy.types import Call, Draft, Facts, Plan, Prompt, Window, replace
 from proxy.wire.endpoints.chat import parse, render, without_ours
-from proxy.wire.glance import NotUnderstood, glance
+from proxy.wire.glance import NotUnderstood, glance, stretch_of
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
@@ -246,6 +246,21 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"user","content":"d"},{"role":"user","content":"e"},{"role":"user","content":"f"}],"n":1}'
     )
     assert not glance(plain).keyed and without_ours(plain) == (plain, frozenset())
+
+
+@pytest.mark.parametrize("lead", [[{"role": "system", "content": "s"}], []])
+def test_what_is_new_is_parsed_without_what_is_known(lead: list[dict[str, Any]]) -> None:
+    old, new = [*lead, user("a"), *tool_round("c", "r")], [assistant("b"), user("d")]
+    first = glance(body(old))
+    assert first.marks is not None
+    marks = first.marks(7)
+    assert marks is not None
+    grown = body([*old, *new], n=2)
+    known = stretch_of(body(old), first, marks)
+    found = parse(glance(grown, known).text, plain=True, known=known)
+    whole = parse(grown)
+    assert [m.index for m in found.messages] == [*range(len(lead)), len(old), len(old) + 1]
+    assert all(m == whole.messages[m.index] for m in found.messages) and found.n == 2
 
 
 def test_a_body_that_is_no_request_holds_no_key_of_ours() -> None:
