@@ -302,11 +302,13 @@ class Rival:
 @dataclass(frozen=True, slots=True)
 class Learned:
     """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
-    much its counts differ from ours (`scale`, from refusals)."""
+    much its counts differ from ours (`scale`, from refusals). `supposed` says that no figure was named for the window:
+    it was worked out from what was too much."""
 
     window: int | None = None
     max_input: int | None = None
     scale: float = 1.0
+    supposed: bool = False
 
 
 NOTHING_LEARNED = Learned()
@@ -504,8 +506,9 @@ class Plan:
 class Refusal:
     """An upstream's answer that the request was too long, with whatever figures it named.
 
-    `bounds` says what `limit` limits: the `window`, or only the `input`. `at_least` marks a prompt count that the
-    upstream cut short and so only bounds from below. `rule` is the row of rules/refusals.toml that knew it.
+    `bounds` says what `limit` limits: the `window`, only the `input`, or the `body` in bytes, which
+    says nothing of a window. `at_least` marks a prompt count that the upstream cut short and so only bounds from
+    below. `rule` is the row of rules/refusals.toml that knew it.
     """
 
     rule: str

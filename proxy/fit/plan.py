@@ -23,6 +23,7 @@ from proxy.types import (
 
 STINT = 0.7  # a refusal that names no figure teaches only that what we sent was too much: twice this is under a half
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
+BODY = "body"  # what a refusal bounds that counts bytes
 FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 
 
@@ -82,9 +83,11 @@ def note(step: str, before: Draft, after: Draft) -> Note:
 
 def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     """What a refusal of `sent` teaches: the model's bound, or by how much our count was off; None where nothing new."""
+    if refusal.bounds == BODY:
+        refusal = Refusal(refusal.rule)  # its figures are bytes
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
     if learned == facts.learned and (sent.excess <= 0 or sent.window.guessed):  # else it was known to be too long
-        learned = replace(learned, window=_less(sent))
+        learned = replace(learned, window=_less(sent), supposed=True)
     if learned == facts.learned:
         return None
     return apply_learned(facts, learned)
@@ -102,7 +105,8 @@ def apply_learned(facts: Facts, learned: Learned) -> Facts:
 def with_learned(window: Window, learned: Learned) -> Window:
     """The window with the bounds that refusals named. A bound on the prompt alone says nothing of a larger window."""
     if learned.window is not None:
-        window = replace(window, tokens=learned.window, source="refusal", guessed=False)
+        source = "supposed" if learned.supposed else "refusal"
+        window = replace(window, tokens=learned.window, source=source, guessed=False)
     if learned.max_input is not None:
         window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
         window = replace(window, tokens=max(window.tokens, learned.max_input), source="refusal", guessed=False)
@@ -122,17 +126,17 @@ def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
 
 def _with_bound(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
     """The bound that the upstream named, where it is another than the one we planned with."""
-    limit = refusal.limit
+    limit, supposed = refusal.limit, False
     if limit is None and refusal.excess is not None:
         limit = sent.prompt + sent.least_reply - refusal.excess
     if limit is None and sent.window.guessed and sent.prompt + sent.least_reply > UNKNOWN_WINDOW:
-        limit = UNKNOWN_WINDOW
+        limit, supposed = UNKNOWN_WINDOW, True
     if limit is None or limit <= 0:
         return learned
-    if refusal.bounds == "input":
+    if refusal.bounds == "input" and not supposed:
         return learned if limit == sent.window.max_input else replace(learned, max_input=limit)
     known = limit == sent.window.tokens and not sent.window.guessed
-    return learned if known else replace(learned, window=limit)
+    return learned if known else replace(learned, window=limit, supposed=supposed)
 
 
 def _less(sent: Draft) -> int:

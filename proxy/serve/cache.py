@@ -189,7 +189,7 @@ class Cache:
 
     def learned_now(self, model: str) -> Learned:
         """What refusals taught of a model, by what is known here."""
-        return self._teaching.lesson(model).learned
+        return self._teaching.learned(model)
 
     def ratio_now(self, model: str) -> float | None:
         """By how much a model's answers say that our counts must be multiplied; None where none told."""
@@ -198,6 +198,10 @@ class Cache:
     def keep_learned(self, model: str, learned: Learned) -> None:
         """Keeps what a refusal taught of a model, for every replica."""
         self._teaching.keep(model, learned)
+
+    def keep_held(self, model: str, prompt: int) -> None:
+        """Takes back, for every replica, bounds under a prompt that a model has just answered, in tokens."""
+        self._teaching.held(model, prompt)
 
     def observe(self, model: str, ratio: float) -> None:
         """Adds what one answer's usage told of a model's ratio."""

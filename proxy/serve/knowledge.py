@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proxy.config.windows import RULES, Windows, capped
-from proxy.fit.plan import with_learned
+from proxy.fit.plan import BODY, with_learned
 from proxy.serve import log
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for
-from proxy.types import NOTHING_LEARNED, Facts, Ladder, Meter, Prompt, Refusal, Rival, Window, replace
+from proxy.types import NOTHING_LEARNED, Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
 
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
@@ -39,13 +39,17 @@ class Knowledge:
     def known(self, model: str) -> Window:
         """A model's own window by what is known without waiting, what refusals taught included; a guess where that
         is nothing. A row that the user wrote outranks all."""
+        found, learned = self._told(model), self.cache.learned_now(model)
+        if learned is NOTHING_LEARNED or learned == NOTHING_LEARNED or found.source == RULES:
+            return found
+        if learned.supposed and not found.guessed:  # from before the upstream's list came
+            learned = replace(learned, window=None, supposed=False)
+        return with_learned(found, learned)
+
+    def _told(self, model: str) -> Window:
+        """A model's window by what anybody states of it."""
         found = self.windows.find(model)
-        if found.guessed:
-            found = self.listing.now(model) or found
-        learned = self.cache.learned_now(model)
-        if learned is not NOTHING_LEARNED and learned != NOTHING_LEARNED and found.source != RULES:
-            found = with_learned(found, learned)
-        return found
+        return (self.listing.now(model) or found) if found.guessed else found
 
     def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
@@ -110,10 +114,16 @@ class Knowledge:
         window = self.known(model)
         return window if window.guessed else self.window_now(model, ladder, cap)
 
-    def taught(self, facts: Facts, prompt: Prompt, ladder: Ladder, cap: int | None, refusal: Refusal) -> Facts:
-        """Keeps what a refusal just taught for the next request and for other replicas; the caps stay. What cannot be
-        counted well says nothing of how we count, and without a figure nothing of the model."""
-        learned = facts.learned
+    def taught(
+        self, facts: Facts, before: Learned, prompt: Prompt, ladder: Ladder, cap: int | None, refusal: Refusal
+    ) -> Facts:
+        """Keeps what a refusal just taught, beyond what was learned `before`, for the next request and for other
+        replicas; the caps stay. What cannot be counted well says nothing of how we count, and without a figure nothing
+        of the model; a bound in bytes never does. Nor does a refusal without figures shrink a window that is known: it
+        heals its own request alone."""
+        learned = _new(facts.learned, before)
+        if refusal.bounds == BODY or (learned.supposed and not self._told(prompt.model).guessed):
+            learned = replace(learned, window=None, supposed=False)
         if prompt.opaque:
             learned = NOTHING_LEARNED if refusal.limit is None else replace(learned, scale=1.0)
         if learned != NOTHING_LEARNED:
@@ -132,6 +142,17 @@ class Knowledge:
     async def close(self) -> None:
         """Ends what it began."""
         await self.listing.close()
+
+
+def _new(learned: Learned, before: Learned) -> Learned:
+    """What was learned since: an old bound told again would outlive its being taken back."""
+    same = (learned.window, learned.supposed) == (before.window, before.supposed)
+    return Learned(
+        None if same else learned.window,
+        None if learned.max_input == before.max_input else learned.max_input,
+        1.0 if learned.scale == before.scale else learned.scale,
+        not same and learned.supposed,
+    )
 
 
 def _allowed(ladder: Ladder) -> dict[str, None]:

@@ -177,8 +177,12 @@ class Planner:
             visit.forget()
 
     def learn_ratio(self, visit: Visit, outcome: Outcome) -> None:
-        """Lets the upstream's own count of what was sent correct ours for its model."""
-        if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None:
+        """Lets the upstream's own count of what was sent correct ours for its model, and take back a bound that it
+        disproves."""
+        if outcome.usage is None or outcome.status != 200:
+            return
+        self.knowledge.cache.keep_held(outcome.model_sent, outcome.usage.prompt)
+        if outcome.prompt_sent is None:
             return
         if visit.plan is not None:
             unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
@@ -197,7 +201,7 @@ class Planner:
         try:
             sent = visit.plan
             counted = sent or await self.measuring.count(visit, headers, ladder)
-            facts = await self._taught(visit, ladder, counted.draft, refusal, headers)
+            facts = self._taught(visit, ladder, counted.draft, refusal)
             if facts is None and sent is None:
                 facts = visit.facts  # in the meantime another request may have learned what this refusal would teach
             if facts is None:
@@ -211,23 +215,22 @@ class Planner:
             self.caught(visit, error)
             return None
 
-    async def _taught(
-        self, visit: Visit, ladder: Ladder, sent: Draft, refusal: Refusal, headers: Headers
-    ) -> Facts | None:
+    def _taught(self, visit: Visit, ladder: Ladder, sent: Draft, refusal: Refusal) -> Facts | None:
         """The facts after a refusal of `sent`, kept for the next request too; None where it taught nothing. Where
         `sent` had been moved to another model it speaks of that one."""
         assert visit.prompt is not None and visit.facts is not None
         knowledge, cap = self.knowledge, visit.controls.window
         if sent.model == visit.prompt.model:
             wiser = learn(visit.facts, sent, refusal)
-            return None if wiser is None else knowledge.taught(wiser, visit.prompt, ladder, cap, refusal)
-        other = Facts(sent.window, sent.meter, learned=knowledge.cache.learned_now(sent.model))
-        wiser = learn(other, sent, refusal)
+            before = visit.facts.learned
+            return None if wiser is None else knowledge.taught(wiser, before, visit.prompt, ladder, cap, refusal)
+        before = knowledge.cache.learned_now(sent.model)
+        wiser = learn(Facts(sent.window, sent.meter, learned=before), sent, refusal)
         if wiser is None:
             return None
-        knowledge.taught(wiser, replace(visit.prompt, model=sent.model), ladder, cap, refusal)
-        facts = await knowledge.facts(visit.prompt, ladder, cap, headers)
-        return replace(facts, knowledge=visit.facts.knowledge)
+        told = knowledge.taught(wiser, before, replace(visit.prompt, model=sent.model), ladder, cap, refusal)
+        rivals = tuple(replace(r, window=told.window) if r.model == sent.model else r for r in visit.facts.rivals)
+        return replace(visit.facts, rivals=rivals)
 
 
 def _load(visit: Visit, glance: Glance, ladder: Ladder) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FIGURES = ("limit", "prompt", "completion", "total", "excess")
-BOUNDS = ("window", "input")
+BOUNDS = ("window", "input", "body")
 
 # 4096, 128,000, 1_048_576 or 16.384, but neither the 128 of "128k" nor a part of a longer number.
 NUMBER = r"(?<![\d.,])(?:\d{1,3}(?:[.,_]\d{3})+|\d{1,12})(?!\d|[.,_]\d|[km]\b)"

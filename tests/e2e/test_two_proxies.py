@@ -13,6 +13,7 @@ import pytest
 from proxy.serve.shared import remote
 from proxy.simulator import SimulatorConfig
 from proxy.tokens.encodings import Encoding
+from proxy.types import Learned
 from tests.e2e.house import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import recording
 from tests.redis_server import RedisServer, redis_server
@@ -82,19 +83,19 @@ def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, mo
     run(check(), 30)
 
 
-@pytest.mark.parametrize("speaks", ["openai-old", "openai"])
-def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, speaks: str) -> None:
+@pytest.mark.parametrize(("speaks", "model"), [("openai-old", "gpt-4"), ("openai", "nobody-knows-it")])
+def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, speaks: str, model: str) -> None:
     async def check() -> None:
-        config = SimulatorConfig(speaks, windows={"gpt-4": 4_096})
+        config = SimulatorConfig(speaks, windows={model: 4_096}, listed="")
         async with simulating(config) as (up, url), pair(url, server) as (one, two):
-            assert (await one.chat(body(talk(100), max_tokens=500))).status == 200
+            assert (await one.chat(body(talk(100), model, max_tokens=500))).status == 200
             assert (await one.told()).result == "healed"
             sent = len(up.received)
             await eventually(lambda: any("learned" in name for name in server.names()), 5)
-            assert (await two.chat(body(talk(100), max_tokens=500))).status == 200
+            assert (await two.chat(body(talk(100), model, max_tokens=500))).status == 200
             outcome = await two.told()
             assert (outcome.result, outcome.refusals, len(up.received)) == ("fitted", (), sent + 1)
-            assert outcome.window == one.house.cache.learned_now("gpt-4").window
+            assert outcome.window == one.house.cache.learned_now(model).window
 
     run(check(), 30)
 
@@ -119,6 +120,22 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
             await eventually(lambda: two.house.cache.learned_now("gpt-4").window == 4_096, 6)
             await two.chat(body(talk(100), max_tokens=500))
             assert (await two.told(2)).result == "fitted"
+
+    run(check(), 30)
+
+
+def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServer) -> None:
+    async def check() -> None:
+        async with simulating(SimulatorConfig(windows={"gpt-4": 8_192})) as (up, url), pair(url, server) as (one, two):
+            one.house.cache.keep_learned("gpt-4", Learned(window=4_096))
+            for proxy in (one, two):
+                await proxy.chat(body(talk(2)))
+            await eventually(lambda: two.house.cache.learned_now("gpt-4").window == 4_096, 6)
+            await two.chat(body(talk(100)), b"x-plimsoll-mode: observe")  # 4,800 tokens, and they are answered
+            await eventually(lambda: one.house.cache.learned_now("gpt-4").window is None, 6)
+            for proxy in (one, two):
+                await proxy.chat(body(talk(100)))
+                assert up.received[-1].body == body(talk(100))
 
     run(check(), 30)
 

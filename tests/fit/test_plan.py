@@ -151,6 +151,27 @@ def test_a_refusal_without_figures_teaches_less_than_was_sent() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r"))
     assert taught is not None and taught.window.tokens == int(STINT * 319)
+    assert taught.learned.supposed and taught.window.source == "supposed"
+
+
+def test_a_figure_that_follows_is_no_supposition_any_more() -> None:
+    known, what = sent()
+    once = learn(known, what, Refusal("r"))
+    assert once is not None
+    twice = learn(once, replace(what, window=once.window), Refusal("r", limit=150))
+    assert twice is not None and twice.learned == Learned(window=150)
+
+
+def test_a_bound_in_bytes_is_none_in_tokens() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=300, prompt=900, bounds="body"))
+    assert taught is not None and taught.learned == Learned(window=int(STINT * 319), supposed=True)
+
+
+def test_a_guess_is_no_bound_on_the_prompt_alone() -> None:
+    known, what = sent(window=8192, guessed=True, max_tokens=9000)
+    taught = learn(known, what, Refusal("r", bounds="input"))
+    assert taught is not None and taught.learned == Learned(window=8192, supposed=True)
 
 
 def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:

@@ -71,7 +71,7 @@ def test_two_refusals_with_figures_are_enough(case: Case, ratio: float, share: f
     limit=st.none() | st.integers(1, 5000),
     count=st.none() | st.integers(1, 9000),
     excess=st.none() | st.integers(1, 3000),
-    bounds=st.sampled_from(["window", "input"]),
+    bounds=st.sampled_from(["window", "input", "body"]),
     cut_short=st.booleans(),
     guessed=st.booleans(),
 )

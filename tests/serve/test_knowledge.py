@@ -203,7 +203,7 @@ def taught(
     """The facts after a refusal that taught a scale, and what the refusal names."""
     known = facts(one, cap=cap)
     wiser = replace(known, learned=Learned(refusal.limit, None, scale))
-    return one.taught(wiser, replace(ASKED, opaque=opaque), LEARNS, cap, refusal)
+    return one.taught(wiser, known.learned, replace(ASKED, opaque=opaque), LEARNS, cap, refusal)
 
 
 def test_what_a_refusal_taught_is_kept_for_the_next_request() -> None:
@@ -226,9 +226,56 @@ def test_caps_stay_after_a_refusal() -> None:
     known = facts(one)
     wiser = learn(known, start(ASKED, LEARNS, known), REFUSED)
     assert wiser is not None
-    assert one.taught(wiser, ASKED, LEARNS, None, REFUSED).window.tokens == 3_000
-    assert one.taught(wiser, ASKED, LEARNS, 2_000, REFUSED).window.tokens == 2_000
+    assert one.taught(wiser, known.learned, ASKED, LEARNS, None, REFUSED).window.tokens == 3_000
+    assert one.taught(wiser, known.learned, ASKED, LEARNS, 2_000, REFUSED).window.tokens == 2_000
     assert one.cache.learned_now("gpt-4").window == 5_000
+
+
+def refused(one: Knowledge, model: str, refusal: Refusal) -> Window:
+    """The window of the request that was refused, planned again."""
+    known, asked = facts(one, model), replace(ASKED, model=model)
+    wiser = learn(known, start(asked, LEARNS, known), refusal)
+    assert wiser is not None
+    return one.taught(wiser, known.learned, asked, LEARNS, None, refusal).window
+
+
+@pytest.mark.parametrize("bounds", ["window", "input", "body"])
+def test_a_refusal_without_figures_shrinks_a_known_window_for_its_own_request_alone(bounds: str) -> None:
+    one = knowledge()
+    assert refused(one, "gpt-4", Refusal("x", bounds=bounds)).tokens < 1_000
+    assert one.cache.learned_now("gpt-4") == Learned() and source(one.known("gpt-4")) == (8_192, "litellm", False)
+
+
+def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_the_window() -> None:
+    one = knowledge(lists=False)
+    assert refused(one, NOBODY, Refusal("x")).source == "supposed"
+    assert one.cache.learned_now(NOBODY).supposed and source(one.known(NOBODY))[1:] == ("supposed", False)
+
+
+def test_a_bound_in_bytes_teaches_nothing_of_any_model() -> None:
+    one = knowledge(lists=False)
+    for model in (NOBODY, "gpt-4"):
+        assert refused(one, model, Refusal("x", limit=900_000, bounds="body")).tokens < 1_000
+        assert one.cache.learned_now(model) == Learned()
+
+
+def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
+    one = knowledge()
+    one.cache.keep_learned(NOBODY, Learned(window=700, supposed=True))
+    assert one.known(NOBODY).tokens == 700
+    facts(one, NOBODY)  # a known window now: nobody asks for a list
+    asyncio.run(one.listing.ask(NOBODY, ()))
+    assert one.known(NOBODY).tokens == 4_096
+
+
+def test_only_what_is_new_is_told_so_that_a_bound_taken_back_stays_away() -> None:
+    one = knowledge()
+    one.cache.keep_learned("gpt-4", Learned(window=5_000))
+    known = facts(one)
+    one.cache.keep_held("gpt-4", 5_001)  # while the request was away
+    wiser = replace(known, learned=replace(known.learned, scale=1.2))
+    one.taught(wiser, known.learned, ASKED, LEARNS, None, Refusal("x", prompt=20))
+    assert one.cache.learned_now("gpt-4") == Learned(scale=1.2)
 
 
 def test_closing_ends_a_question_that_is_under_way() -> None:

@@ -248,6 +248,18 @@ def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to()
     assert made.cache.learned_now("gpt-4") == Learned()
 
 
+@pytest.mark.parametrize("bounds", ["window", "body"])
+def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotten(bounds: str) -> None:
+    made = house(**ALLOWED)
+    visit = visiting(body(talk(2_200)))
+    assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
+    first = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))
+    assert first["model"] == "gpt-4o"
+    assert made.cache.learned_now("gpt-4o-mini") == made.cache.learned_now("gpt-4") == Learned()
+    second = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))  # of the second, the first is not tried
+    assert second is None or second["model"] == "gpt-4"
+
+
 def test_a_refusal_of_what_was_moved_that_teaches_nothing_heals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = house(**ALLOWED)
     visit = visiting(body(talk(400)))
@@ -270,6 +282,17 @@ def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: An
     assert prepared(made.gateway.planner, visit) is visit.body
     assert healed(made.gateway.planner, visit, Refusal("x", limit=8_192)) is None
     assert made.cache.learned_now("gpt-4") == Learned()
+
+
+@pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
+def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
+    made = house()
+    made.cache.keep_learned("gpt-4", Learned(window=4_096))
+    visit = visiting(body(talk(100)), mode)
+    prepared(made.gateway.planner, visit)
+    for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
+        made.gateway.planner.learn_ratio(visit, replace(visit.outcome(), usage=Usage(usage), status=status))
+        assert made.cache.learned_now("gpt-4").window == left
 
 
 # Ratios.

@@ -40,12 +40,14 @@ class Teaching:
         keyring: Keyring,
         tally: Tally,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._upstream = upstream.encode()
         self._remote = remote
         self._keyring = keyring
         self._tally = tally
         self._clock = clock
+        self._wall = wall
         self._models: Recent[Known] = Recent(MOST_MODELS)
         self._lately: dict[str, Known] = {}  # of `_models`, those in use since the last new one came
         self._unsent: dict[str, None] = {}
@@ -54,6 +56,11 @@ class Teaching:
     def lesson(self, model: str) -> Lesson:
         """What is known here of a model."""
         return self._known(model).lesson
+
+    def learned(self, model: str) -> Learned:
+        """What refusals taught of a model, as far as it holds now."""
+        lesson = self._known(model).lesson
+        return lesson.at(self._wall()) if lesson.learned.supposed else lesson.learned
 
     async def learn_of(self, model: str) -> None:
         """Asks the backend for a model that was not in use here lately; those in use are refreshed beside requests."""
@@ -67,9 +74,18 @@ class Teaching:
     def keep(self, model: str, learned: Learned) -> None:
         """Keeps what a refusal taught; replicas are told at once."""
         known = self._known(model)
-        known.lesson = known.lesson.taught(learned)
+        known.lesson = known.lesson.taught(learned, self._wall())
         self._tell(model)
         self._changed.set()
+
+    def held(self, model: str, prompt: int) -> None:
+        """Takes back what an answer to so many tokens proves wrong; replicas are told at once."""
+        known = self._known(model)
+        lesson = known.lesson.held(prompt, self._wall())
+        if lesson is not known.lesson:
+            known.lesson = lesson
+            self._tell(model)
+            self._changed.set()
 
     def observe(self, model: str, ratio: float) -> None:
         """Adds what an answer's usage told of a model's ratio; replicas are told within `REFRESH` seconds."""

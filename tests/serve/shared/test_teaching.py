@@ -8,7 +8,7 @@ import pytest
 from proxy.serve.shared import teaching as module
 from proxy.serve.shared.counts import Tally
 from proxy.serve.shared.keyring import SECRET, Keyring
-from proxy.serve.shared.lessons import Lesson
+from proxy.serve.shared.lessons import SUPPOSED, Lesson
 from proxy.serve.shared.remote import Remote
 from proxy.serve.shared.teaching import ACTIVE, Teaching
 from proxy.types import Learned
@@ -31,7 +31,7 @@ class Replica:
     def __init__(self, shelf: Shelf, clock: Clock, upstream: str = "https://api") -> None:
         self.remote = Remote(shelf, SECRET)
         self.tally = Tally()
-        self.teaching = Teaching(upstream, self.remote, Keyring(b"secret"), self.tally, clock)
+        self.teaching = Teaching(upstream, self.remote, Keyring(b"secret"), self.tally, clock, clock)
         self.remote.start()
         self.remote.spawn(self.teaching.refresh_on())
 
@@ -62,7 +62,8 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
         teaching.keep("m", Learned(window=4096))
         teaching.observe("m", 1.25)
         await teaching.refresh()
-        assert teaching.lesson("m") == Lesson(Learned(window=4096), 1.25, 1)
+        lesson = teaching.lesson("m")
+        assert (lesson.learned, lesson.ratio, lesson.count) == (Learned(window=4096), 1.25, 1)
         assert teaching.lesson("other") == Lesson()
 
     asyncio.run(test())
@@ -128,6 +129,38 @@ def test_what_two_replicas_learned_at_once_is_joined_and_not_overwritten() -> No
         clock.now += 2 * ACTIVE
         await one.teaching.learn_of("m")
         assert one.teaching.lesson("m").learned == Learned(4096, 3000)
+
+    run(test)
+
+
+def test_what_was_taken_back_is_taken_back_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFRESH", 0.01)
+
+    async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
+        one.teaching.keep("m", Learned(4096, 3000))
+        await until(lambda: shelf.values)
+        await one.teaching.learn_of("m")
+        await two.teaching.learn_of("m")
+        assert two.teaching.learned("m") == Learned(4096, 3000)
+        two.teaching.held("m", 3001)
+        await until(lambda: one.teaching.learned("m") == Learned(4096))
+        one.teaching.held("m", 4097)
+        await until(lambda: two.teaching.learned("m") == Learned())
+        await one.teaching.refresh()
+        await two.teaching.refresh()
+        assert one.teaching.learned("m") == two.teaching.learned("m") == Learned()
+
+    run(test)
+
+
+def test_what_was_supposed_ends_at_the_same_time_everywhere() -> None:
+    async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
+        one.teaching.keep("m", Learned(window=700, supposed=True))
+        await until(lambda: shelf.values)
+        await two.teaching.learn_of("m")
+        assert two.teaching.learned("m").window == 700
+        clock.now += SUPPOSED
+        assert one.teaching.learned("m") == two.teaching.learned("m") == Learned()
 
     run(test)
 
