@@ -80,6 +80,13 @@ class Measuring:
         visit.plain, pins = await self._aside(heavy, chat.without_ours, visit.plain)
         visit.controls = replace(visit.controls, pins=visit.controls.pins | pins)
 
+    async def unkeyed(self, body: bytes, headers: Headers) -> bytes:
+        """A body that is not understood without the key of our own in its messages; itself where they have none.
+        Raises `NotUnderstood` where they cannot be read."""
+        coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
+        heavy = len(body) > (PACKED_BYTES if coding else HEAVY_BYTES)
+        return await self._aside(heavy, _unkeyed, body, coding, self.max_body)
+
     async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
@@ -199,6 +206,14 @@ class Measuring:
 def _looked(body: bytes, coding: bytes, limit: int) -> tuple[bytes, Glance]:
     plain = unpacked(body, coding, limit)
     return plain, first_look(plain)
+
+
+def _unkeyed(body: bytes, coding: bytes, limit: int) -> bytes:
+    plain = unpacked(body, coding, limit)
+    if chat.OURS.encode() not in plain:
+        return body
+    written, _ = chat.without_ours(plain)
+    return body if written is plain else written
 
 
 def _new(messages: Sequence[Message], meter: Meter) -> list[Pair]:

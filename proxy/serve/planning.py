@@ -37,11 +37,24 @@ class Planner:
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
-        we cannot understand, send the original bytes, unless the mode is strict. What was understood goes without the
-        key of our own in its messages."""
+        we cannot understand, send the original bytes, unless the mode is strict. The key of our own in its messages
+        is taken out wherever messages can be read."""
         payload = await self._prepared(visit, headers)
-        keyed = payload is visit.body and visit.glance is not None and visit.glance.keyed
-        return visit.plain if keyed else payload
+        if payload is not visit.body or visit.mode is Mode.OFF:
+            return payload
+        if visit.glance is None:
+            return await self._unkeyed(visit, headers)
+        return visit.plain if visit.glance.keyed else payload
+
+    async def _unkeyed(self, visit: Visit, headers: Headers) -> bytes:
+        """What was not understood, without the key of our own where its messages can be read."""
+        try:
+            return await self.measuring.unkeyed(visit.body, headers)
+        except NotUnderstood:
+            return visit.body
+        except Exception as error:
+            self.caught(visit, error)
+            return visit.body
 
     async def _prepared(self, visit: Visit, headers: Headers) -> bytes:
         if visit.mode is Mode.OFF:

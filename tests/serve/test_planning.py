@@ -375,6 +375,43 @@ def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
     assert json.loads(payload) == {"model": "gpt-4", "messages": talk(2)[:1]}
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("field", [{"max_tokens": "many"}, {"n": 0}, {"stream": "yes"}])
+@pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
+def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[str, Any], packed: bool) -> None:
+    planner, said = house().gateway.planner, talk(2)
+    sent = body([{**said[0], **PIN}, *said[1:]], **field)
+    visit = visiting(gzip.compress(sent) if packed else sent, mode)
+    payload = asyncio.run(planner.prepare(visit, [(b"content-encoding", b"gzip")] if packed else []))
+    assert json.loads(payload) == {"model": "gpt-4", **field, "messages": said}
+    assert visit.result == "not_understood"
+
+
+def test_the_key_is_taken_out_where_there_is_no_model() -> None:
+    sent = b'{"messages":[{"role":"user","plimsoll":{"pin":true}}],"x": 1}'
+    assert prepared(house().gateway.planner, visiting(sent)) == b'{"messages":[{"role":"user"}],"x":1}'
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'{"plimsoll": 1, "n": 0}',
+        b'{"messages":["plimsoll"]}',
+        b'{"messages":[{"content": "plimsoll"}], "n": 0}',
+        b'{"messages":[{"plimsoll": {"pin": tru}}]}',
+    ],
+)
+def test_what_is_not_understood_and_has_no_such_key_stays_as_it_is(sent: bytes) -> None:
+    visit = visiting(sent)
+    assert prepared(house().gateway.planner, visit) is visit.body
+
+
+def test_a_bug_while_the_key_is_taken_out_sends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.serve.measuring.unpacked", broken)
+    visit = visiting(b'{"n":0}')
+    assert prepared(house().gateway.planner, visit) is visit.body and visit.result == "bug"
+
+
 def test_who_asks_for_nothing_sends_the_key_as_it_is() -> None:
     visit = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
     assert prepared(house().gateway.planner, visit) is visit.body

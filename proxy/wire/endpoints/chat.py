@@ -82,10 +82,12 @@ def parse(
 
 def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
     """The body written anew without the key of our own in its messages, and the places of those that it pins
-    (`{"pin": true}`). All else keeps its bytes. Raises `NotUnderstood`."""
+    (`{"pin": true}`). All else keeps its bytes; a body without the key is returned itself. Raises `NotUnderstood`."""
     try:
         head = _HEAD.decode(body)
-        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head["messages"])]
+        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get("messages", NULL))]
+        if not any(OURS in m for m in messages):
+            return body, frozenset()
         ours = [msgspec.json.decode(m.pop(OURS, NULL)) for m in messages]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
