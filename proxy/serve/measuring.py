@@ -21,9 +21,9 @@ from proxy.serve.listing import Headers
 from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Facts, Glance, Json, Ladder, Marks, Message, Meter, Plan, Total, Want, replace
+from proxy.types import Facts, Glance, Json, Ladder, Marks, Message, Meter, Plan, Stretch, Total, Want, replace
 from proxy.wire.endpoints import chat
-from proxy.wire.glance import NotUnderstood
+from proxy.wire.glance import NotUnderstood, mended
 from proxy.wire.glance import glance as first_look
 from proxy.wire.headers import value_of
 
@@ -62,8 +62,8 @@ class Measuring:
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
         known = None if coding else self.grown.find(visit.body)
         if not coding and len(visit.body) - (known.end if known is not None else 0) <= HEAVY_BYTES:
-            glance = visit.glance = first_look(visit.body, known)
-            visit.plain, visit.model, visit.stream = visit.body, glance.model, glance.stream
+            visit.plain, glance = _read(visit.body, known)
+            visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
             if glance.keyed:
                 await self._unkey(visit)
             return glance
@@ -204,14 +204,25 @@ class Measuring:
 
 
 def _looked(body: bytes, coding: bytes, limit: int) -> tuple[bytes, Glance]:
-    plain = unpacked(body, coding, limit)
-    return plain, first_look(plain)
+    return _read(unpacked(body, coding, limit))
+
+
+def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
+    """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
+    try:
+        return body, first_look(body, known)
+    except NotUnderstood:
+        plain = mended(body)
+        if plain is None:
+            raise
+        return plain, first_look(plain)
 
 
 def _unkeyed(body: bytes, coding: bytes, limit: int) -> bytes:
     plain = unpacked(body, coding, limit)
     if chat.OURS.encode() not in plain:
         return body
+    plain = mended(plain) or plain
     written, _ = chat.without_ours(plain)
     return body if written is plain else written
 

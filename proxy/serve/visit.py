@@ -21,7 +21,8 @@ class Visit:
     `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
     the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
     counts it while the upstream works. `total` and `window` are known of what was counted and needed no `plan`.
-    `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in messages, too.
+    `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in messages, too,
+    and without halves of surrogate pairs, which nobody can read.
     """
 
     endpoint: str

@@ -5,6 +5,7 @@ Of a conversation that grew, a `Stretch` of messages that was read before is not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
@@ -30,6 +31,10 @@ LIST = ord("[")
 MOST = 10**15  # larger numbers overflow what we reckon with
 LATEST = 64  # marks that are kept: a conversation that grew by more messages in one turn is counted anew
 NULL = msgspec.Raw(b"null")
+HIGH, LOW = rb"[dD][89abAB][0-9a-fA-F]{2}", rb"[dD][c-fC-F][0-9a-fA-F]{2}"  # behind \\u: the halves of a pair
+ESCAPES = rb"(?:(?<=(?<!\\)..)|(?<=(?<!\\)\\\\..))"  # behind its \\u: no escaped backslash, or behind one
+HALF = re.compile(rb"\\u%b(?:%b(?!\\u%b)|(?<!\\u%b\\u)%b)" % (ESCAPES, HIGH, LOW, HIGH, LOW), re.DOTALL)
+MENDED = 1 << 21  # bytes of a body that are looked through for such: a search holds the interpreter's lock
 KEY = b'"messages"'
 BLANKS = b" \t\r\n"
 
@@ -53,8 +58,8 @@ class _Message(msgspec.Struct, gc=False):
 class _Top(msgspec.Struct, gc=False):
     model: str
     messages: list[_Message]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: int | float | None = None
+    max_completion_tokens: int | float | None = None
     n: int | None = None
     stream: bool | None = None
     tools: msgspec.Raw = NULL
@@ -95,7 +100,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
         if known is not None:
             return glance(body)  # so that the reason speaks of the body that the client sent
         raise NotUnderstood(reason(error)) from None
-    asks = [checked(ask) for ask in (top.max_completion_tokens, top.max_tokens) if ask is not None]
+    asks = [ask for ask in map(limit_of, (top.max_completion_tokens, top.max_tokens)) if ask is not None]
     n = 1 if top.n is None else checked(top.n)
     seen = UNSEEN if known is None else known.seen
     if top.messages:
@@ -230,6 +235,24 @@ def checked(count: int) -> int:
     if not 1 <= count <= MOST:
         raise NotUnderstood("a limit or n is less than 1, or no number of anything")
     return count
+
+
+def limit_of(said: float | None) -> int | None:
+    """The reply limit that a client's figure means. Under 1 it means none: several clients say -1 for that, and 0.
+    Raises `NotUnderstood` for what is no whole number, or beyond all windows."""
+    if said is None:
+        return None
+    if said != said // 1 or said > MOST:
+        raise NotUnderstood("a limit is no whole number, or no number of anything")
+    return int(said) if said >= 1 else None
+
+
+def mended(body: bytes) -> bytes | None:
+    """The body with the sign for a character that is none in place of every half of a pair that stands alone, as
+    tokenizers read it; None where it has none, or is very long. JavaScript's strings, cut in the middle of an emoji,
+    make such JSON."""
+    found = HALF.sub(rb"\\ufffd", body) if len(body) <= MENDED else body
+    return None if found == body else found
 
 
 def reason(error: Exception) -> str:

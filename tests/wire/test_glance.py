@@ -10,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.types import Glance, Marks, Stretch
-from proxy.wire.glance import ESCAPED, LATEST, MOST, WRITTEN, NotUnderstood, glance, stretch_of
+from proxy.wire.glance import (
+    ESCAPED,
+    LATEST,
+    MENDED,
+    MOST,
+    WRITTEN,
+    NotUnderstood,
+    glance,
+    limit_of,
+    mended,
+    stretch_of,
+)
 from tests.laws.cases import Case, cases
 from tests.makers import assistant, body, tool_round, user
 
@@ -261,3 +272,48 @@ def test_a_body_that_goes_on_oddly_is_read_whole(rest: bytes) -> None:
 def test_no_messages_have_no_marks() -> None:
     found = glance(b'{"model":"m","messages":[]}').marks
     assert found is not None and found(7) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "limit"),
+    [(None, None), (-1, None), (0, None), (-1e300, None), (1, 1), (100.0, 100), (1e15, MOST), (MOST, MOST)],
+)
+def test_a_limit_is_a_whole_number_and_under_one_it_means_none(said: float | None, limit: int | None) -> None:
+    found = limit_of(said)
+    assert found == limit and type(found) is type(limit)
+
+
+@pytest.mark.parametrize("said", [1.5, -0.5, MOST + 1, 1e16, float("inf"), float("-inf"), float("nan")])
+def test_what_is_no_limit_is_not_understood(said: float) -> None:
+    with pytest.raises(NotUnderstood):
+        limit_of(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (rb"\ud83d", rb"\ufffd"),
+        (rb"a\uDE00b", rb"a\ufffdb"),
+        (rb"\ud83d\ud83d\ude00\ude00", rb"\ufffd\ud83d\ude00\ufffd"),
+        (rb"\\\ud83d", rb"\\\ufffd"),
+        (rb"\ud83d\\ude00", rb"\ufffd\\ude00"),
+        (rb"\ud83d\n\ude00", rb"\ufffd\n\ufffd"),
+    ],
+)
+def test_half_of_a_pair_is_read_as_the_sign_for_no_character(said: bytes, read: bytes) -> None:
+    text = b'{"content":"%b"}'
+    assert mended(text % said) == text % read
+    kept = json.loads(text % said)["content"].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert json.loads(text % read)["content"] == kept
+
+
+WHOLE = [b"", rb"\ud83d\ude00", rb"\\ud83d", rb"\\\\ude00", rb"\u00e9", rb"ud83d", b"\xed\xa0\xbd"]
+
+
+@pytest.mark.parametrize("said", WHOLE)
+def test_what_has_no_half_of_a_pair_is_not_mended(said: bytes) -> None:
+    assert mended(said) is None
+
+
+def test_a_very_long_body_is_not_mended() -> None:
+    assert mended(rb"\ud83d" + b" " * MENDED) is None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from proxy.types import Call, Message, Plan, Prompt, Stretch
-from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, reason
+from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
 PATH = "/v1/chat/completions"
 NAME = "chat"
@@ -39,6 +39,7 @@ class _Message(msgspec.Struct, gc=False):
 _HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
+_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 
 
@@ -64,13 +65,13 @@ def parse(
     if not messages:
         raise NotUnderstood("messages is empty")
     fields = {key: bytes(raw) for key, raw in head.items()}
-    limits = [key for key in LIMITS if _positive(fields.get(key)) is not None]
+    asked = {key: ask for key in LIMITS if (ask := _limit(fields.get(key))) is not None}
     return Prompt(
         model=model,
         messages=messages,
         head=fields,
-        ask=max((_positive(fields[key]) or 0 for key in limits), default=None),
-        ask_field=limits[0] if limits else "max_tokens",
+        ask=max(asked.values(), default=None),
+        ask_field=next(iter(asked), "max_tokens"),
         n=_positive(fields.get("n")) or 1,
         reply_floor=_thinking(fields),
         needs=_needs(fields, b"" if plain else body),
@@ -112,8 +113,18 @@ def _positive(raw: bytes | msgspec.Raw | None) -> int | None:
     try:
         value = _INT.decode(raw)
     except msgspec.MsgspecError:
-        raise NotUnderstood("a limit or n is no integer") from None
+        raise NotUnderstood("n is no integer") from None
     return None if value is None else checked(value)
+
+
+def _limit(raw: bytes | None) -> int | None:
+    """A reply limit from raw JSON (see `limit_of`). Raises `NotUnderstood` for what is no number."""
+    if raw is None:
+        return None
+    try:
+        return limit_of(_NUMBER.decode(raw))
+    except msgspec.MsgspecError:
+        raise NotUnderstood("a limit is no number") from None
 
 
 def _message(raw: bytes, index: int) -> Message:
@@ -170,7 +181,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
 
 def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:
     """Every limit that the client set and that is over the reply, lowered; none is ever added."""
-    asked = {key: _positive(head.get(key)) for key in LIMITS}
+    asked = {key: _limit(head.get(key)) for key in LIMITS}
     return {key: str(reply).encode() for key, ask in asked.items() if ask is not None and ask > reply}
 
 

@@ -129,8 +129,6 @@ def test_images_and_sound_need_a_model_for_them_and_are_opaque() -> None:
         b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}',
         b'{"model":"m","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"model":"m","messages":[{"role":"user"}],"max_tokens":"many"}',
-        b'{"model":"m","messages":[{"role":"user"}],"max_tokens":-1}',
-        b'{"model":"m","messages":[{"role":"user"}],"max_completion_tokens":0}',
         b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1.5}',
         b'{"model":"m","messages":[{"role":"user"}],"max_tokens":1' + b"0" * 400 + b"}",
         b'{"model":"m","messages":[{"role":"user"}],"n":0}',
@@ -142,6 +140,25 @@ def test_what_is_no_request_that_we_understand_is_said_to_be_none(wrong: bytes) 
     with pytest.raises(NotUnderstood) as caught:
         parse(wrong)
     assert str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ask", "field"),
+    [
+        (b'"max_tokens":-1', None, "max_tokens"),
+        (b'"max_tokens":0,"max_completion_tokens":7', 7, "max_completion_tokens"),
+        (b'"max_completion_tokens":-1,"max_tokens":1e2', 100, "max_tokens"),
+    ],
+)
+def test_a_limit_under_one_is_none_and_keeps_its_bytes(fields: bytes, ask: int | None, field: str) -> None:
+    asked = parse(b'{"model":"m",' + fields + b',"messages":[{"role":"user","content":"x"}]}')
+    assert (asked.ask, asked.ask_field) == (ask, field)
+    first = plan(asked, ladder(), facts(1000))
+    draft = replace(first.draft, reply=None if ask is None else ask - 1)
+    sent = render(asked, replace(first, draft=draft))
+    for one in fields.split(b","):
+        name, _, value = one.partition(b":")
+        assert name + b":" + (value if float(value) < 1 else b"%d" % ((ask or 0) - 1)) in sent
 
 
 def test_an_error_tells_nothing_of_the_content() -> None:
