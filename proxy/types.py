@@ -53,7 +53,8 @@ class Window:
     """What a model can hold: `tokens` in all, and where known its own bounds on prompt and reply.
 
     `source` says where we know it from; `guessed` that nobody knew it. `can` names what the model is known to be
-    able to do (tools, vision, schema, ...); None where nothing is known.
+    able to do (tools, vision, schema, ...); None where nothing is known. `limit_field` is the one field for a reply
+    limit that the model takes; None where either will do.
     """
 
     tokens: int
@@ -62,6 +63,7 @@ class Window:
     source: str = "default"
     guessed: bool = False
     can: frozenset[str] | None = None
+    limit_field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

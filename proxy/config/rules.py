@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 FILES = frozenset({"ladder.toml", "windows.toml", "refusals.toml", "summary.txt"})
 # How lines about rows begin.
-ROWS = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "refusal row ", "veto row ", "entry ")
+ROWS = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "limit ", "refusal row ", "veto row ", "entry ")
 NOTHING: Params = MappingProxyType({})
 
 

@@ -12,6 +12,9 @@ import msgspec
 from proxy.config.table import WORDS
 
 
+LIMITS = ("max_completion_tokens", "max_tokens")
+
+
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[window]]`: what the user knows of the models whose name `model` is or matches. Figures in tokens.
 
@@ -44,6 +47,18 @@ class Gap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check(self)
 
 
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[limit]]`: models that take a reply limit in one field only, and refuse the other."""
+
+    model: str
+    field: str
+
+    def __post_init__(self) -> None:
+        named(self.model)
+        if self.field not in LIMITS:
+            raise ValueError(f"field must be one of {', '.join(LIMITS)}")
+
+
 class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of the table with these two figures have a window that is their sum."""
 
@@ -53,12 +68,17 @@ class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def check(row: Row | Gap) -> None:
     """What holds for either kind of row. Raises ValueError."""
-    if not row.model.strip():
-        raise ValueError("model must not be empty")
+    named(row.model)
     if any(figure is not None and figure < 1 for figure in (row.tokens, row.max_input, row.max_output)):
         raise ValueError("tokens, max_input and max_output must be at least 1 token")
     if unknown := set(row.can or ()) - WORDS:
         raise ValueError(f"can: {', '.join(sorted(unknown))} is not among {', '.join(sorted(WORDS))}")
+
+
+def named(model: str) -> None:
+    """Raises ValueError for a row without a model."""
+    if not model.strip():
+        raise ValueError("model must not be empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +88,16 @@ class Sheet:
     rows: tuple[Row, ...] = ()
     gaps: tuple[Gap, ...] = ()
     beside: tuple[Beside, ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     def over(self, other: Sheet) -> Sheet:
         """This sheet's rows before another's: the first that matches wins."""
-        return Sheet(self.rows + other.rows, self.gaps + other.gaps, self.beside + other.beside)
+        return Sheet(
+            self.rows + other.rows, self.gaps + other.gaps, self.beside + other.beside, self.limits + other.limits
+        )
 
 
-KINDS: Mapping[str, Any] = {"window": Row, "gap": Gap, "beside": Beside}
+KINDS: Mapping[str, Any] = {"window": Row, "gap": Gap, "beside": Beside, "limit": Limit}
 
 
 def parse_sheet(table: Mapping[str, Any], folder: Path) -> tuple[Sheet, list[str]]:
@@ -87,7 +110,7 @@ def parse_sheet(table: Mapping[str, Any], folder: Path) -> tuple[Sheet, list[str
                 found[kind].append(_placed(msgspec.convert(row, KINDS[kind]), folder))
             except ValueError as error:
                 problems.append(f"{kind} {place}{_title(row)}: {reason(error)}")
-    return Sheet(tuple(found["window"]), tuple(found["gap"]), tuple(found["beside"])), problems
+    return Sheet(*(tuple(found[kind]) for kind in KINDS)), problems
 
 
 def listed(rows: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from proxy.config import names
 from proxy.config.answers import from_models_answer as from_models_answer
-from proxy.config.sheet import Gap, Row, Sheet
+from proxy.config.sheet import Gap, Limit, Row, Sheet
 from proxy.config.table import Entry, Table, read_table, table_file
 from proxy.types import UNKNOWN_WINDOW, Window
 
@@ -25,7 +25,7 @@ REMEMBERED = 4096  # names; clients choose them
 # The `source` of what we find. What a refusal taught outranks all of them but a row that the user wrote.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILD = re.compile(r"[*?\[]")
-R = TypeVar("R", Row, Gap)
+R = TypeVar("R", Row, Gap, Limit)
 
 
 class Patterns(Generic[R]):
@@ -65,13 +65,18 @@ class Windows:
     def __init__(self, sheet: Sheet, table: Table) -> None:
         self._rows = Patterns(sheet.rows)
         self._gaps = Patterns(sheet.gaps)
+        self._limits = Patterns(sheet.limits)
         self._table = table
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._search)
-        self._windows = lru_cache(maxsize=REMEMBERED)(lambda model: window_of(self._remembered(model)))
+        self._windows = lru_cache(maxsize=REMEMBERED)(self._window)
 
     def find(self, model: str) -> Window:
         """The window of a model; for one that nobody knows a guess of 8192 tokens, marked as such."""
         return self._windows(model) if len(model) <= names.LONGEST else window_of(Found())
+
+    def _window(self, model: str) -> Window:
+        fields = (row.field for form in names.forms(model) if (row := self._limits.match(form)))
+        return replace(window_of(self._remembered(model)), limit_field=next(fields, None))
 
     def known(self, model: str) -> bool:
         """Whether its window is more than a guess."""

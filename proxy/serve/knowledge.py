@@ -49,7 +49,8 @@ class Knowledge:
     def _told(self, model: str) -> Window:
         """A model's window by what anybody states of it."""
         found = self.windows.find(model)
-        return (self.listing.now(model) or found) if found.guessed else found
+        listed = self.listing.now(model) if found.guessed else None
+        return found if listed is None else replace(listed, limit_field=found.limit_field)
 
     def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.sheet import Beside, Gap, Row, Sheet, parse_sheet
+from proxy.config.sheet import Beside, Gap, Limit, Row, Sheet, parse_sheet
 
 
 def parsed(text: str, folder: Path = Path()) -> tuple[Sheet, list[str]]:
@@ -28,6 +28,9 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         [[gap]]
         model = "c"
         tokens = 5
+        [[limit]]
+        model = "d"
+        field = "max_tokens"
         """
     )
     assert problems == []
@@ -35,6 +38,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         rows=(Row("a", 1000, 900, 100, can=("tools", "vision")), Row("b*", can=())),
         gaps=(Gap("c", 5),),
         beside=(Beside(272_000, 128_000),),
+        limits=(Limit("d", "max_tokens"),),
     )
 
 
@@ -54,8 +58,10 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
         ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
         ("beside = [{ input = 1 }]", "beside 1: missing field output"),
+        ('limit = [{ model = "m", field = "n" }]', "limit 1 (m): field must be one of max_completion_tokens, max_tokens"),
+        ('limit = [{ model = "", field = "max_tokens" }]', "limit 1 (): model must not be empty"),
         ("window = 5", "window 1: expected object, got int"),
-        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside"),
+        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit"),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',

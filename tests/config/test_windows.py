@@ -207,3 +207,13 @@ def test_every_shipped_row_is_found_under_its_own_name(shipped: Windows) -> None
         name = gap.model.replace(":[0-9]*", ":7b").replace("*", "x")
         assert shipped.known(name), gap.model
         assert not shipped.look(name).part, gap.model
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "openai/gpt-5-mini-2025-08-07", "azure/o3-mini", "O1", "gpt-5.1-codex"])
+def test_models_that_think_take_their_limit_in_a_field_of_its_own(shipped: Windows, name: str) -> None:
+    assert shipped.find(name).limit_field == "max_completion_tokens"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "gpt-oss-120b", "openai/gpt-4.1", "olmo", "claude-opus-4-5", "nobody"])
+def test_other_models_take_it_in_either_for_all_we_know(shipped: Windows, name: str) -> None:
+    assert shipped.find(name).limit_field is None

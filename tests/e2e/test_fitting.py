@@ -436,6 +436,23 @@ def test_a_switch_keeps_to_models_that_can_do_what_is_needed(need: str) -> None:
     run(check())
 
 
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("model", ["gpt-5", "o3-mini", "gpt-4o"])
+def test_a_model_that_was_switched_to_takes_the_limit(model: str, field: str) -> None:
+    """Models that think refuse max_tokens, and the simulator with them."""
+
+    async def check() -> None:
+        allowed = {**FALLBACK, "LLM_ALLOWED_FALLBACK_MODELS": model}
+        async with before_simulator(SimulatorConfig(windows={model: 128_000}), **allowed) as (up, proxy):
+            reply = await proxy.chat(body(talk(400), "gpt-4", **{field: 1_000}))
+            assert (reply.status, ours(reply)["model"]) == (200, model)
+            sent = up.received[-1].json()
+            assert len(up.received) == 1 and len(sent["messages"]) == 402
+            assert sent["max_completion_tokens" if model != "gpt-4o" else field] == 1_000
+
+    run(check())
+
+
 def test_models_are_switched_only_where_that_is_enabled() -> None:
     async def check() -> None:
         async with recording() as up, plimsoll(up.url, LLM_ALLOWED_FALLBACK_MODELS="gpt-4o") as proxy:

@@ -176,7 +176,17 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         changed |= _limits(prompt.head, draft.reply)
     if draft.blocks is not plan.before.blocks:
         changed["messages"] = b"[" + b",".join(m.raw for m in draft.messages) + b"]"
-    return _object((key, changed.get(key, raw)) for key, raw in prompt.head.items())
+    fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
+    if draft.model != prompt.model and draft.window.limit_field is not None:
+        fields = _in_field(fields, draft.window.limit_field)
+    return _object(fields.items())
+
+
+def _in_field(fields: Mapping[str, bytes], field: str) -> dict[str, bytes]:
+    """The reply limit in the one field that a model takes, where the client's stands in another."""
+    limits = [key for key in (field, *LIMITS) if fields.get(key, b"null") != b"null"]
+    limit = fields[limits[0]] if limits else b"null"
+    return {field if key in LIMITS else key: limit if key in LIMITS else raw for key, raw in fields.items()}
 
 
 def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:

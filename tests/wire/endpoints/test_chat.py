@@ -206,6 +206,32 @@ def test_a_lowered_limit_stands_in_the_field_that_the_client_used() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("fields", "field", "sent"),
+    [
+        ({"max_tokens": 900}, "max_completion_tokens", {"max_completion_tokens": 900}),
+        ({"max_completion_tokens": 900}, "max_tokens", {"max_tokens": 900}),
+        ({"max_tokens": 900}, None, {"max_tokens": 900}),
+        ({"max_tokens": 900}, "max_tokens", {"max_tokens": 900}),
+        ({"max_tokens": None}, "max_completion_tokens", {"max_completion_tokens": None}),
+        ({"max_tokens": 900, "max_completion_tokens": None}, "max_completion_tokens", {"max_completion_tokens": 900}),
+        ({"max_tokens": 9, "max_completion_tokens": 8}, "max_completion_tokens", {"max_completion_tokens": 8}),
+        ({}, "max_completion_tokens", {}),
+    ],
+)
+def test_a_model_that_was_switched_to_gets_the_limit_in_its_own_field(
+    fields: dict[str, Any], field: str | None, sent: dict[str, Any]
+) -> None:
+    asked = parse(asking(model="m", temperature=0.5, **fields, seed=1))
+    made = planned(asked)
+    draft = replace(made.draft, model="other", window=replace(made.draft.window, limit_field=field))
+    found = json.loads(render(asked, replace(made, draft=draft)))
+    assert found.pop("messages") == HELLO
+    assert found == {"model": "other", "temperature": 0.5, **sent, "seed": 1}
+    stays = replace(draft, model="m")  # what was not moved keeps the client's own field, right or wrong
+    assert fields.items() <= json.loads(render(asked, replace(made, draft=stays))).items()
+
+
 def test_of_two_limits_only_those_over_the_reply_are_lowered() -> None:
     found = drafted(asking(max_completion_tokens=50, max_tokens=10), reply=20)
     assert (found["max_completion_tokens"], found["max_tokens"]) == (20, 10)
