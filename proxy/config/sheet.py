@@ -11,7 +11,6 @@ import msgspec
 
 from proxy.config.table import WORDS
 
-
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 

@@ -29,7 +29,7 @@ from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
-from proxy.types import Outcome, Refusal
+from proxy.types import Outcome, Refusal, replace
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
@@ -65,7 +65,8 @@ class Gateway:
             await self._exchange(visit, payload, scope, receive, send)
         except ClientError as error:
             visit.status, visit.result = error.status, visit.result or "rejected"
-            await send_error(send, error, plan_headers(visit.plan, sent=False) if visit.plan else ())
+            unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
+            await send_error(send, error, plan_headers(unsent, sent=False) if unsent else ())
         except UpstreamError as error:
             visit.status, visit.result = error.status, "upstream_error"
             await send_error(send, error.for_client())

@@ -17,7 +17,7 @@ from proxy.serve.visit import Visit
 from proxy.tokens.meter import learned_ratio, unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
 from proxy.wire.glance import NotUnderstood
-from proxy.wire.report import takers
+from proxy.wire.report import least_reply, takers
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
 MOST_AHEAD = 32  # requests that steps look ahead for at once: each holds its body
@@ -175,7 +175,7 @@ class Planner:
         if ladder.on_unfit == "forward":
             visit.plan = Plan(made.before, made.before)
             return visit.body
-        raise does_not_fit(draft.prompt, draft.least_reply, draft.margin, draft.window.tokens, takers(draft))
+        raise does_not_fit(draft.prompt, least_reply(draft), draft.margin, draft.window.tokens, takers(draft))
 
     async def count(self, visit: Visit, headers: Headers) -> None:
         """Counts what was proven to fit, while the upstream works."""

@@ -150,11 +150,20 @@ def parts(draft: Draft) -> dict[str, int]:
     return {**taken, "reply": draft.reserve, "margin": draft.margin}
 
 
+def least_reply(draft: Draft) -> int:
+    """The tokens of reply that an error speaks of: the floor where not even that fits, else what would be sent."""
+    floor = draft.n * (draft.floor if draft.reply is None else min(draft.floor, draft.reply))
+    return floor if draft.prompt + floor + draft.margin > draft.window.tokens else draft.least_reply
+
+
 def takers(draft: Draft) -> str:
-    """What takes the room, for an error: `tools alone take 7,100 of 8,192` or the largest parts in order."""
-    taken = {k: v for k, v in parts(draft).items() if k not in ("reply", "margin") and v > 0}
-    names = {"tool_results": "tool results", "system": "system messages", "history": "messages"}
-    told = [f"{names.get(k, k)} {v:,}" for k, v in sorted(taken.items(), key=lambda kv: -kv[1])]
-    first = max(taken, key=lambda k: taken[k], default="")
-    lead = f"{names.get(first, first)} alone take {taken[first]:,} of {draft.window.tokens:,}" if taken else "nothing"
-    return lead if len(told) < 2 else f"{lead} ({', '.join(told)})"
+    """What takes the room, for an error: `tools alone take 7,100 of 8,192` and the parts, the largest first. The reply
+    is one of them: with a budget for thinking, or many answers, it may be what does not fit."""
+    replies = "the reply" if draft.n == 1 else f"{draft.n} replies"
+    names = {"tool_results": "tool results", "system": "system messages", "history": "messages", "reply": replies}
+    taken = {names.get(k, k): v for k, v in {**parts(draft), "reply": least_reply(draft), "margin": 0}.items() if v > 0}
+    told = sorted(taken.items(), key=lambda kv: -kv[1])
+    first, most = told[0]
+    verb = "takes" if first == "the reply" else "take"
+    lead = f"{first} alone {verb} {most:,} of {draft.window.tokens:,}"
+    return f"{lead} ({', '.join(f'{name} {v:,}' for name, v in told)})"

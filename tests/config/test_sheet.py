@@ -58,7 +58,10 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
         ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
         ("beside = [{ input = 1 }]", "beside 1: missing field output"),
-        ('limit = [{ model = "m", field = "n" }]', "limit 1 (m): field must be one of max_completion_tokens, max_tokens"),
+        (
+            'limit = [{ model = "m", field = "n" }]',
+            "limit 1 (m): field must be one of max_completion_tokens, max_tokens",
+        ),
         ('limit = [{ model = "", field = "max_tokens" }]', "limit 1 (): model must not be empty"),
         ("window = 5", "window 1: expected object, got int"),
         ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit"),

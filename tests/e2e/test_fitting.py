@@ -506,6 +506,27 @@ def test_what_cannot_fit_is_refused_with_the_figures_and_what_takes_the_room() -
     run(check())
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"n": 20, "max_tokens": 3_000}, "20 replies alone take 10,000 of 8,192"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 8_500}, "max_tokens": 9_000}, "the reply alone takes 8,501"),
+    ],
+)
+def test_where_no_reply_fits_the_error_names_it_and_no_step_that_was_not_taken(
+    fields: dict[str, Any], told: str
+) -> None:
+    async def check() -> None:
+        async with recording() as up, plimsoll(up.url) as proxy:
+            reply = await proxy.chat(body(talk(100), "gpt-4", **fields))
+            assert (reply.status, error(reply)["code"], up.requests) == (400, "context_length_exceeded", [])
+            assert told in error(reply)["message"]
+            assert (await proxy.told()).notes  # something was tried
+            assert "steps" not in ours(reply) and int(ours(reply)["tokens"]) > 4_000
+
+    run(check())
+
+
 def test_a_ladder_may_forward_what_cannot_fit(tmp_path: Path) -> None:
     (tmp_path / "ladder.toml").write_text('on_unfit = "forward"\n[[step]]\nname = "prune_history"\n')
     sent = body(talk(400), tools=huge_tools())

@@ -162,11 +162,27 @@ def test_the_parts_add_up_to_the_window_or_what_is_over_it() -> None:
 
 def test_what_takes_the_room_is_named_the_largest_first() -> None:
     counted = WordMeter(fixed={"base": 3, "tools": 7100})
-    assert takers(draft([user("hi")], 8192, counted)) == "tools alone take 7,100 of 8,192 (tools 7,100, messages 8)"
-    assert takers(draft([user("hi")], 8192)) == "messages alone take 8 of 8,192"
-    assert takers(draft(LONG[:4], 500)).startswith("tool results alone take 304 of 500 (tool results 304, messages 40")
-    empty = replace(draft([user("hi")], 9, WordMeter(fixed={})), blocks=())
-    assert takers(empty) == "nothing"
+    told = takers(draft([user("hi")], 8192, counted))
+    assert told == "tools alone take 7,100 of 8,192 (tools 7,100, the reply 500, messages 8)"
+    told = takers(draft(LONG[:4], 500, max_tokens=100))
+    assert told.startswith("tool results alone take 304 of 500 (tool results 304, the reply 100, messages 40")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"n": 20, "max_tokens": 3000}, "20 replies alone take 10,000 of 8,192 (20 replies 10,000, messages 8)"),
+        ({"n": 20}, "20 replies alone take 10,000 of 8,192 (20 replies 10,000, messages 8)"),
+        ({"n": 40, "max_tokens": 300}, "40 replies alone take 12,000 of 8,192 (40 replies 12,000, messages 8)"),
+        ({"max_tokens": 9000}, "the reply alone takes 9,000 of 8,192 (the reply 9,000, messages 8)"),  # no clamp
+        (
+            {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 8500}},
+            "the reply alone takes 8,501 of 8,192 (the reply 8,501, messages 8)",
+        ),
+    ],
+)
+def test_where_the_least_reply_takes_the_room_an_error_says_so(fields: dict[str, Any], told: str) -> None:
+    assert takers(draft([user("hi")], 8192, **fields)) == told
 
 
 def test_what_an_excerpt_quotes_or_a_summary_stands_for_has_a_fate_of_its_own() -> None:
