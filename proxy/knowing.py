@@ -33,7 +33,8 @@ class Forgetful:
 def known(model: str, windows: Windows) -> Row:
     """All that is known of one model; figures in tokens."""
     window = windows.find(model)
-    meter = meter_for(Prompt(model, (Message(b'{"role":"user","content":""}', "user", 0),)), model, Forgetful())
+    empty = Prompt(model, (Message(b'{"role":"user","content":""}', "user", 0),))
+    meter = meter_for(empty, model, Forgetful(), tokenizer=windows.tokenizer(model))
     return {
         "model": model,
         "window": window.tokens,

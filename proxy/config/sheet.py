@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from proxy.config.table import WORDS
+from proxy.tokens.encodings import encoding, own
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 
@@ -135,4 +136,8 @@ def _placed(row: Any, folder: Path) -> Any:
     path = folder / row.tokenizer
     if not path.is_file():
         raise ValueError(f"tokenizer: there is no file {path}")
+    try:
+        encoding(own(str(path)))  # once for all requests; what is wrong with it is told now
+    except ValueError as error:
+        raise ValueError(f"tokenizer: {error}") from None
     return msgspec.structs.replace(row, tokenizer=str(path))

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from proxy.config import names
@@ -82,10 +81,10 @@ class Windows:
         """Whether its window is more than a guess."""
         return not self.find(model).guessed
 
-    def tokenizer(self, model: str) -> Path | None:
-        """The tokenizer.json that the user named for a model."""
+    def tokenizer(self, model: str) -> str | None:
+        """The path of the tokenizer.json that the user named for a model."""
         row = self.look(model).row
-        return Path(row.tokenizer) if row and row.tokenizer else None
+        return None if row is None else row.tokenizer
 
     def look(self, model: str) -> Found:
         """Under what a model was found, to show where we know something from. Takes about 60 us, then 0.1."""

@@ -96,7 +96,8 @@ class Knowledge:
 
     def meter(self, prompt: Prompt, model: str) -> Meter:
         """Counts this prompt the way that a model does."""
-        return meter_for(prompt, model, self.cache.memory, self.cache.learned_now(model), self._ratio(model))
+        learned, path = self.cache.learned_now(model), self.windows.tokenizer(model)
+        return meter_for(prompt, model, self.cache.memory, learned, self._ratio(model), path)
 
     def _ratio(self, model: str) -> float | None:
         """The learned ratio in steps of a `NOTCH`; it stays where it is until the mean is a whole one away."""

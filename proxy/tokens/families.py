@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.tokens.images import Crops, Flat, Images, Patches, Tiles
 from proxy.tokens.recipes import AUDIO, CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, REASONING, SEARCH, Recipe
@@ -11,6 +11,7 @@ from proxy.types import Margin
 
 SURE = Margin(100, 0.0)  # exact: the gap of seed 001
 ASSUMED = Margin(100, 0.02)  # an exact count but for a part that is assumed, or a correction
+FRAMED = Margin(150, 0.05)  # the user's own tokenizer: texts are exact, what templates and tools add is not
 LEARNED = Margin(150, 0.10)  # a ratio that usage taught: prompts of the same models differ from it by so much
 
 
@@ -20,7 +21,8 @@ class Family:
 
     `ratio` is how many of its own tokens one of the encoding's is worth; None where the encoding is its own, and
     counts are exact. `margin` is the gap that its counts need, `calibrated` the gap once the ratio has been learned.
-    `second` is what a second of sound costs.
+    `second` is what a second of sound costs. `own` says that the encoding is a file of the user's: texts are counted
+    with the model's own, only the frame around them is known from usage.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Family:
     margin: Margin = SURE
     calibrated: Margin = LEARNED
     second: int = 32
+    own: bool = False
 
 
 def _exact(name: str, pattern: str, recipe: Recipe, images: Images, encoding: str = "o200k_base") -> Family:
@@ -182,3 +185,11 @@ def family_of(model: str) -> Family:
     """The first row whose pattern is found in the model's name, without its case and whatever stands before it."""
     name = model.lower().rsplit("/", 1)[-1].removeprefix("ft:")
     return next(family for family in FAMILIES if family.pattern.search(name))
+
+
+def counted_with(family: Family, encoding: str) -> Family:
+    """The family with an encoding of the user's: its recipe's figures in the model's own tokens."""
+    recipe, unit = family.recipe, family.ratio or 1.0
+    figures = {name: round(getattr(recipe, name) * unit) for name in ("base", "message", "result", "tools")}
+    recipe = replace(recipe, name=f"own-{recipe.name}", **figures)
+    return replace(family, recipe=recipe, encoding=encoding, ratio=1.0, calibrated=FRAMED, own=True)

@@ -24,24 +24,30 @@ ENOUGH = 1000  # tokens: a shorter prompt tells little of a ratio, because its f
 
 
 def meter_for(
-    prompt: Prompt, model: str, memory: Memory, learned: Learned = NOTHING, ratio: float | None = None
+    prompt: Prompt,
+    model: str,
+    memory: Memory,
+    learned: Learned = NOTHING,
+    ratio: float | None = None,
+    tokenizer: str | None = None,
 ) -> Meter:
     """The meter of a request for a model: the request's own, or one that it might be switched to.
 
-    `ratio` is how many of the model's tokens one of the encoding's proved to be worth (see `learned_ratio`).
+    `ratio` is how many of the model's tokens one of the encoding's proved to be worth (see `learned_ratio`). With a
+    `tokenizer`, the path of the user's own for this model, it is not heeded: it speaks of another encoding.
     """
     system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
     schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
-    terms = terms_for(model, schema, prompt.opaque)
-    ratio = _believed(ratio, terms.family)
+    terms = terms_for(model, schema, prompt.opaque, tokenizer)
+    ratio = None if terms.family.own else _believed(ratio, terms.family)
     factor = learned.scale * (ratio or terms.family.ratio or 1.0)
     return RequestMeter(prompt, terms, memory, system, factor, learned.scale, ratio)
 
 
 def unit_of(meter: Meter) -> float | None:
     """How many of the model's tokens the meter takes one of its encoding for, refusals' lessons apart; None where
-    some part's cost is only assumed, so that usage teaches nothing."""
-    if not isinstance(meter, RequestMeter) or not meter.certain:
+    some part's cost is only assumed, or with the user's own tokenizer, so that usage teaches nothing."""
+    if not isinstance(meter, RequestMeter) or not meter.certain or meter.terms.family.own:
         return None
     return meter.factor / meter.scale
 
@@ -75,10 +81,12 @@ class RequestMeter:
 
     @cached_property
     def quality(self) -> Quality:
-        """Exact where encoding and recipe are the model's own; calibrated where usage or a refusal corrected it."""
+        """Exact where encoding and recipe are the model's own; calibrated where the encoding is, or where usage or a
+        refusal corrected it."""
         if self.terms.family.ratio is None and self.factor == 1.0:
             return Quality.EXACT if self.certain else Quality.ESTIMATED
-        return Quality.ESTIMATED if self.ratio is None and self.scale == 1.0 else Quality.CALIBRATED
+        known = self.terms.family.own or self.ratio is not None or self.scale != 1.0
+        return Quality.CALIBRATED if known else Quality.ESTIMATED
 
     @cached_property
     def margin(self) -> Margin:

@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 
 from xxhash import xxh3_64_intdigest
 
-from proxy.tokens.encodings import encoding
-from proxy.tokens.families import Family, family_of
+from proxy.tokens.encodings import encoding, own
+from proxy.tokens.families import Family, counted_with, family_of
 from proxy.tokens.messages import Counting
 
 SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two messages share a key
@@ -26,19 +26,23 @@ class Terms:
     seed: int
 
 
-def terms_for(model: str, schema: int, opaque: bool) -> Terms:
+def terms_for(model: str, schema: int, opaque: bool, tokenizer: str | None = None) -> Terms:
     """The terms of a model; `schema` is 1 where the answer has one, 2 where instructions stand before it, `opaque`
-    whether there may be images, whose formula then is part of the name. Loads no encoding."""
-    return _terms(model[:NAME], schema, opaque)
+    whether there may be images, whose formula then is part of the name. Loads no encoding, but for a `tokenizer` (the
+    path of the user's own for this model), which is named by what is in it."""
+    return _terms(model[:NAME], schema, opaque, tokenizer)
 
 
 @lru_cache(maxsize=1024)
-def _terms(model: str, schema: int, opaque: bool) -> Terms:
+def _terms(model: str, schema: int, opaque: bool, tokenizer: str | None) -> Terms:
     family = family_of(model)
+    if tokenizer is not None:
+        family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / (family.ratio or 1.0)
     spoken = recipe.spoken + (recipe.schema_spoken[schema - 1] if schema else 0)
     how = Counting(partial(_count, family.encoding), recipe, family.images, spoken, unit, family.second)
-    name = f"{family.encoding}|{recipe.name}|{spoken}"
+    encoded = encoding(family.encoding).name if family.own else family.encoding
+    name = f"{encoded}|{recipe.name}|{spoken}"
     if opaque:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
     return Terms(family, how, name.encode(), xxh3_64_intdigest(name.encode(), SEED))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from proxy.config.sheet import Beside, Gap, Limit, Row, Sheet, parse_sheet
+from tests.tokens.vocabulary import write
 
 
 def parsed(text: str, folder: Path = Path()) -> tuple[Sheet, list[str]]:
@@ -86,7 +88,7 @@ def test_all_problems_are_told_and_right_rows_kept() -> None:
 
 
 def test_a_tokenizer_is_a_file_relative_to_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "llama3.json").write_text("{}")
+    write(tmp_path / "llama3.json")
     sheet, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "llama3.json"', tmp_path)
     assert problems == []
     assert sheet.rows == (Row("m", tokenizer=str(tmp_path / "llama3.json")),)
@@ -95,6 +97,20 @@ def test_a_tokenizer_is_a_file_relative_to_the_folder(tmp_path: Path) -> None:
 def test_a_tokenizer_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
     assert problems == [f"window 1 (m): tokenizer: there is no file {tmp_path / 'x.json'}"]
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"version": "1.0"}')
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert len(problems) == 1
+    assert problems[0].startswith(f"window 1 (m): tokenizer: {tmp_path / 'x.json'} is no tokenizer.json that can be")
+
+
+def test_without_the_package_a_tokenizer_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "x.json")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert problems == ["window 1 (m): tokenizer: needs the package tokenizers, which is not installed"]
 
 
 def test_the_upper_sheets_rows_come_first() -> None:

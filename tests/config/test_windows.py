@@ -12,6 +12,7 @@ from proxy.config.sheet import parse_sheet
 from proxy.config.table import read_table
 from proxy.config.windows import REMEMBERED, Windows, capped, load_windows
 from proxy.types import UNKNOWN_WINDOW, Window
+from tests.tokens.vocabulary import write
 
 ROWS: dict[str, dict[str, Any]] = {
     "gpt-4": {"max_input_tokens": 8192, "max_output_tokens": 4096, "supports_function_calling": True},
@@ -124,10 +125,10 @@ def test_a_gap_is_found_by_pattern_and_by_part() -> None:
 
 
 def test_the_tokenizer_is_the_users(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text("{}")
+    write(tmp_path / "t.json")
     sheet, _ = parse_sheet({"window": [{"model": "llama*", "tokenizer": "t.json"}]}, tmp_path)
     windows = Windows(sheet, read_table(b"{}"))
-    assert windows.tokenizer("llama-3") == tmp_path / "t.json"
+    assert windows.tokenizer("llama-3") == str(tmp_path / "t.json")
     assert windows.tokenizer("other") is None
     assert not windows.known("llama-3")
 

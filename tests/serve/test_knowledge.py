@@ -18,6 +18,7 @@ from proxy.serve.upstream import Upstream
 from proxy.tokens import encodings
 from proxy.types import Facts, Ladder, Learned, Meter, Quality, Refusal, Rung, Window, replace
 from tests.makers import ladder, prompt, user, words
+from tests.tokens.vocabulary import write
 
 NOBODY = "acme/harbour-9b"
 LIST = b'{"data":[{"id":"acme/harbour-9b","max_model_len":4096}]}'
@@ -192,6 +193,14 @@ def test_an_encoding_that_is_not_loaded_is_waited_for(monkeypatch: pytest.Monkey
     one = knowledge()
     facts(one, "gpt-4", allowing("gpt-4o"))
     assert set(encodings._loaded) == {"cl100k_base", "o200k_base"}
+
+
+def test_a_tokenizer_that_the_user_named_counts_requests(tmp_path: Path) -> None:
+    write(tmp_path / "t.json")
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "acme*"\ntokenizer = "t.json"\n')
+    mine, theirs = (facts(knowledge(rules=rules), "acme-7b").meter for rules in (tmp_path, None))
+    assert (mine.text("harbour one"), mine.quality) == (2, Quality.CALIBRATED)
+    assert theirs.quality is Quality.ESTIMATED
 
 
 # What refusals teach.

@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.tokens import encodings
-from proxy.tokens.encodings import PIECE, SAFE, Encoding, encoding, pieces
+from proxy.tokens.encodings import PIECE, SAFE, Encoding, encoding, own, pieces
 from proxy.tokens.ranks import EncodingUnavailable
+from tests.tokens.vocabulary import write
 
 BOTH = ("o200k_base", "cl100k_base")
 SHREDS = [
@@ -200,3 +202,21 @@ def test_what_was_counted_lately_is_not_encoded_again(monkeypatch: pytest.Monkey
     assert encoded == [short, *long[:2]]
     assert [made.count(text) for text in (long[2], long[0])] == [500, 300]
     assert encoded[3:] == [long[2], long[0]]
+
+
+def test_a_tokenizer_of_the_users_counts_and_cuts(tmp_path: Path) -> None:
+    mine = encoding(own(str(write(tmp_path / "t.json"))))
+    assert mine.count("one two three four five") == 5 and mine.count("") == 0
+    assert mine.count("one " * 100_000) == 100_000
+    assert mine.cut("one two three four", 2).strip() == "one two"
+    assert mine.count(mine.cut("one two three four", 2, tail=True)) <= 2
+    assert mine.count("one \ud83d two") == 3
+    assert encoding(own(str(tmp_path / "t.json"))) is mine
+
+
+def test_tokenizers_are_named_by_what_is_in_them(tmp_path: Path) -> None:
+    first, same, other = (
+        encoding(own(str(write(tmp_path / f"{name}.json", *more)))).name
+        for name, more in (("a", ()), ("b", ()), ("c", ("five",)))
+    )
+    assert first == same != other and "/" not in first

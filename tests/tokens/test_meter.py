@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from proxy.tokens.meter import learned_ratio, meter_for, unit_of
 from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
+from tests.tokens.vocabulary import write
 
 TOOL = {"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": {}}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
@@ -278,3 +280,29 @@ def test_shares_of_a_block_add_up_whatever_the_factor() -> None:
     exact = meter().costs(block)
     scaled = meter(learned=Learned(scale=1.5)).costs(block)
     assert len(exact) == len(scaled) == 2 and sum(scaled) == pytest.approx(1.5 * sum(exact), abs=2)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt-4o"])
+def test_with_the_users_own_tokenizer_texts_are_exact_and_the_frame_is_the_familys(model: str, tmp_path: Path) -> None:
+    path = str(write(tmp_path / "t.json"))
+
+    def counted(text: str, ratio: float | None = None) -> tuple[int, Meter]:
+        asked = prompt([user(text)])
+        made = meter_for(asked, model, Remembering(), ratio=ratio, tokenizer=path)
+        return total(made, asked), made
+
+    (short, made), (long, other) = counted("one"), counted("one two three four")
+    assert long - short == 3 and made.text("one two") == 2
+    assert counted("one", ratio=2.0)[0] == short  # learned for another encoding
+    assert (made.quality, made.margin, unit_of(made)) == (Quality.CALIBRATED, Margin(150, 0.05), None)
+    assert other.scaled(2.0).text("one two") == 4
+
+
+def test_counts_by_another_tokenizer_are_remembered_apart(tmp_path: Path) -> None:
+    memory, asked = Remembering(), prompt([user("one two three")])
+    first, second = (write(tmp_path / name, *more) for name, more in (("a.json", ()), ("b.json", ("five",))))
+    for path in (None, str(first), str(second)):
+        made = meter_for(asked, "llama-3.1-8b", memory, tokenizer=path)
+        assert made.pending(asked.messages) is not None
+        made.costs(asked.messages)
+        assert made.pending(asked.messages) is None
