@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -21,13 +21,21 @@ Params = Mapping[str, Mapping[str, Any]]  # parameters by step
 Row = TypeVar("Row")
 
 
+WORDS = {"on_unfit": ("reject", "forward"), "unknown": ("learn", "assume")}
+
+
 class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands above a ladder's steps and holds for all of them."""
 
-    on_unfit: Literal["reject", "forward"] = "reject"
-    unknown: Literal["learn", "assume"] = "learn"
+    on_unfit: str = "reject"
+    unknown: str = "learn"
     default_reserve: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_RESERVE
     floor: Annotated[int, msgspec.Meta(ge=1)] = FLOOR
+
+    def __post_init__(self) -> None:
+        for key, words in WORDS.items():
+            if (said := getattr(self, key)) not in words:
+                raise ValueError(f"{key} is {said!r}, it must be one of {', '.join(words)}")
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -245,7 +245,7 @@ def _refusals(reading: Reading) -> refusals.Rules:
         try:
             refusals.compile_rules(table)  # alone first: so that an error names the file it is in
         except ValueError as error:
-            reading.report(layer, "refusals.toml", [str(error)])
+            reading.report(layer, "refusals.toml", str(error).split("\n"))
         else:
             merged = _under(merged, table)
     return refusals.compile_rules(merged)

@@ -12,6 +12,7 @@ import msgspec
 from proxy.config.table import WORDS
 from proxy.tokens.encodings import encoding, own
 
+MOST = 10**9  # tokens: a figure over it is a slip of the hand
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -71,6 +72,10 @@ def check(row: Row | Gap) -> None:
     named(row.model)
     if any(figure is not None and figure < 1 for figure in (row.tokens, row.max_input, row.max_output)):
         raise ValueError("tokens, max_input and max_output must be at least 1 token")
+    if max(row.tokens or 0, row.max_input or 0, row.max_output or 0) > MOST:
+        raise ValueError(f"tokens, max_input and max_output must be at most {MOST:,} tokens")
+    if row.tokens is not None and max(row.max_input or 0, row.max_output or 0) > row.tokens:
+        raise ValueError(f"max_input and max_output must not be over tokens ({row.tokens:,})")
     if unknown := set(row.can or ()) - WORDS:
         raise ValueError(f"can: {', '.join(sorted(unknown))} is not among {', '.join(sorted(WORDS))}")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 FIGURES = ("limit", "prompt", "completion", "total", "excess")
 BOUNDS = ("window", "input", "body")
 
@@ -46,31 +47,44 @@ class Rules:
 
 
 def compile_rules(table: Mapping[str, Any]) -> Rules:
-    """The parsed rules/refusals.toml, checked. Raises `ValueError` that names the row and what is wrong with it."""
-    unknown = sorted(set(table) - {"never", "figures", "refusal", "veto"})
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}")
-    return Rules(
-        _rows(table, "refusal", ROW_KEYS),
-        _rows(table, "veto", VETO_KEYS),
-        _patterns(table.get("figures", [])),
-        _statuses(table.get("never", [])),
+    """The parsed rules/refusals.toml, checked. Raises `ValueError` with a line for each thing that is wrong: the
+    row and the reason."""
+    problems = [f"unknown key {key!r}" for key in sorted(set(table) - {"never", "figures", "refusal", "veto"})]
+    rules = Rules(
+        _rows(table, "refusal", ROW_KEYS, problems),
+        _rows(table, "veto", VETO_KEYS, problems),
+        _read(_patterns, table.get("figures", []), (), problems),
+        _read(_statuses, table.get("never", []), frozenset(), problems),
     )
+    if problems:
+        raise ValueError("\n".join(problems))
+    return rules
 
 
-def _rows(table: Mapping[str, Any], kind: str, keys: Mapping[str, Callable[[Any], Any]]) -> tuple[Row, ...]:
+def _read(read: Callable[[Any], T], value: Any, nothing: T, problems: list[str]) -> T:
+    try:
+        return read(value)
+    except ValueError as wrong:
+        problems.append(str(wrong))
+        return nothing
+
+
+def _rows(
+    table: Mapping[str, Any], kind: str, keys: Mapping[str, Callable[[Any], Any]], problems: list[str]
+) -> tuple[Row, ...]:
     rows = table.get(kind, [])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise ValueError(f"{kind}: must be an array of tables")
+        problems.append(f"{kind}: must be an array of tables")
+        return ()
     made: dict[str, Row] = {}
     for number, values in enumerate(rows, 1):
         try:
             row = _row(values, keys)
             if row.name in made:
                 raise ValueError("the name is taken")
+            made[row.name] = row
         except ValueError as wrong:
-            raise ValueError(f"{kind} row {number} ({values.get('name', 'no name')}): {wrong}") from None
-        made[row.name] = row
+            problems.append(f"{kind} row {number} ({values.get('name', 'no name')}): {wrong}")
     return tuple(made.values())
 
 

@@ -94,7 +94,7 @@ def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('on_unfit = "explode"', "on_unfit: Invalid enum value 'explode'"),
+        ('on_unfit = "explode"', "on_unfit is 'explode', it must be one of reject, forward"),
         ("default_reserv = 1", "unknown field default_reserv"),
         ("floor = 0", "floor: expected int >= 1"),
         ('step = [{name="trimm"}]', "step 1 (trimm): there is no such step, there are plain, trim"),

@@ -57,6 +57,18 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
             '[[window]]\nmodel = "m"\nmax_output = 0',
             "window 1 (m): tokens, max_input and max_output must be at least 1 token",
         ),
+        (
+            '[[window]]\nmodel = "m"\ntokens = 100\nmax_input = 200',
+            "window 1 (m): max_input and max_output must not be over tokens (100)",
+        ),
+        (
+            '[[gap]]\nmodel = "m"\ntokens = 100\nmax_output = 101',
+            "gap 1 (m): max_input and max_output must not be over tokens (100)",
+        ),
+        (
+            '[[window]]\nmodel = "m"\ntokens = 9999999999',
+            "window 1 (m): tokens, max_input and max_output must be at most 1,000,000,000 tokens",
+        ),
         ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
         ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
         ("beside = [{ input = 1 }]", "beside 1: missing field output"),

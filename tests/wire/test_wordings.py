@@ -74,3 +74,17 @@ def test_a_row_keeps_what_it_says() -> None:
 def test_a_wrong_table_is_refused_with_row_and_reason(table: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         compile_rules(table)
+
+
+def test_all_that_is_wrong_is_told_a_line_each() -> None:
+    rows = [{**name("a"), "patterns": ["("]}, {**name("b"), **PATTERNS}, {**name("c"), **PATTERNS, "bounds": "x"}]
+    with pytest.raises(ValueError) as caught:
+        compile_rules({"refusal": rows, "veto": [{}], "never": [1], "figures": 5, "more": 1})
+    assert [line.partition(":")[0] for line in str(caught.value).split("\n")] == [
+        "unknown key 'more'",
+        "refusal row 1 (a)",
+        "refusal row 3 (c)",
+        "veto row 1 (no name)",
+        "patterns and figures must be lists of texts",
+        "status and never must be lists of HTTP statuses",
+    ]
