@@ -193,7 +193,9 @@ def create_app(house: House) -> Front:
     """The data port: the fitted endpoint, everything else passed through; the admin routes unless they have their own
     port. Routes alone: what an application of Starlette's puts before them costs more than they do."""
     through = house.gateway.other
-    routes: list[Route | Mount] = [Route(chat.PATH, Fitted(chat.PATH.encode(), house.gateway.chat, through))]
+    routes: list[Route | Mount] = [
+        Route(path, Fitted(path.encode(), house.gateway.chat, through)) for path in (chat.PATH, chat.BARE_PATH)
+    ]
     if house.settings.admin_port is None:
         routes += admin_routes(house)
     routes.append(Mount("/", Asked(through)))

@@ -101,6 +101,20 @@ def test_the_query_goes_along_and_other_spellings_of_the_path_pass_through() -> 
     run(check())
 
 
+def test_without_v1_in_the_base_url_it_is_fitted_too() -> None:
+    async def check() -> None:
+        async with recording() as up, plimsoll(up.url) as proxy:
+            bare = PATH.removeprefix(b"/v1")
+            reply = await ask(proxy.port, post(body(talk(400)), KEY, target=bare + b"?x=1"))
+            assert (reply.status, (await proxy.told()).result) == (200, "fitted")
+            await ask(proxy.port, get(bare))
+            await ask(proxy.port, post(b"{}", KEY, target=b"/chat%2Fcompletions"))
+            assert [o.endpoint for o in proxy.outcomes] == ["chat", "passthrough", "passthrough"]
+            assert [r.target.endswith(b"/chat/completions?x=1") for r in up.requests] == [True, False, False]
+
+    run(check())
+
+
 def test_a_packed_body_that_fits_is_not_touched() -> None:
     sent = gzip.compress(body(talk(2), "gpt-4o"))
 

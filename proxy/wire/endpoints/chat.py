@@ -10,6 +10,7 @@ from proxy.types import Call, Message, Plan, Prompt, Stretch
 from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
 PATH = "/v1/chat/completions"
+BARE_PATH = PATH.removeprefix("/v1")  # of a client whose base URL is ours without /v1: most upstreams take it, too
 NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
