@@ -30,6 +30,7 @@ HEAD_TOO_LARGE = ClientError(
     431, f"The request's head has over {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
 )
 TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
+NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
 NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
 
 
@@ -131,6 +132,8 @@ class Protocol(HttpToolsProtocol):
         too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
         if too_large or len(self.headers) > MAX_HEADERS:
             raise self._because(HEAD_TOO_LARGE)
+        if any(n == b"transfer-encoding" and v.strip().lower() != b"chunked" for n, v in self.headers):
+            raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
         if self.parser.should_upgrade():
             self._replay = self._plain_head()
             return

@@ -48,7 +48,6 @@ MALFORMED = [
     headed(b"content-length: 1", b"content-length: 1", body=b"x"),
     headed(b"content-length: -1"),
     headed(b"content-length: 1x", body=b"x"),
-    headed(b"transfer-encoding: xchunked", body=b"0\r\n\r\n"),
     headed(b"transfer-encoding: chunked, identity", body=b"0\r\n\r\n"),
     headed(b"transfer-encoding: \x0bchunked", body=b"0\r\n\r\n"),
     headed(b"transfer-encoding : chunked", body=b"0\r\n\r\n"),
@@ -74,6 +73,33 @@ def test_what_is_no_legal_request_is_a_400_and_the_end(raw: bytes) -> None:
             await client.send(raw)
             refused(await client.reply(), 400)
             assert await client.rest() == b""
+
+    run(check())
+
+
+CODINGS = [(b"gzip, chunked",), (b"gzip", b"chunked"), (b"deflate,chunked",), (b"chunked, chunked",), (b"xchunked",)]
+
+
+@pytest.mark.parametrize("codings", CODINGS)
+def test_a_coding_of_the_transfer_that_would_be_lost_is_refused(codings: tuple[bytes, ...]) -> None:
+    """RFC 9112, 6.1: what a server does not understand it answers with 501."""
+
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            await client.send(headed(*(b"transfer-encoding: " + c for c in codings), body=b"1\r\nx\r\n0\r\n\r\n"))
+            reply = await client.reply()
+            assert reply.status in (400, 501)
+            refused(reply, reply.status)
+            assert reply.status == 501 or b"chunked, chunked" in codings
+
+    run(check())
+
+
+def test_the_name_of_the_coding_may_be_in_capitals() -> None:
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            await client.send(headed(b"transfer-encoding: Chunked", body=b"1\r\nx\r\n0\r\n\r\n"))
+            assert (await client.reply()).status == 200
 
     run(check())
 
