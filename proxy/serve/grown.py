@@ -13,7 +13,7 @@ from proxy.wire.glance import stretch_of
 # Conversations are told apart by so many bytes of their beginning, the most first: many share their instructions.
 LEVELS = (262_144, 65_536, 16_384, 8_192)
 RIVALS = 4  # conversations with one beginning that are remembered, the latest first
-MOST = 10_000  # beginnings of each of two generations: some 3 KB each
+MOST = 2_000  # beginnings of each of two generations: some 10 MB together
 
 Ends = tuple[tuple[bytes, Stretch], ...]
 
