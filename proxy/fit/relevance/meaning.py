@@ -24,8 +24,9 @@ def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -
     """How near each block is to the question: 1 for the nearest, 0 for those that are no nearer than most. What is
     not known yet is wanted: under the want's key, vectors by text. None where there is no model, nothing to compare,
     or where the vectors could not be had."""
-    texts, asked = [said(block) for block in blocks], ends(question)
-    if not model or not asked.strip() or not any(texts):
+    asked = ends(question)
+    texts = [said(block) for block in blocks] if model and asked.strip() else ()
+    if not any(texts):
         return None
     wanted = tuple(dict.fromkeys((asked, *filter(None, texts))))
     key = f"{KIND} {digest(model, *wanted):x}"

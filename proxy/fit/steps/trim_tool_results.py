@@ -39,6 +39,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     that is not enough, each to the cap; the newest may then still take more, and comes under the cap
     with the next round. What is under the cap depends on what stood before it and on the question that directly follows
     it only, so it never changes later."""
+    if not any(block.has_results for block in draft.blocks):
+        return draft
     rooms, prompt = _rooms(draft, params, roomy=True)
     if prompt <= max(draft.room, draft.prompt - draft.excess):
         first = _trimmed(draft, params, rooms)
