@@ -1,6 +1,6 @@
 """Which messages belong together, and which may never go."""
 
-from proxy.fit.blocks import group, runs
+from proxy.fit.blocks import closings, group, runs
 from proxy.types import Message
 from tests.makers import assistant, prompt, system, tool_round, user
 
@@ -60,7 +60,18 @@ def test_instructions_first_and_last_user_and_the_newest_block_are_pinned() -> N
 
 def test_what_the_client_pins_is_pinned_with_its_whole_block() -> None:
     found = group(messages(user("first"), *tool_round("1", "x"), assistant("a"), user("last")), pins={2})
-    assert [b.pinned for b in found] == [True, True, False, True]
+    assert [b.pinned for b in found] == [True, True, True, True]
+
+
+def test_what_closes_a_pinned_round_is_pinned_and_no_more() -> None:
+    told = [user("first"), *tool_round("1", "x"), *tool_round("2", "y"), assistant("a"), assistant("b"), user("last")]
+    assert [b.pinned for b in group(messages(*told), pins={2})] == [True, True, False, True, False, True]
+
+
+def test_a_round_is_closed_by_the_first_that_is_none() -> None:
+    told = [user("a"), *tool_round("1", "x"), *tool_round("2", "y"), assistant("b"), *tool_round("3", "z"), user("c")]
+    assert closings(runs(messages(*told))) == {1: 3, 2: 3}
+    assert closings(runs(messages(*told[:5]))) == {}
 
 
 def test_a_conversation_without_a_user_has_its_newest_block_pinned() -> None:

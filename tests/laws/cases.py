@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,6 +35,7 @@ LORE = (
 )
 VALID = 10  # kinds under this number keep to the protocol
 KINDS = 13
+Talk = Callable[[list[tuple[int, int, int]], int], list[dict[str, Any]]]
 CHOICES = 14  # digits: how the conversation opens, how it is fitted (9), and what else is in it (4)
 
 
@@ -136,6 +138,22 @@ def conversation(turns: list[tuple[int, int, int]], opening: int) -> list[dict[s
     return [{**m, "x-uid": i} if i % 2 else {"x-uid": i, **m} for i, m in enumerate(told)]
 
 
+def exchanges(turns: list[tuple[int, int, int]], opening: int) -> list[dict[str, Any]]:
+    """A conversation as strict providers want it: a user asks, tools are called or not, and the assistant answers; it
+    ends with a question, or with the results of an opened round."""
+    told = [{"role": "system", "content": words(SIZES[opening % 6], "s")}] if opening % 3 else []
+    for place, (kind, size, quirk) in enumerate(turns):
+        asked, answer = (content(size + i, 0, f"m{place}{who}") or "?" for i, who in enumerate("ua"))
+        parts: Any = [{"type": "text", "text": asked}]
+        told.append({"role": "user", "content": parts if quirk % 7 == 3 else asked})
+        for i in range(kind % 4):
+            told += rounds(10 * place + i, size, quirk, 1 + (kind + i) % 2)
+        told.append({"role": "assistant", "content": answer})
+    told.append({"role": "user", "content": content(opening % 5, 0, "q") or "?"})
+    told += rounds(10 * len(turns), opening % 9, opening, 1) if opening % 4 == 1 else []
+    return [{**m, "x-uid": i} for i, m in enumerate(told)]
+
+
 def meter_of(kind: int, margin: int, ratio: int) -> Meter:
     """One of the counters, with one of the margins and ratios."""
     made: Meter = WordMeter() if kind % 2 else CharMeter()
@@ -143,11 +161,17 @@ def meter_of(kind: int, margin: int, ratio: int) -> Meter:
     return replace(made, quality=quality, margin=MARGINS[margin % len(MARGINS)], ratio=RATIOS[ratio % len(RATIOS)])
 
 
-def case(turns: list[tuple[int, int, int]], opening: int, fit: tuple[int, ...], extras: tuple[int, ...]) -> Case:
+def case(
+    turns: list[tuple[int, int, int]],
+    opening: int,
+    fit: tuple[int, ...],
+    extras: tuple[int, ...],
+    talk: Talk = conversation,
+) -> Case:
     """The request of these numbers: the same numbers, the same request, in whatever process."""
     tight, space, ask, reserve, floor, bound, kind, margin, ratio = fit
     n, fields, pin, rivals = extras
-    told = conversation(turns, opening)
+    told = talk(turns, opening)
     meter = meter_of(kind, margin, ratio)
     encoded = msgspec.Raw(msgspec.json.encode(told))
     plain = chat.parse(msgspec.json.encode({"model": "m", "messages": encoded}))
@@ -181,17 +205,23 @@ def digits(number: int, count: int) -> tuple[int, ...]:
     return tuple(number // 12**i % 12 for i in range(count))
 
 
-def made(turns: list[int], choices: int) -> Case:
+def made(turns: list[int], choices: int, talk: Talk = conversation) -> Case:
     """The case of a list of turns and of all other choices, each a number."""
     opening, *rest = digits(choices, CHOICES)
     kinds = [(code // 108, code // 12 % 9, code % 12) for code in turns]
-    return case(kinds, opening, tuple(rest[:9]), tuple(rest[9:]))
+    return case(kinds, opening, tuple(rest[:9]), tuple(rest[9:]), talk)
 
 
 def cases(kinds: int = KINDS, most: int = 14) -> st.SearchStrategy[Case]:
     """Random requests, with kinds of turns under this number, and at most so many turns."""
     turns = st.lists(st.integers(0, kinds * 108 - 1), max_size=most)
     return st.builds(made, turns, st.integers(0, 12**CHOICES - 1))
+
+
+def orderly(most: int = 9) -> st.SearchStrategy[Case]:
+    """Random requests that the strictest provider takes."""
+    turns = st.lists(st.integers(0, VALID * 108 - 1), max_size=most)
+    return st.builds(made, turns, st.integers(0, 12**CHOICES - 1), st.just(exchanges))
 
 
 def drawn(seed: int, kinds: int = KINDS, most: int = 14) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -49,6 +50,12 @@ def assert_valid(messages: Sequence[dict[str, Any]], opened: int) -> None:
     for m in theirs(messages):
         wanted = len(m.get("tool_calls") or []) + bool(m.get("function_call"))
         assert sum(c == m["x-uid"] for c, _ in answered) == wanted or m["x-uid"] >= opened
+
+
+def users_after_results(messages: Sequence[dict[str, Any]]) -> int:
+    """How often a user speaks straight after a result."""
+    roles = [m["role"] for m in messages]
+    return sum(a in ("tool", "function") and b == "user" for a, b in pairwise(roles))
 
 
 def assert_accounts(sent: Prompt, draft: Draft) -> None:

@@ -11,7 +11,7 @@ from proxy.fit.plan import due, plan
 from proxy.types import Ladder, Want, replace
 from proxy.wire.endpoints import chat
 from tests.laws import laws
-from tests.laws.cases import VALID, Case, cases
+from tests.laws.cases import VALID, Case, cases, orderly
 from tests.laws.steps import NAMES, TO, rung
 from tests.laws.test_steps import parsed
 from tests.makers import ladder
@@ -49,6 +49,7 @@ def walked(case: Case, found: Ladder) -> None:
         laws.assert_accounts(prompt, after)
         laws.assert_untouched(prompt, after)
         laws.assert_paired(parsed(first), parsed(after))
+        assert laws.users_after_results(parsed(after)) == 0 or laws.users_after_results(parsed(first))
         draft = after
 
 
@@ -60,6 +61,11 @@ def test_every_step_of_a_shipped_ladder_keeps_the_laws_in_its_place(name: str, c
 
 @given(case=cases(), found=any_ladder)
 def test_every_step_of_any_ladder_keeps_the_laws_in_its_place(case: Case, found: Ladder) -> None:
+    walked(case, found)
+
+
+@given(case=orderly(), found=any_ladder)
+def test_no_step_of_a_ladder_lets_a_user_speak_straight_after_a_result(case: Case, found: Ladder) -> None:
     walked(case, found)
 
 

@@ -15,7 +15,7 @@ from proxy.fit.plan import plan
 from proxy.types import Draft, Facts, Prompt, Want, replace
 from proxy.wire.endpoints import chat
 from tests.laws import laws
-from tests.laws.cases import VALID, Case, cases, drawn
+from tests.laws.cases import VALID, Case, cases, drawn, orderly
 from tests.laws.steps import NAMES, VARIATIONS, rung, step
 from tests.makers import ladder
 
@@ -60,6 +60,15 @@ def test_calls_and_results_stay_together_and_what_is_pinned_stays(name: str, cas
     laws.assert_untouched(prompt, after)
     if case.valid:
         laws.assert_valid(parsed(after), opened=len(prompt.messages) - len(before.blocks[-1].messages))
+
+
+@every_step
+@given(case=orderly(), variation=variations)
+def test_no_user_comes_straight_after_a_result(name: str, case: Case, variation: int) -> None:
+    prompt, before, facts = known(case)
+    after = applied(name, variation, before, facts)
+    assert laws.users_after_results(parsed(after)) == 0
+    laws.assert_valid(parsed(after), opened=len(prompt.messages) - len(before.blocks[-1].messages))
 
 
 @every_step

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from proxy.fit.blocks import closings
 from proxy.fit.relevance.blocks import ACTIONS, COST_EXPONENT, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.bm25 import Document, Index, indexed, keep
 from proxy.fit.relevance.memo import Memo
@@ -97,6 +98,7 @@ class _Seen:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = blocks
+        self.closing = closings([block.messages for block in blocks])
         self._documents: list[Document] = []
         self._reuse = Reuse()
         self._index: Index | None = None
@@ -141,7 +143,7 @@ def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, bri
     kept |= newest
     older = [place for place in live if place not in kept]
     worth = _worth(seen, live, users, older) if marks.recalled and older else {}
-    recalled = _recalled(live, worth, room - sum(newest.values()), brief)
+    recalled = _recalled(live, worth, room - sum(newest.values()), brief, seen.closing)
     kept |= recalled
     return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(recalled)})
 
@@ -167,15 +169,21 @@ def _worth(seen: _Seen, live: Mapping[int, int], users: Sequence[int], older: Se
 
 
 def _recalled(
-    live: Mapping[int, int], worth: Mapping[int, float], room: int, brief: Callable[[int], int]
+    live: Mapping[int, int],
+    worth: Mapping[int, float],
+    room: int,
+    brief: Callable[[int], int],
+    closing: Mapping[int, int],
 ) -> dict[int, int]:
-    """The older blocks that fit, in their short form, the best for its cost first."""
+    """The older blocks that fit, in their short form, the best for its cost first; a round with what closes it."""
     found: dict[int, int] = {}
     for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
         if worth[place] <= 0:
             break
-        cost = min(live[place], brief(place))
+        wanted = [p for p in (place, closing.get(place, place)) if p in worth and p not in found]
+        costs = {p: min(live[p], brief(p)) for p in wanted}
+        cost = sum(costs.values())
         if cost <= room:
-            found[place] = cost
+            found |= costs
             room -= cost
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 
@@ -20,6 +20,7 @@ ONE_OF_TWO = 1.3  # for the turns of the speaker that a question names; more har
 ONE_OF_MANY = 1.5  # the same in a meeting, before neighbours share
 DATED = 0.5  # of the best score, for turns of the month (and day) that a question names
 COST_EXPONENT = 0.15  # how much cheaper turns are preferred: an answer is seldom a long turn's only content
+NONE: Mapping[int, int] = {}
 EXCHANGE = 2  # the newest turns that always stay where they fit: what "it" in a question means stands there
 
 
@@ -89,20 +90,28 @@ def _dated(scores: list[float], turns: Sequence[Sequence[Reading]], question: st
 
 
 def choose_turns(
-    scores: Sequence[float], costs: Sequence[int], room: int, *, newest: float = 0.0, exchange: int = EXCHANGE
+    scores: Sequence[float],
+    costs: Sequence[int],
+    room: int,
+    *,
+    newest: float = 0.0,
+    exchange: int = EXCHANGE,
+    closing: Mapping[int, int] = NONE,
 ) -> dict[int, float]:
     """The places of turns that fit into `room` tokens together, and the score that each was chosen for (the newest: 0).
 
     First the newest, for a share `newest` of the room and at least `exchange` turns; then the best for their cost; what
-    is left goes to the newest again.
+    is left goes to the newest again. `closing` names the later turn that one must not stay without.
     """
     chosen: dict[int, float] = {}
     left = room - _add_newest(chosen, costs, int(room * newest), len(costs))
     left -= _add_newest(chosen, costs, left, exchange - len(chosen))
     for place in by_worth(scores, costs, COST_EXPONENT):
-        if place not in chosen and costs[place] <= left:
-            chosen[place] = scores[place]
-            left -= costs[place]
+        wanted = [p for p in dict.fromkeys((place, closing.get(place, place))) if p not in chosen]
+        cost = sum(costs[p] for p in wanted)
+        if cost <= left:
+            chosen |= {p: scores[p] for p in wanted}
+            left -= cost
     _add_newest(chosen, costs, left, len(costs))
     return chosen
 

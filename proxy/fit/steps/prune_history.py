@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from proxy.fit.blocks import INSTRUCTIONS
+from proxy.fit.blocks import INSTRUCTIONS, closings
 from proxy.fit.excerpts import fitting, said
 from proxy.fit.relevance.asked import ends, sources
 from proxy.fit.relevance.blocks import REUSE
@@ -170,7 +170,10 @@ def _best(draft: Draft, scores: Sequence[float]) -> Draft:
     blocks = draft.blocks
     loose = [i for i, block in enumerate(blocks) if not block.pinned]
     room = draft.room - draft.fixed - sum(b.tokens for b in blocks if b.pinned)
-    chosen = choose_turns([scores[i] for i in loose], [blocks[i].tokens for i in loose], room, newest=NEWEST)
+    at = {place: k for k, place in enumerate(loose)}
+    needs = {at[i]: at[k] for i, k in closings([b.messages for b in blocks]).items() if i in at and k in at}
+    costs = [blocks[i].tokens for i in loose]
+    chosen = choose_turns([scores[i] for i in loose], costs, room, newest=NEWEST, closing=needs)
     worth = {loose[place]: score for place, score in chosen.items()}
     kept = {i for i, block in enumerate(blocks) if block.pinned} | worth.keys()
     if len(kept) == len(blocks):

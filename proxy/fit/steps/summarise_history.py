@@ -14,6 +14,7 @@ from itertools import accumulate
 
 import msgspec
 
+from proxy.fit.blocks import RESULTS
 from proxy.fit.relevance.replay import lasting
 from proxy.types import Block, Draft, Drop, Facts, Message, Want, replace
 
@@ -177,6 +178,8 @@ def _replaced(draft: Draft, going: Sequence[bool], summary: str) -> Draft:
     raw = msgspec.json.encode({"role": ROLE, "content": HEADING + summary})
     made = Block(draft.recount((Message(raw, ROLE, why=MADE),)), pinned=True)
     first = going.index(True)
+    while first and draft.blocks[first - 1].messages[-1].role in RESULTS:  # a round that is pinned goes on behind it
+        first -= 1
     kept = [block for block, goes in zip(draft.blocks[first:], going[first:], strict=True) if not goes]
     drops = [Drop(m.index, GONE) for b, goes in zip(draft.blocks, going, strict=True) if goes for m in b.messages]
     after = draft.with_blocks([*draft.blocks[:first], made, *kept], drops)

@@ -130,6 +130,16 @@ def test_blocks_whose_names_are_used_again_stay() -> None:
     assert 6 in places(counted(system("s"), user("Go on"), *made), Marks(1_000, 3))
 
 
+def test_an_older_round_stays_only_with_its_answer() -> None:
+    made: list[dict[str, Any]] = []
+    for i in range(20):
+        made += [user(f"q{i}"), *tool_round(f"c{i}", words(30, f"r{i}x")), assistant(words(90, f"a{i}x"))]
+    blocks = counted(system("s"), *made, user("What about it?"))
+    kept = [places(blocks, Marks(room, 3)) for room in range(1_000, 2_000, 50)]
+    assert all(place + 1 in found for found in kept for place in found if blocks[place].has_results)
+    assert any(place < 45 and blocks[place].has_results for found in kept for place in found)
+
+
 def test_what_the_client_pinned_stays_and_is_another_cut() -> None:
     blocks = run(60)
     gone = next(i for i in range(len(blocks)) if i not in places(blocks, Marks(1_000, 3)))

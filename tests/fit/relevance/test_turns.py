@@ -111,6 +111,13 @@ def test_what_does_not_fit_is_passed_over() -> None:
     assert choose_turns([1.0], [10], 5) == {}
 
 
+def test_a_turn_stays_only_with_the_one_that_closes_it() -> None:
+    scores, costs = [0.1, 0.9, 0.2, 0.0, 0.0], [10, 10, 10, 10, 10]
+    assert set(choose_turns(scores, costs, 40, closing={1: 2})) == {1, 2, 3, 4}
+    assert set(choose_turns(scores, costs, 30, closing={1: 2})) == {2, 3, 4}  # there is no room for both
+    assert set(choose_turns(scores, costs, 40, closing={1: 4})) == {1, 2, 3, 4}  # it stays anyway
+
+
 def test_of_equals_the_cheaper_and_then_the_older_comes_first() -> None:
     assert by_worth([1.0, 1.0, 1.0, 0.0], [20, 10, 10, 1], 0.15) == [1, 2, 0]
 

@@ -175,6 +175,14 @@ def test_what_the_client_pinned_stays_and_is_not_covered() -> None:
     assert 5 not in covered(wanted(before))[0] and 5 in {m.index for m in told(before).messages}
 
 
+def test_the_summary_does_not_part_a_pinned_round_from_what_goes_on_with_it() -> None:
+    rounds = [m for i in range(12) for m in tool_round(f"c{i}", words(40, f"r{i}x"))]
+    messages = [user(words(40)), *rounds, assistant("done"), *talk(20)]
+    sent = replace(prompt(messages, max_tokens=200), pins=frozenset({2}))
+    left = [m.role for m in told(start(sent, ladder(), facts(WINDOW))).messages]
+    assert left[:5] == ["user", "user", "assistant", "tool", "assistant"]
+
+
 def test_what_other_steps_did_to_the_draft_does_not_move_the_cover() -> None:
     first = counted(talk(40))
     cut = first.with_blocks([b for b in first.blocks if b.messages[0].index not in (3, 4, 38)])
