@@ -10,12 +10,14 @@ import msgspec
 from proxy.fit.relevance.asked import Asked, Source
 from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
-from proxy.fit.shorten import content_of, shorten_content
+from proxy.fit.shorten import content_of, head_and_tail, shorten_content
 from proxy.types import Block, Json, Message, Meter, replace, text_of
 
 REMEMBERED = 16 << 20  # bytes of shortened messages that are remembered: those of a hundred long conversations
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
+ANSWER = 60  # tokens of an old answer that stays only because a round may not stand without one
+ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
 SHORTENED: Memo[bytes] = Memo(REMEMBERED)
@@ -95,9 +97,9 @@ def _strings(value: Json, change: Callable[[str], str]) -> Json:
 
 def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -> Block:
     """The short form of an old block, counted: its results in at most `limit` tokens each, its calls without long
-    arguments. The same block where that saves nothing; a message without calls stays whole."""
+    arguments; an answer in words in `ANSWER` tokens. The same block where that saves nothing, and for any other."""
     if source is None:
-        return block
+        return _brief_answer(block, meter)
     messages = tuple(
         shorten_arguments(m, source, meter)
         if m.answers is None
@@ -106,6 +108,22 @@ def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -
         else m
         for m in block.messages
     )
+    return _shorter(block, messages, meter)
+
+
+def _brief_answer(block: Block, meter: Meter) -> Block:
+    message = block.messages[0]
+    if message.role != "assistant" or message.calls or message.tokens <= ANSWER + FRAME:
+        return block
+
+    def made() -> Message:
+        return shorten_content(message, meter, ANSWER, lambda text, room: head_and_tail(text, room, meter), ANSWER_WHY)
+
+    return _shorter(block, (_remembered(message, made, "answer"),), meter)
+
+
+def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block:
+    """The block with these messages, counted; the same block where that saves nothing."""
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
         return block
     counted = zip(messages, meter.costs(messages), strict=True)

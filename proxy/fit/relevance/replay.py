@@ -139,20 +139,29 @@ def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, bri
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
     room = int(marks.low * max(0, marks.room - marks.fixed - sum(kept.values())))
-    newest = _newest(live, kept, int(room * (1 - marks.recalled)), brief)
+
+    def own(place: int) -> int:  # an answer is short only where it stays for nothing but the round that it closes
+        return min(live[place], brief(place)) if seen.blocks[place].has_results else live[place]
+
+    newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
     kept |= newest
     older = [place for place in live if place not in kept]
     worth = _worth(seen, live, users, older) if marks.recalled and older else {}
-    recalled = _recalled(live, worth, room - sum(newest.values()), brief, seen.closing)
+
+    def closer(place: int) -> dict[int, int]:
+        after = seen.closing.get(place)
+        return {after: min(live[after], brief(after))} if after is not None and after in worth else {}
+
+    recalled = _recalled(worth, room - sum(newest.values()), live, own, closer)
     kept |= recalled
     return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(recalled)})
 
 
-def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, brief: Callable[[int], int]) -> dict[int, int]:
-    """The newest blocks that fit, and what they cost: the first few whole, the others in short."""
+def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int], int]) -> dict[int, int]:
+    """The newest blocks that fit, and what they cost: the first few whole, of the others the rounds in short."""
     found: dict[int, int] = {}
     for place in (p for p in reversed(live) if p not in kept):
-        cost = live[place] if len(found) < WHOLE else min(live[place], brief(place))
+        cost = live[place] if len(found) < WHOLE else own(place)
         if cost > room:
             break
         found[place] = cost
@@ -169,21 +178,24 @@ def _worth(seen: _Seen, live: Mapping[int, int], users: Sequence[int], older: Se
 
 
 def _recalled(
-    live: Mapping[int, int],
     worth: Mapping[int, float],
     room: int,
-    brief: Callable[[int], int],
-    closing: Mapping[int, int],
+    live: Mapping[int, int],
+    own: Callable[[int], int],
+    closer: Callable[[int], Mapping[int, int]],
 ) -> dict[int, int]:
-    """The older blocks that fit, in their short form, the best for its cost first; a round with what closes it."""
+    """The older blocks that fit, rounds in short, the best for its cost first; with a round what closes it (`closer`:
+    its place, and its cost in short), whole only where that is worth it itself."""
     found: dict[int, int] = {}
     for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
         if worth[place] <= 0:
             break
-        wanted = [p for p in (place, closing.get(place, place)) if p in worth and p not in found]
-        costs = {p: min(live[p], brief(p)) for p in wanted}
-        cost = sum(costs.values())
+        wanted = {place: own(place)}
+        if wanted[place] - found.get(place, 0) > room:
+            continue
+        wanted |= {after: cost for after, cost in closer(place).items() if after not in found}
+        cost = sum(wanted.values()) - found.get(place, 0)
         if cost <= room:
-            found |= costs
+            found |= wanted
             room -= cost
     return found

@@ -10,10 +10,17 @@ import pytest
 from proxy.fit.blocks import group
 from proxy.fit.relevance import messages
 from proxy.fit.relevance.asked import Source, sources
-from proxy.fit.relevance.messages import LONG_ARGUMENT, SHORTENED, brief_block, shorten_arguments, shorten_result
+from proxy.fit.relevance.messages import (
+    ANSWER,
+    LONG_ARGUMENT,
+    SHORTENED,
+    brief_block,
+    shorten_arguments,
+    shorten_result,
+)
 from proxy.types import Block, Message, replace
 from tests.laws.meters import CharMeter
-from tests.makers import prompt, tool_round, user, words
+from tests.makers import WordMeter, assistant, draft, prompt, tool_round, user, words
 
 METER = CharMeter()
 LOG = "\n".join(f"line {i} says {words(4, 'w')}" for i in range(300))
@@ -112,6 +119,18 @@ def test_a_block_without_results_or_without_anything_long_has_no_short_form() ->
     block, source = told("ok")
     assert brief_block(block, None, METER, 60) is block
     assert brief_block(block, source, METER, 60) is block
+
+
+def test_an_answer_in_words_keeps_its_head_and_its_tail() -> None:
+    def answered(text: str) -> Block:
+        return draft([user("a"), assistant(text), user("b")], 9_000).blocks[1]
+
+    short = brief_block(answered(words(400)), None, WordMeter(), 60)
+    (message,) = short.messages
+    assert (message.why, message.role, message.index) == ("old answer", "assistant", 1)
+    assert message.text().startswith("w0 ") and message.text().endswith(" w399") and short.tokens <= ANSWER + 4
+    for whole in (answered(words(60)), replace(answered(words(400)), messages=prompt([user(words(400))]).messages)):
+        assert brief_block(whole, None, WordMeter(), 60) is whole
 
 
 def test_a_short_form_that_saves_nothing_is_not_taken() -> None:
