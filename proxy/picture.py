@@ -35,7 +35,15 @@ PARTS = (  # in the order in which they stand in the bar
     Part("reply", "reply", "░", "cyan"),
     Part("margin", "margin", "·", "white"),
 )
-FATES = {"kept": "green", "shortened": "yellow", "recalled": "cyan", "summarised": "magenta", "dropped": "red"}
+FATES = {
+    "kept": "green",
+    "shortened": "yellow",
+    "joined": "green",
+    "recalled": "cyan",
+    "summarised": "magenta",
+    "dropped": "red",
+}
+ALONE = ("shortened", "joined")  # they have a row each
 
 Told = Mapping[str, Any]
 
@@ -186,7 +194,7 @@ def runs(detail: Sequence[Told]) -> list[list[Told]]:
     found: list[list[Told]] = []
     for row in detail:
         alike = found and (found[-1][0]["fate"], found[-1][0]["why"]) == (row["fate"], row["why"])
-        if alike and row["fate"] != "shortened":
+        if alike and row["fate"] not in ALONE:
             found[-1].append(row)
         else:
             found.append([row])

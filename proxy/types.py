@@ -54,7 +54,8 @@ class Window:
 
     `source` says where we know it from; `guessed` that nobody knew it. `can` names what the model is known to be
     able to do (tools, vision, schema, ...); None where nothing is known. `limit_field` is the one field for a reply
-    limit that the model takes; None where either will do.
+    limit that the model takes; None where either will do. `alternates` says whether it takes user and assistant in turn
+    only; None where nobody says.
     """
 
     tokens: int
@@ -64,6 +65,7 @@ class Window:
     guessed: bool = False
     can: frozenset[str] | None = None
     limit_field: str | None = None
+    alternates: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +307,13 @@ class Rival:
 class Learned:
     """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
     much its counts differ from ours (`scale`, from refusals). `supposed` says that no figure was named for the window:
-    it was worked out from what was too much."""
+    it was worked out from what was too much; `alternates` that it takes user and assistant in turn only."""
 
     window: int | None = None
     max_input: int | None = None
     scale: float = 1.0
     supposed: bool = False
+    alternates: bool = False
 
 
 NOTHING_LEARNED = Learned()
@@ -508,9 +511,9 @@ class Plan:
 class Refusal:
     """An upstream's answer that the request was too long, with whatever figures it named.
 
-    `bounds` says what `limit` limits: the `window`, only the `input`, or the `body` in bytes, which
-    says nothing of a window. `at_least` marks a prompt count that the upstream cut short and so only bounds from
-    below. `rule` is the row of rules/refusals.toml that knew it.
+    `bounds` says what `limit` limits: the `window`, only the `input`, or the `body` in bytes, which says nothing of a
+    window; `roles` that no length was refused, but roles that do not alternate. `at_least` marks a prompt count that
+    the upstream cut short and so only bounds from below. `rule` is the row of rules/refusals.toml that knew it.
     """
 
     rule: str

@@ -60,6 +60,16 @@ class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"field must be one of {', '.join(LIMITS)}")
 
 
+class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[roles]]`: whether models take user and assistant in turn only."""
+
+    model: str
+    alternate: bool
+
+    def __post_init__(self) -> None:
+        named(self.model)
+
+
 class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of the table with these two figures have a window that is their sum."""
 
@@ -94,15 +104,20 @@ class Sheet:
     gaps: tuple[Gap, ...] = ()
     beside: tuple[Beside, ...] = ()
     limits: tuple[Limit, ...] = ()
+    roles: tuple[Roles, ...] = ()
 
     def over(self, other: Sheet) -> Sheet:
         """This sheet's rows before another's: the first that matches wins."""
         return Sheet(
-            self.rows + other.rows, self.gaps + other.gaps, self.beside + other.beside, self.limits + other.limits
+            self.rows + other.rows,
+            self.gaps + other.gaps,
+            self.beside + other.beside,
+            self.limits + other.limits,
+            self.roles + other.roles,
         )
 
 
-KINDS: Mapping[str, Any] = {"window": Row, "gap": Gap, "beside": Beside, "limit": Limit}
+KINDS: Mapping[str, Any] = {"window": Row, "gap": Gap, "beside": Beside, "limit": Limit, "roles": Roles}
 
 
 def parse_sheet(table: Mapping[str, Any], folder: Path) -> tuple[Sheet, list[str]]:

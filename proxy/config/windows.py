@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from proxy.config import names
 from proxy.config.answers import from_models_answer as from_models_answer
-from proxy.config.sheet import Gap, Limit, Row, Sheet
+from proxy.config.sheet import Gap, Limit, Roles, Row, Sheet
 from proxy.config.table import Entry, Table, read_table, table_file
 from proxy.types import UNKNOWN_WINDOW, Window
 
@@ -24,7 +24,7 @@ REMEMBERED = 4096  # names; clients choose them
 # The `source` of what we find. What a refusal taught outranks all of them but a row that the user wrote.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILD = re.compile(r"[*?\[]")
-R = TypeVar("R", Row, Gap, Limit)
+R = TypeVar("R", Row, Gap, Limit, Roles)
 
 
 class Patterns(Generic[R]):
@@ -65,6 +65,7 @@ class Windows:
         self._rows = Patterns(sheet.rows)
         self._gaps = Patterns(sheet.gaps)
         self._limits = Patterns(sheet.limits)
+        self._roles = Patterns(sheet.roles)
         self._table = table
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._search)
         self._windows = lru_cache(maxsize=REMEMBERED)(self._window)
@@ -74,8 +75,11 @@ class Windows:
         return self._windows(model) if len(model) <= names.LONGEST else window_of(Found())
 
     def _window(self, model: str) -> Window:
-        fields = (row.field for form in names.forms(model) if (row := self._limits.match(form)))
-        return replace(window_of(self._remembered(model)), limit_field=next(fields, None))
+        forms = names.forms(model)
+        fields = (limit.field for form in forms if (limit := self._limits.match(form)))
+        orders = (roles.alternate for form in forms if (roles := self._roles.match(form)))
+        window = window_of(self._remembered(model))
+        return replace(window, limit_field=next(fields, None), alternates=next(orders, None))
 
     def known(self, model: str) -> bool:
         """Whether its window is more than a guess."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.fit import alternation
 from proxy.fit.blocks import group
 from proxy.types import (
     UNKNOWN_WINDOW,
@@ -24,6 +25,7 @@ from proxy.types import (
 STINT = 0.7  # a refusal that names no figure teaches only that what we sent was too much: twice this is under a half
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
 BODY = "body"  # what a refusal bounds that counts bytes
+ROLES = "roles"  # what a refusal is about that is about no length
 FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 
 
@@ -43,7 +45,10 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         if after is not draft:
             notes.append(note(rung.step, draft, after))
             draft = after
-    return Plan(first, draft, tuple(notes))
+    after = alternation.in_turn(first, draft)
+    if after is not draft:
+        notes.append(note(alternation.NAME, draft, after))
+    return Plan(first, after, tuple(notes))
 
 
 def due(rung: Rung, draft: Draft, first: Draft) -> bool:
@@ -85,6 +90,9 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     """What a refusal of `sent` teaches: the model's bound, or by how much our count was off; None where nothing new."""
     if refusal.bounds == BODY:
         refusal = Refusal(refusal.rule)  # its figures are bytes
+    if refusal.bounds == ROLES:
+        told = facts.window.alternates is not None or alternation.alternates(sent.messages)
+        return None if told else apply_learned(facts, replace(facts.learned, alternates=True))
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
     if learned == facts.learned and (sent.excess <= 0 or sent.window.guessed):  # else it was known to be too long
         learned = replace(learned, window=_less(sent), supposed=True)
@@ -110,7 +118,7 @@ def with_learned(window: Window, learned: Learned) -> Window:
     if learned.max_input is not None:
         window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
         window = replace(window, tokens=max(window.tokens, learned.max_input), source="refusal", guessed=False)
-    return window
+    return replace(window, alternates=True) if learned.alternates and window.alternates is None else window
 
 
 def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:

@@ -40,8 +40,10 @@ class Knowledge:
         """A model's own window by what is known without waiting, what refusals taught included; a guess where that
         is nothing. A row that the user wrote outranks all."""
         found, learned = self._told(model), self.cache.learned_now(model)
-        if learned is NOTHING_LEARNED or learned == NOTHING_LEARNED or found.source == RULES:
+        if learned is NOTHING_LEARNED or learned == NOTHING_LEARNED:
             return found
+        if found.source == RULES:
+            learned = Learned(alternates=learned.alternates)
         if learned.supposed and not found.guessed:  # from before the upstream's list came
             learned = replace(learned, window=None, supposed=False)
         return with_learned(found, learned)
@@ -50,7 +52,7 @@ class Knowledge:
         """A model's window by what anybody states of it."""
         found = self.windows.find(model)
         listed = self.listing.now(model) if found.guessed else None
-        return found if listed is None else replace(listed, limit_field=found.limit_field)
+        return found if listed is None else replace(listed, limit_field=found.limit_field, alternates=found.alternates)
 
     def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
@@ -127,7 +129,8 @@ class Knowledge:
         if refusal.bounds == BODY or (learned.supposed and not self._told(prompt.model).guessed):
             learned = replace(learned, window=None, supposed=False)
         if prompt.opaque:
-            learned = NOTHING_LEARNED if refusal.limit is None else replace(learned, scale=1.0)
+            known = Learned(alternates=learned.alternates)
+            learned = known if refusal.limit is None else replace(learned, scale=1.0)
         if learned != NOTHING_LEARNED:
             self.cache.keep_learned(prompt.model, learned)
         return replace(facts, window=self._under_caps(facts.window, ladder, cap))
@@ -154,6 +157,7 @@ def _new(learned: Learned, before: Learned) -> Learned:
         None if learned.max_input == before.max_input else learned.max_input,
         1.0 if learned.scale == before.scale else learned.scale,
         not same and learned.supposed,
+        learned.alternates and not before.alternates,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from proxy.types import Block, Draft, Json, Message, Note, Plan, Total
 
 SUMMARISED = "summarised"  # why a message is no longer sent that a summary stands for
+JOINED = "joined"  # how the reasons begin of messages that are one with a neighbour now
 RECALLED = "recalled"  # how the reason begins why a message is no longer sent that an excerpt quotes
 GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
 
@@ -101,8 +102,8 @@ def count(draft: Draft) -> int:
 
 
 def fates(plan: Plan) -> list[dict[str, Any]]:
-    """For each of the client's messages its fate (kept, shortened, summarised, recalled, dropped), why, and its tokens
-    both ways."""
+    """For each of the client's messages its fate (kept, shortened, joined, summarised, recalled, dropped), why, and its
+    tokens both ways."""
     dropped = {drop.index: drop.why for drop in plan.draft.drops}
     sent = {m.index: m for m in plan.draft.messages}
     newest = len(plan.before.blocks) - 1
@@ -126,7 +127,7 @@ def fates(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _gone(why: str) -> str:
-    return next((fate for fate in (SUMMARISED, RECALLED) if why.startswith(fate)), "dropped")
+    return next((fate for fate in (SUMMARISED, RECALLED, JOINED) if why.startswith(fate)), "dropped")
 
 
 def _because(why: str) -> str:
@@ -134,7 +135,9 @@ def _because(why: str) -> str:
 
 
 def _left(now: Message, then: Message) -> str:
-    return "kept" if now.raw == then.raw else "shortened"
+    if now.raw == then.raw:
+        return "kept"
+    return JOINED if now.why.startswith(JOINED) else "shortened"
 
 
 def _kept(block: Block, newest: bool) -> str:

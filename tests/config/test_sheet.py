@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.sheet import Beside, Gap, Limit, Row, Sheet, parse_sheet
+from proxy.config.sheet import Beside, Gap, Limit, Roles, Row, Sheet, parse_sheet
 from tests.tokens.vocabulary import write
 
 
@@ -33,6 +33,9 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         [[limit]]
         model = "d"
         field = "max_tokens"
+        [[roles]]
+        model = "e"
+        alternate = true
         """
     )
     assert problems == []
@@ -41,6 +44,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         gaps=(Gap("c", 5),),
         beside=(Beside(272_000, 128_000),),
         limits=(Limit("d", "max_tokens"),),
+        roles=(Roles("e", True),),
     )
 
 
@@ -77,8 +81,10 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
             "limit 1 (m): field must be one of max_completion_tokens, max_tokens",
         ),
         ('limit = [{ model = "", field = "max_tokens" }]', "limit 1 (): model must not be empty"),
+        ("roles = [{ model = 'm' }]", "roles 1 (m): missing field alternate"),
+        ("roles = [{ model = ' ', alternate = true }]", "roles 1 ( ): model must not be empty"),
         ("window = 5", "window 1: expected object, got int"),
-        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit"),
+        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit, roles"),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',

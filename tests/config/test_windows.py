@@ -197,6 +197,14 @@ def test_models_that_grew_since_the_seeds_hold_at_least_as_much(shipped: Windows
     assert shipped.find(model).tokens >= 64_000
 
 
+def test_whose_templates_want_turns_is_known_by_their_names(shipped: Windows) -> None:
+    names = ("mistralai/Mistral-7B-Instruct-v0.3", "open-mixtral-8x7b", "ministral-8b-latest", "google/gemma-3-27b-it")
+    more = ("meta-llama/Llama-2-13b-chat-hf", "codellama/CodeLlama-34b-Instruct-hf", "sonar-pro", "command-r-plus")
+    assert all(shipped.find(name).alternates for name in names + more)
+    others = ("gpt-4o", "claude-sonnet-4", "meta-llama/Llama-3.2-3B", "qwen3:8b", "gemini-2.5-flash", "x" * 999)
+    assert not any(shipped.find(name).alternates for name in others)
+
+
 def test_gpt_5_bounds_the_prompt_within_its_window(shipped: Windows) -> None:
     window = shipped.find("gpt-5-mini-2025-08-07")
     assert (window.tokens, window.max_input, window.max_output) == (400_000, 272_000, 128_000)

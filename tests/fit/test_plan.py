@@ -2,7 +2,7 @@
 
 from proxy.fit.plan import STINT, apply_learned, learn, plan
 from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window, replace
-from tests.makers import contents, draft, facts, ladder, prompt, user, words
+from tests.makers import assistant, contents, draft, facts, ladder, prompt, user, words
 
 
 def halve(found: Draft, known: Facts) -> Draft:
@@ -178,6 +178,29 @@ def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:
     known, what = sent(window=1, max_tokens=1)
     known = replace(known, learned=Learned(window=1))
     assert learn(known, what, Refusal("r")) is None
+
+
+def test_a_refusal_of_neighbours_teaches_that_roles_alternate_where_they_did_not() -> None:
+    known, refusal = facts(1000), Refusal("r", bounds="roles")
+    assert learn(known, draft([user("a")], 1000), refusal) is None  # they did: it means something else
+    users = draft([user("a"), user("b")], 1000)
+    taught = learn(known, users, refusal)
+    assert taught is not None and taught.window.alternates and taught.learned == Learned(alternates=True)
+    assert taught.window.tokens == 1000 and learn(taught, users, refusal) is None
+
+
+def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_turns() -> None:
+    def cut(found: Draft, known: Facts) -> Draft:
+        return found.with_blocks([found.blocks[0], *found.blocks[2:]])
+
+    told = [user(words(9)), assistant(words(900)), user("b"), assistant("c"), user("d")]
+    known = facts(100)
+    for alternates, sent_ in ((False, 4), (True, 3)):
+        one = replace(known, window=replace(known.window, alternates=alternates))
+        found = plan(prompt(told, max_tokens=50), ladder(Rung("cut", cut)), one)
+        assert found.fits and len(list(found.draft.messages)) == sent_
+        assert [n.step for n in found.notes] == ["cut", "join_turns"][: 1 + alternates]
+        assert found.notes[-1].tokens_after == found.draft.prompt
 
 
 def test_what_was_learned_lies_over_the_table() -> None:

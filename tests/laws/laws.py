@@ -58,6 +58,20 @@ def users_after_results(messages: Sequence[dict[str, Any]]) -> int:
     return sum(a in ("tool", "function") and b == "user" for a, b in pairwise(roles))
 
 
+def assert_in_turn(messages: Sequence[dict[str, Any]]) -> None:
+    """Users and answers in turn behind instructions, as chat templates check it: calls and results do not count."""
+    roles = [m["role"] for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
+    turns = roles[roles[:1] == ["system"] :]
+    assert turns == [("user", "assistant")[i % 2] for i in range(len(turns))]
+
+
+def assert_said(before: Draft, after: Draft, name: str = "") -> None:
+    """What is pinned is still said whole, be it in a message of its own or in one that it was joined to."""
+    left = "\0".join(m.text() for m in after.messages)
+    for block in before.blocks:
+        assert not block.pinned or all(m.text() in left for m in block.messages if m.role in ("system", "user"))
+
+
 def assert_accounts(sent: Prompt, draft: Draft) -> None:
     """Kept and dropped messages are all of the client's, each once, the kept ones in the client's order."""
     kept = [m.index for m in draft.messages if m.index >= 0]

@@ -10,6 +10,7 @@ from proxy.config.rules import load_rules
 from proxy.fit.plan import due, plan
 from proxy.types import Ladder, Want, replace
 from proxy.wire.endpoints import chat
+from proxy.wire.report import fates
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, orderly
 from tests.laws.steps import NAMES, TO, rung
@@ -67,6 +68,39 @@ def test_every_step_of_any_ladder_keeps_the_laws_in_its_place(case: Case, found:
 @given(case=orderly(), found=any_ladder)
 def test_no_step_of_a_ladder_lets_a_user_speak_straight_after_a_result(case: Case, found: Ladder) -> None:
     walked(case, found)
+
+
+def strict(case: Case) -> Case:
+    """The same for models that take user and assistant in turn only."""
+    rivals = tuple(replace(r, window=replace(r.window, alternates=True)) for r in case.facts.rivals)
+    window = replace(case.facts.window, alternates=True)
+    return replace(case, facts=replace(case.facts, window=window, rivals=rivals))
+
+
+@given(case=orderly(), found=any_ladder)
+def test_where_users_and_answers_must_alternate_they_do(case: Case, found: Ladder) -> None:
+    case = strict(case)
+    prompt = case.prompt
+    made = plan(prompt, of(case, found), case.facts)
+    laws.assert_in_turn(parsed(made.draft))
+    assert laws.users_after_results(parsed(made.draft)) == 0
+    laws.assert_accounts(prompt, made.draft)
+    laws.assert_recounted(case, made, chat.render(prompt, made))
+    plain = plan(prompt, of(case, found), replace(case.facts, window=replace(case.facts.window, alternates=False)))
+    if made.draft.model == plain.draft.model and not {n.step for n in made.notes} & {*laws.MAY_CHANGE_PINNED}:
+        laws.assert_said(plain.before, made.draft)
+    if made.want is None and plain.draft.model == prompt.model:
+        assert made.draft.prompt <= plain.draft.prompt and (made.fits or not plain.fits)
+
+
+@given(case=orderly(), found=any_ladder)
+def test_what_was_joined_for_turns_is_told_of_every_message(case: Case, found: Ladder) -> None:
+    case = strict(case)
+    made = plan(case.prompt, of(case, found), case.facts)
+    told = fates(made)
+    assert [f["index"] for f in told] == list(range(len(case.prompt.messages)))
+    joined = [f for f in told if f["fate"] == "joined"]
+    assert not joined or "join_turns" in {n.step for n in made.notes}
 
 
 @given(case=cases(), found=any_ladder)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.plan import plan
-from proxy.types import Draft
-from tests.laws.cases import conversation
+from proxy.types import Draft, Facts, replace
+from tests.laws.cases import conversation, exchanges
 from tests.laws.steps import rung
 from tests.makers import facts, ladder, prompt, tool_round, user, words
 
@@ -20,13 +20,17 @@ turns = st.lists(
 )
 
 
-def drafts(told: list[dict[str, Any]], starts: list[int], window: int) -> list[Draft]:
+def drafts(told: list[dict[str, Any]], starts: list[int], window: int, known: Facts | None = None) -> list[Draft]:
     """What is sent at each turn of a conversation whose turns start at these places."""
     found = []
     for end in [*starts[1:], len(told)]:
         sent = prompt(told[:end], max_tokens=window // 10)
-        found.append(plan(sent, ladder(rung("prune_history")), facts(window)).draft)
+        found.append(plan(sent, ladder(rung("prune_history")), known or facts(window)).draft)
     return found
+
+
+def raws(draft: Draft) -> list[bytes]:
+    return [m.raw for m in draft.messages]
 
 
 def indices(draft: Draft) -> list[int]:
@@ -52,6 +56,20 @@ def test_cuts_are_seldom_deep_and_stay_where_they_are(turns: list[tuple[int, int
             assert freed >= 0.4 * (after.room - pinned)
         else:
             assert after.prompt == pinned
+
+
+@given(turns=turns, window=st.integers(300, 1500))
+def test_what_is_joined_for_turns_stays_as_it_is_until_the_next_cut(
+    turns: list[tuple[int, int, int]], window: int
+) -> None:
+    told = exchanges(turns, opening=4)
+    starts = [i for i, m in enumerate(told) if m["role"] not in ("system", "tool")]
+    known = facts(window)
+    strict = replace(known, window=replace(known.window, alternates=True))
+    plain, joined = drafts(told, starts, window), drafts(told, starts, window, strict)
+    for (before, after), (then, now) in zip(itertools.pairwise(plain), itertools.pairwise(joined), strict=True):
+        if indices(after)[: len(indices(before))] == indices(before):
+            assert raws(now)[: len(raws(then))] == raws(then)
 
 
 def test_a_long_run_is_cut_as_often_as_its_length_asks_for() -> None:

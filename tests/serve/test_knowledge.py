@@ -78,6 +78,17 @@ def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Pat
         assert source(one.known("gpt-4")) == known
 
 
+def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('roles = [{ model = "gemma-2*", alternate = false }]\n')
+    one = knowledge(rules=tmp_path)
+    assert one.known("mistral-small-latest").alternates and one.known("google/gemma-3-27b-it").alternates
+    assert not one.known("gpt-4").alternates and not one.known("gemma-2-9b-it").alternates
+    for model in ("gpt-4", NOBODY, "gemma-2-9b-it"):
+        one.cache.keep_learned(model, Learned(alternates=True))
+    assert one.known("gpt-4").alternates and one.known(NOBODY).alternates and one.known(NOBODY).guessed
+    assert not one.known("gemma-2-9b-it").alternates  # as the user says
+
+
 def test_the_upstreams_list_counts_where_the_table_knows_nothing() -> None:
     one = knowledge()
     assert source(facts(one, NOBODY).window) == (4_096, "upstream", False)

@@ -149,6 +149,22 @@ def test_what_a_summary_stands_for_is_not_called_dropped() -> None:
     assert {(f["fate"], f["why"]) for f in fates(Plan(before, summed))} == {("summarised", "summarised")}
 
 
+def test_what_was_joined_is_told_of_both_and_counted_once() -> None:
+    told = [user(words(9)), assistant(words(900)), user("b"), assistant("c"), user("d")]
+    known = facts(200)
+    known = replace(known, window=replace(known.window, alternates=True))
+    made = plan(prompt(told, max_tokens=50), ladder(rung("prune_history")), known)
+    found = fates(made)
+    assert [(f["fate"], f["tokens_sent"]) for f in found] == [
+        ("joined", 0),
+        ("dropped", 0),
+        ("joined", 4 + 9 + 1),
+        ("kept", 5),
+        ("kept", 5),
+    ]
+    assert found[0]["why"] == "joined to the message behind it"
+
+
 def test_the_parts_add_up_to_the_window_or_what_is_over_it() -> None:
     counted = WordMeter(fixed={"base": 3, "tools": 40, "schema": 2})
     found = draft(LONG, 1000, counted, max_tokens=150)

@@ -51,6 +51,8 @@ class Lesson:
             lesson = replace(lesson, input_at=_later(self.input_at, now))
         if told.scale != 1.0:
             learned = replace(learned, scale=told.scale)
+        if told.alternates:
+            learned = replace(learned, alternates=True)
         return replace(lesson, learned=learned)
 
     def held(self, prompt: int, now: float = 0.0) -> Lesson:
@@ -81,6 +83,7 @@ class Lesson:
             prompt.learned.max_input,
             other.learned.scale if self.learned.scale == 1.0 else self.learned.scale,
             bound.learned.supposed,
+            self.learned.alternates or other.learned.alternates,
         )
         return Lesson(learned, better.ratio, better.count, bound.window_at, prompt.input_at)
 
@@ -99,6 +102,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     supposed: bool = False
     window_at: Stamp = 0.0
     input_at: Stamp = 0.0
+    alternates: bool = False
 
 
 _RECORD = msgspec.msgpack.Decoder(_Packed)
@@ -117,6 +121,7 @@ def pack(lesson: Lesson) -> bytes:
             told.supposed,
             lesson.window_at,
             lesson.input_at,
+            told.alternates,
         )
     )
 
@@ -127,5 +132,5 @@ def unpack(payload: bytes) -> Lesson | None:
         found = _RECORD.decode(payload)
     except msgspec.MsgspecError:
         return None
-    learned = Learned(found.window, found.max_input, found.scale, found.supposed)
+    learned = Learned(found.window, found.max_input, found.scale, found.supposed, found.alternates)
     return Lesson(learned, found.ratio, found.count, found.window_at, found.input_at)

@@ -28,6 +28,9 @@ def test_a_refusal_adds_to_what_was_learned() -> None:
     lesson = Lesson(Learned(window=8192)).taught(Learned(max_input=7000)).taught(Learned(scale=1.1))
     assert lesson.learned == Learned(8192, 7000, 1.1)
     assert lesson.taught(Learned(window=4096)).learned.window == 4096
+    turns = lesson.taught(Learned(alternates=True)).taught(Learned())
+    assert turns.learned == Learned(8192, 7000, 1.1, alternates=True)
+    assert Lesson().joined(turns).learned.alternates and turns.joined(Lesson()).learned.alternates
 
 
 def test_two_replicas_lessons_make_one() -> None:
@@ -72,7 +75,7 @@ def test_a_record_of_the_shorter_kind_is_read_too() -> None:
     assert unpack(msgspec.msgpack.encode((8192, None, 1.0, 1.1, 3))) == Lesson(Learned(8192), 1.1, 3)
 
 
-@pytest.mark.parametrize("lesson", [Lesson(), Lesson(Learned(8192, 7000, 1.1, True), 1.25, 3, 5.5, 7.25)])
+@pytest.mark.parametrize("lesson", [Lesson(), Lesson(Learned(8192, 7000, 1.1, True, True), 1.25, 3, 5.5, 7.25)])
 def test_a_record_comes_back_as_it_was(lesson: Lesson) -> None:
     assert unpack(pack(lesson)) == lesson
 
@@ -93,6 +96,7 @@ def test_a_record_comes_back_as_it_was(lesson: Lesson) -> None:
         (8192, None, 1.0, None, 0, 1),
         (8192, None, 1.0, None, 0, True, -1.0),
         (8192, None, 1.0, None, 0, True, 0.0, float("nan")),
+        (8192, None, 1.0, None, 0, True, 0.0, 0.0, 1),
     ],
 )
 def test_an_absurd_record_is_none(record: tuple[object, ...]) -> None:
