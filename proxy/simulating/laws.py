@@ -17,6 +17,10 @@ RESULTS = ("tool", "function")
 LIMITS = ("max_completion_tokens", "max_tokens")
 REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-5)")  # they take max_completion_tokens only
 MOST_ANSWERS = 128
+SERVERS = ("vllm", "vllm-2026", "sglang")  # they serve a model with its own chat template, and that template's laws
+ALTERNATING = re.compile(
+    r"mi(?:ni)?stral|mixtral|gemma|llama-?2", re.IGNORECASE
+)  # models whose templates have this law
 
 
 def complaint(body: Body, laws: Sequence[Law]) -> ClientError | None:
@@ -33,6 +37,7 @@ def laws_for(speaks: str, system: str = "", max_output: int | None = None) -> tu
         "openai": (_right_limit,),
         "azure": (_right_limit,),
         "mistral": (_ends_on_user, _no_user_after_tool),
+        **dict.fromkeys(SERVERS, (_roles_alternate,)),
     }
     asked: tuple[Law, ...] = (
         lambda body: _system_is_there(body, system),
@@ -155,6 +160,17 @@ def _no_user_after_tool(body: Body) -> ClientError | None:
     if not any(pair == ("tool", "user") for pair in pairwise(roles)):
         return None
     return ClientError(400, "Unexpected role 'user' after role 'tool'", "invalid_request_message_order", "3230")
+
+
+def _roles_alternate(body: Body) -> ClientError | None:
+    """As the templates have it: behind a system message users and answers in turn; calls and results do not count."""
+    if not ALTERNATING.search(body["model"]):
+        return None
+    messages = body["messages"][1 if body["messages"][0]["role"] == "system" else 0 :]
+    turns = [m["role"] for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
+    if all(role == ("user", "assistant")[place % 2] for place, role in enumerate(turns)):
+        return None
+    return ClientError(400, "Conversation roles must alternate user/assistant/user/assistant/...", "BadRequestError")
 
 
 def _system_is_there(body: Body, system: str) -> ClientError | None:

@@ -170,6 +170,38 @@ def refusing(message: bytes = TOO_LONG, *headers: bytes, status: bytes = b"400 B
     return answer(message, status, (b"content-type: application/json", *headers))
 
 
+ROLES = b'{"object":"error","message":"Conversation roles must alternate user/assistant/user/assistant/...","type":'
+ROLES += b'"BadRequestError","param":null,"code":400}'
+
+
+def test_a_refusal_of_neighbours_that_a_cut_made_is_healed_and_learned() -> None:
+    def roles(request: Request) -> list[str]:
+        return [m["role"] for m in json.loads(request.body)["messages"][1:]]
+
+    turns = ["user", "assistant"] * len(LONG)
+
+    async def check() -> None:
+        async with recording(scripted(refusing(ROLES), answer(REPLY))) as up, plimsoll(up.url) as proxy:
+            for asked in (2, 3):
+                reply = await proxy.chat(body(LONG, max_tokens=500), b"x-plimsoll-window: 4096")
+                assert (reply.status, len(up.requests)) == (200, asked)
+            first, *others = map(roles, up.requests)
+            assert first != turns[: len(first)] and all(found == turns[: len(found)] for found in others)
+            assert proxy.house.cache.learned_now("gpt-4") == Learned(alternates=True)
+            assert (await proxy.told(1)).result == "healed"
+
+    run(check())
+
+
+def test_a_refusal_of_neighbours_that_the_client_sent_goes_to_the_client() -> None:
+    async def check() -> None:
+        async with recording(scripted(refusing(ROLES))) as up, plimsoll(up.url) as proxy:
+            reply = await proxy.chat(body([*LONG, LONG[-1]]))
+            assert (reply.status, reply.body, len(up.requests)) == (400, ROLES, 1)
+
+    run(check())
+
+
 def test_keep_alive_comments_before_a_refusal_do_not_hide_it() -> None:
     async def comments_first(request: Request, peer: Peer) -> None:
         if len(request.body) < len(sent):

@@ -109,6 +109,23 @@ def test_mistral_wants_the_last_word_to_be_the_users_or_a_tools() -> None:
     assert said(chat(USER, assistant), "openai") is None
 
 
+def test_a_server_of_models_wants_turns_where_the_template_does() -> None:
+    told, call = {"role": "assistant", "content": "Hi"}, {"role": "assistant", "tool_calls": [{"id": "a"}]}
+    result = {"role": "tool", "tool_call_id": "a", "content": "1"}
+    message = "Conversation roles must alternate user/assistant/user/assistant/..."
+
+    def answer(speaks: str, model: str, *messages: Any) -> str | None:
+        return said({**chat(*messages), "model": model}, speaks)
+
+    for model in ("mistralai/Mistral-7B-Instruct-v0.3", "google/gemma-3-27b-it", "meta-llama/Llama-2-7b-chat-hf"):
+        for wrong in ((USER, USER), (USER, told, told, USER), (told, USER)):
+            assert answer("vllm", model, *wrong) == message
+        for right in ((USER, told, USER), (USER, call, result, told, USER), (USER, call, result)):
+            assert answer("vllm", model, *right) is None
+            assert answer("sglang", model, {"role": "system", "content": "s"}, *right) is None
+    assert answer("vllm", "qwen3", USER, USER) is None and answer("openai", "gemma-3", USER, USER) is None
+
+
 def test_mistral_wants_no_user_directly_after_a_tool() -> None:
     call = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}
     body = chat(USER, call, {"role": "tool", "tool_call_id": "a", "content": "1"}, USER)

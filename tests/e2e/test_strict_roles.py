@@ -1,0 +1,53 @@
+"""Upstreams that are strict about who speaks after whom: what they take straight they take when it was cut, too."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import load_rules
+from proxy.simulating.laws import complaint, laws_for
+from proxy.simulator import SimulatorConfig
+from tests.e2e.house import before_simulator, body, sentence
+from tests.makers import assistant, system, tool_round, user
+from tests.serving import run
+
+WINDOW = 8_000
+MANY = 12
+LADDERS = sorted(load_rules(None).ladders)
+UPSTREAMS = (
+    ("mistral", "mistral-medium-latest"),
+    ("vllm", "mistralai/Mistral-7B-Instruct-v0.3"),
+    ("vllm", "google/gemma-3-27b-it"),
+)
+
+
+def conversation(seed: int) -> list[dict[str, Any]]:
+    """Sixty turns: a question, one or two rounds of tools in most of them, an answer; or answers alone."""
+    drawn = random.Random(seed)
+    told: list[dict[str, Any]] = [system("You help.")] if seed % 3 else []
+    for turn in range(60):
+        told.append(user(sentence(turn, drawn.choice((5, 40, 90)))))
+        for i in range(drawn.choice((0, 1, 1, 2)) if seed % 4 else 0):
+            told += tool_round(f"abc{turn:04d}{i:02d}", sentence(turn, drawn.choice((60, 400))))
+        told.append(assistant(sentence(turn, drawn.choice((3, 60, 150)))))
+    return [*told, user("What about entry 7 and its harbour?")]
+
+
+@pytest.mark.parametrize("ladder", LADDERS)
+@pytest.mark.parametrize(("speaks", "model"), UPSTREAMS)
+def test_what_a_strict_upstream_takes_straight_it_takes_cut(speaks: str, model: str, ladder: str) -> None:
+    async def check() -> None:
+        async with before_simulator(SimulatorConfig(speaks=speaks, window=WINDOW)) as (up, proxy):
+            for seed in range(MANY):
+                sent = body(conversation(seed), model, max_tokens=500)
+                assert complaint(json.loads(sent), laws_for(speaks)) is None
+                window = b"x-plimsoll-window: %d" % WINDOW
+                reply = await proxy.chat(sent, window, b"x-plimsoll-ladder: " + ladder.encode())
+                assert reply.status == 200, reply.body
+                assert len(up.received[-1].body) < len(sent)
+
+    run(check(), 60)
