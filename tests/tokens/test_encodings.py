@@ -179,6 +179,11 @@ def _loader(loads: list[str]) -> Callable[[str], Encoding]:
     return load
 
 
+def test_what_was_loaded_can_be_had_without_waiting() -> None:
+    encodings.encoding("o200k_base")
+    assert encodings.loaded("o200k_base") and not encodings.loaded("no_such_encoding")
+
+
 def test_an_unknown_encoding_is_named_in_the_error() -> None:
     with pytest.raises(EncodingUnavailable, match=r"gpt2.*o200k_base, cl100k_base"):
         encoding("gpt2")

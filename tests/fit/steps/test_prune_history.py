@@ -180,11 +180,29 @@ def test_newest_first_until_the_budget_is_full_to_the_token() -> None:
         {"keep_last": 0},
         {"min_messages": -1},
         {"budget": 0},
+        {"recall": 1.0},
+        {"recall": -0.1},
+        {"layout": "wide"},
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Params(**wrong)
+
+
+def test_a_run_of_tools_that_is_over_for_another_reason_than_its_prompt_is_not_cut() -> None:
+    before = draft([user("do"), *tool_round("a", words(20)), *tool_round("b", words(20))], 1000, max_tokens=990)
+    assert before.excess > 0 and apply(before, KNOWN, Params(recall=0.5)) is before
+
+
+def test_where_no_excerpt_has_room_the_newest_stay_alone() -> None:
+    found = pruned(chat(3), 180, recall=0.5, layout="stable")
+    assert [m.index for m in found.messages] == [0, 1, 7] and found.prompt <= found.room
+
+
+def test_pins_of_a_run_of_tools_that_alone_are_over_the_room_stay_as_they_are() -> None:
+    before = draft([user(words(300)), *tool_round("a", words(20))], 400)
+    assert before.prompt > before.room and apply(before, KNOWN, Params(recall=0.5)) is before
 
 
 def test_a_budget_keeps_the_newest_whole_blocks_within_so_many_tokens_though_more_would_fit() -> None:
