@@ -49,8 +49,7 @@ def _watch(count: int, start: Callable[[], int], gone: Gone, stopping: Done) -> 
             _tell(crew, stop)
             stopping()
             continue
-        for pid, status in _ended(crew):
-            born = crew.pop(pid)
+        for pid, born, status in _ended(crew):
             gone(pid)
             if stop:
                 code = code or max(0, status)
@@ -69,10 +68,13 @@ def _tell(crew: dict[int, float], stop: int) -> None:
         os.kill(pid, stop)
 
 
-def _ended(crew: dict[int, float]) -> list[tuple[int, int]]:
-    """The workers that have ended, each with its exit code, or its signal below zero."""
+def _ended(crew: dict[int, float]) -> list[tuple[int, float, int]]:
+    """Takes from the crew the workers that have ended: each one's birth and its exit code, or its signal below zero.
+
+    All of them at once, before anything is done about any: their process ids are nobody's now, and get no signal.
+    """
     found = [(pid, status) for pid in crew for ended, status in [os.waitpid(pid, os.WNOHANG)] if ended]
-    return [(pid, os.waitstatus_to_exitcode(status)) for pid, status in found]
+    return [(pid, crew.pop(pid), os.waitstatus_to_exitcode(status)) for pid, status in found]
 
 
 def _start(work: Done, alive: tuple[int, int]) -> int:

@@ -111,6 +111,18 @@ def test_a_worker_that_cannot_begin_ends_all_and_its_reason_stays_private() -> N
         assert "secret" not in told
 
 
+def test_workers_that_fail_at_the_same_moment_are_all_buried() -> None:
+    with crew(young=60) as (process, out):
+        pids = born(out)
+        process.send_signal(signal.SIGSTOP)  # the parent hears of both ends at once
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(is_alive, pids)))
+        process.send_signal(signal.SIGCONT)
+        assert sorted(out.read().splitlines()) == sorted([*(f"gone {pid}" for pid in pids), "end 1"])
+        assert process.wait(5) == 0
+
+
 def test_a_second_stop_does_not_wait() -> None:
     with crew() as (process, out):
         pids = born(out)
