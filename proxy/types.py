@@ -226,11 +226,6 @@ class Glance(msgspec.Struct, frozen=True):
     text: bytes = b""
 
     @property
-    def keyed(self) -> bool:
-        """Whether messages bear the key of our own, which must not go upstream."""
-        return self.seen.keyed
-
-    @property
     def new(self) -> int:
         """How many bytes had to be read."""
         return len(self.text)

@@ -80,18 +80,25 @@ async def receive_body(receive: Receive, seconds: float, cycle: Cycle | None = N
     return message.get("body", b""), message.get("more_body", False)
 
 
+def body_here(cycle: Cycle | None, limit: int) -> bytes | None:
+    """The whole body, where all of it has come, as short ones mostly have; else `read_body` must be asked. Raises
+    ClientError as that does."""
+    whole = None if cycle is None else cycle.body_at_hand()
+    if whole is not None and len(whole) > limit:
+        raise too_large(limit)
+    return whole
+
+
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
     """The whole body. Raises ClientError where it has more than `limit` bytes (413) or none comes for so many seconds
     (408), and Gone."""
+    cycle = cycle_of(scope)
+    whole = body_here(cycle, limit)
+    if whole is not None:
+        return whole
     declared = value_of(scope["headers"], b"content-length")
     if declared is not None and int(declared) > limit:
         raise too_large(limit)
-    cycle = cycle_of(scope)
-    whole = None if cycle is None else cycle.body_at_hand()
-    if whole is not None:
-        if len(whole) > limit:
-            raise too_large(limit)
-        return whole
     if cycle is not None:
         cycle.gather(limit)
     parts: list[bytes] = []
@@ -147,15 +154,11 @@ async def send_error(send: Send, error: ClientError, extra: Iterable[Header] = (
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_whole(scope: Scope, answer: Answer, body: bytes, send: Send, extra: Sequence[Header]) -> None:
-    """Hands on an answer all of whose body is here."""
+def handed_on(cycle: Cycle, answer: Answer, body: bytes, extra: Sequence[Header]) -> bool:
+    """Hands on an answer all of whose body is here. False, and nothing is written, where `relay` must do it."""
     headers = to_client(answer.headers)
     headers += extra
-    cycle = cycle_of(scope)
-    if cycle is not None and cycle.answered_at_once(answer.status, headers, body):
-        return
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    return cycle.answered_at_once(answer.status, headers, body)
 
 
 async def relay(

@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         reusable = reusable and self.open
         if reusable:
             self._transport.resume_reading()  # else nobody would notice that the upstream closes it
+            self.idle_since = self._loop.time()
         else:
             self.close()
         self._on_end(self, reusable)

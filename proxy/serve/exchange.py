@@ -99,11 +99,16 @@ class Exchange:
         return self._head_bytes > MAX_HEAD and not self._answered
 
     async def head(self) -> None:
-        """Waits for the answer's head. Raises LinkError, or what the sender of the body raised."""
-        while not self._answered:
-            if self._error is not None:
-                raise self._error
-            await self._wait()
+        """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the exchange is closed
+        then."""
+        try:
+            while not self._answered:
+                if self._error is not None:
+                    raise self._error
+                await self._wait()
+        except BaseException:
+            self.close()
+            raise
 
     async def read(self) -> bytes:
         """All bytes of the body that have come since the last call, b"" at its end. Raises as `head` does."""
@@ -225,7 +230,8 @@ class Exchange:
         self._to_eof = self._framed_by_end()
         self._answered = True
         self.ended = self._head  # not kept then: what a confused upstream sends behind it must not begin the next one
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def _interim(self) -> None:
         if self.status == 101:
@@ -251,7 +257,7 @@ class Exchange:
             self._line.pause()
         self._waiting.append(body)
         self._waiting_bytes += len(body)
-        if self._sink is None:
+        if self._waiter is not None and self._sink is None:
             self._wake()
 
     def on_message_complete(self) -> None:
@@ -259,4 +265,5 @@ class Exchange:
         if self._answered:
             self._keep = self._line.goes_on()
             self.ended = True
-            self._wake()
+            if self._waiter is not None:
+                self._wake()

@@ -15,13 +15,15 @@ from proxy.serve.client import (
     Receive,
     Scope,
     Send,
+    body_here,
     cycle_of,
+    handed_on,
     read_body,
     relay,
     send_error,
-    send_whole,
     target_of,
 )
+from proxy.serve.cycle import Cycle
 from proxy.serve.interrupts import leaving
 from proxy.serve.looking import Looking, plainly, unreadable
 from proxy.serve.metrics import Metrics
@@ -57,12 +59,13 @@ class Gateway:
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/chat/completions."""
         visit = Visit(chat.NAME, self.settings.mode)
+        cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            payload = await self._arrive(visit, scope, receive)
+            payload = await self._arrive(visit, scope, receive, cycle)
             if visit.sure and visit.total is None:
                 visit.counting = asyncio.create_task(self.planner.count(visit, scope["headers"]))
-            await self._exchange(visit, payload, scope, receive, send)
+            await self._exchange(visit, payload, scope, receive, send, cycle)
         except ClientError as error:
             visit.status, visit.result = error.status, visit.result or "rejected"
             unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
@@ -84,21 +87,25 @@ class Gateway:
             visit.returns()
             self._leave(visit)
 
-    async def _arrive(self, visit: Visit, scope: Scope, receive: Receive) -> bytes:
+    async def _arrive(self, visit: Visit, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
         """Reads the request and prepares what to send. Our own time does not count the client's."""
         asked = visit.controls = controls(scope["headers"])
         visit.mode = asked.mode or visit.mode
-        visit.body = await read_body(scope, receive, self.settings.max_body, self.settings.body_timeout)
+        most = self.settings.max_body
+        body = body_here(cycle, most)
+        visit.body = await read_body(scope, receive, most, self.settings.body_timeout) if body is None else body
         began = time.perf_counter()
         try:
             return await self.planner.prepare(visit, scope["headers"])
         finally:
             visit.own_seconds += time.perf_counter() - began
 
-    async def _exchange(self, visit: Visit, payload: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _exchange(
+        self, visit: Visit, payload: bytes, scope: Scope, receive: Receive, send: Send, cycle: Cycle | None
+    ) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         for left in reversed(range(HEALS + 1)):
-            with leaving(receive, cycle_of(scope)):
+            with leaving(receive, cycle):
                 answer, seen, refusal = await self._ask(visit, payload, scope)
             try:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
@@ -106,7 +113,7 @@ class Gateway:
                     visit.healed = bool(visit.refusals) and refusal is None and answer.status < 400
                     if refusal is not None and visit.result in ("", "fitted"):
                         visit.result = "refused"
-                    await self._relay(visit, answer, seen, scope, receive, send)
+                    await self._relay(visit, answer, seen, receive, send, cycle)
                     return
                 payload = smaller
             finally:
@@ -150,36 +157,22 @@ class Gateway:
             visit.own_seconds += time.perf_counter() - began
 
     async def _relay(
-        self, visit: Visit, answer: Answer, seen: bytes, scope: Scope, receive: Receive, send: Send
+        self, visit: Visit, answer: Answer, seen: bytes, receive: Receive, send: Send, cycle: Cycle | None
     ) -> None:
-        """Hands the answer on, watching it go by."""
-        if visit.usage is not None:
-            await self._relay_whole(visit, answer, seen, scope, send)
-            return
+        """Hands the answer on, watching it go by; a short plain one that is here already, as most are, at once."""
+        extra = visit.headers()
+        if visit.healed:
+            visit.result = "healed"
+        visit.status = answer.status
+        if visit.usage is not None and cycle is not None:
+            visit.begins()
+            if handed_on(cycle, answer, seen, extra):
+                return
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
-        extra = visit.headers()
-        visit.result = "healed" if visit.healed else visit.result
-        visit.status = answer.status
-
         await relay(
-            answer,
-            receive,
-            send,
-            first=(seen,),
-            extra=extra,
-            watch=tap.feed,
-            started=visit.begins,
-            cycle=cycle_of(scope),
+            answer, receive, send, first=(seen,), extra=extra, watch=tap.feed, started=visit.begins, cycle=cycle
         )
-
-    async def _relay_whole(self, visit: Visit, answer: Answer, body: bytes, scope: Scope, send: Send) -> None:
-        """The same for a short plain answer that is here already, as most are."""
-        extra = visit.headers()
-        visit.result = "healed" if visit.healed else visit.result
-        visit.status = answer.status
-        visit.begins()
-        await send_whole(scope, answer, body, send, extra)
 
     def _leave(self, visit: Visit) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""

@@ -11,6 +11,7 @@ from proxy.fit.plan import BODY, with_learned
 from proxy.serve import log
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
+from proxy.serve.shared.lessons import Lesson
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for
@@ -19,6 +20,16 @@ from proxy.types import NOTHING_LEARNED, Facts, Ladder, Learned, Meter, Prompt, 
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What follows from a model's lesson for as long as that is the same: its window under the user's limit, and a
+    number for all that its counts depend on besides the request."""
+
+    lesson: Lesson
+    window: Window
+    counted_as: int
 
 
 @dataclass(slots=True)
@@ -35,6 +46,7 @@ class Knowledge:
     offline: bool = False
     _warned: set[str] = field(default_factory=set)
     _steady: dict[str, float] = field(default_factory=dict)
+    _standing: dict[str, Standing] = field(default_factory=dict)
 
     def known(self, model: str) -> Window:
         """A model's own window by what is known without waiting, what refusals taught included; a guess where that
@@ -57,7 +69,24 @@ class Knowledge:
     def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
         ladder assumes to be true is never raised by the user's limit."""
+        if cap is None:
+            standing = self._standing.get(model)
+            if standing is None or standing.lesson is not self.cache.lesson_now(model):
+                standing = self._stands(model, ladder)
+            if standing is not None:
+                return standing.window
         return self._under_caps(self.known(model), ladder, cap)
+
+    def _stands(self, model: str, ladder: Ladder) -> Standing | None:
+        """What stands as long as its lesson; None for what may change by itself: a guess, a lesson that ends."""
+        lesson, known = self.cache.lesson_now(model), self.known(model)
+        if known.guessed or lesson.learned.supposed:
+            return None
+        if len(self._standing) >= MOST_MODELS:
+            self._standing.clear()
+        standing = Standing(lesson, self._under_caps(known, ladder, None), self._counted_as(model))
+        self._standing[model] = standing
+        return standing
 
     def _under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
         if cap is not None:
@@ -94,6 +123,12 @@ class Knowledge:
 
     def counted_as(self, model: str) -> int:
         """A number for all that a model's counts depend on besides the request."""
+        standing = self._standing.get(model)
+        if standing is not None and standing.lesson is self.cache.lesson_now(model):
+            return standing.counted_as
+        return self._counted_as(model)
+
+    def _counted_as(self, model: str) -> int:
         return hash((model, self.cache.learned_now(model).scale, self._ratio(model))) & MASK
 
     def meter(self, prompt: Prompt, model: str) -> Meter:

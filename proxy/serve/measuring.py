@@ -59,18 +59,31 @@ class Measuring:
 
     async def look(self, visit: Visit, headers: Headers) -> Glance:
         """A first look at the body, without its messages. Raises `NotUnderstood`."""
+        glance = self.look_now(visit, headers)
+        return await self.look_closer(visit, headers) if glance is None or glance.seen.keyed else glance
+
+    def look_now(self, visit: Visit, headers: Headers) -> Glance | None:
+        """A first look, where that is quick; else `look_closer` must take it. Raises `NotUnderstood`."""
+        if value_of(headers, b"content-encoding") is not None:
+            return None
+        known = self.grown.find(visit.body)
+        if len(visit.body) - (known.end if known is not None else 0) > HEAVY_BYTES:
+            return None
+        visit.plain, glance = _read(visit.body, known)
+        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
+        return glance
+
+    async def look_closer(self, visit: Visit, headers: Headers) -> Glance:
+        """What `look_now` left: to unpack and read a long body, and to take the key of our own out of its messages.
+        Raises `NotUnderstood`."""
+        if visit.glance is not None:
+            await self._unkey(visit)
+            return visit.glance
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        known = None if coding else self.grown.find(visit.body)
-        if not coding and len(visit.body) - (known.end if known is not None else 0) <= HEAVY_BYTES:
-            visit.plain, glance = _read(visit.body, known)
-            visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
-            if glance.keyed:
-                await self._unkey(visit)
-            return glance
         heavy = len(visit.body) > (PACKED_BYTES if coding else HEAVY_BYTES)
         visit.plain, glance = await self._aside(heavy, _looked, visit.body, coding, self.max_body)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
-        if glance.keyed:
+        if glance.seen.keyed:
             await self._unkey(visit)
         return glance
 

@@ -282,13 +282,13 @@ class Metrics:
 
     def __init__(self, label: Named = lambda model: OTHER, shared: Shared | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.in_flight = Level(self._soon)
+        self._several = values.ValueClass is not values.MutexValue
+        self.in_flight = Level(self._soon if self._several else None)
         self._label, self._shared = label, shared
         self._labels: dict[str, str] = {}
         self._models: set[str] = set()
         self._new: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._several = values.ValueClass is not values.MutexValue
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
         try:
             self._begin()
@@ -337,7 +337,8 @@ class Metrics:
         self._new.append(outcome)
         if len(self._new) >= GATHERED:
             self._add_up()
-        self._soon()
+        if self._several:
+            self._soon()
 
     def _add_up(self) -> None:
         new, self._new = self._new, []
@@ -360,7 +361,7 @@ class Metrics:
 
     def _soon(self) -> None:
         """Where another worker is asked, it must find what this one counted."""
-        if self._several and self._timer is None:
+        if self._timer is None:
             with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also pours
                 self._timer = asyncio.get_running_loop().call_later(LATE, self.pour)
 

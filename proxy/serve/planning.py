@@ -10,12 +10,13 @@ from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.lore import Entry
 from proxy.fit.plan import learn
 from proxy.serve import log
-from proxy.serve.knowledge import Knowledge
+from proxy.serve.knowledge import MOST_MODELS, Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.measuring import Measuring
 from proxy.serve.visit import Visit
 from proxy.tokens.meter import learned_ratio, unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
+from proxy.wire.controls import NOTHING_ASKED
 from proxy.wire.glance import NotUnderstood
 from proxy.wire.report import least_reply, takers
 
@@ -34,6 +35,7 @@ class Planner:
     measuring: Measuring
     default: str
     behind: set[asyncio.Task[None]] = field(default_factory=set)
+    by_rules: dict[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=dict)
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
@@ -44,7 +46,7 @@ class Planner:
             return payload
         if visit.glance is None:
             return await self._unkeyed(visit, headers)
-        return visit.plain if visit.glance.keyed else payload
+        return visit.plain if visit.glance.seen.keyed else payload
 
     async def _unkeyed(self, visit: Visit, headers: Headers) -> bytes:
         """What was not understood, without the key of our own where its messages can be read."""
@@ -60,9 +62,10 @@ class Planner:
         if visit.mode is Mode.OFF:
             return visit.body
         try:
-            glance = await self.measuring.look(visit, headers)
-            ladder = visit.ladder = self.ladder_for(visit)
-            visit.lore = self.lore_for(visit, ladder)
+            glance = self.measuring.look_now(visit, headers)
+            if glance is None or glance.seen.keyed:
+                glance = await self.measuring.look_closer(visit, headers)
+            ladder = self._chosen(visit)
             if self.knowledge.cache.shared:
                 await self.knowledge.refresh(glance.model, ladder)
             visit.sure = self._proves(glance, ladder, visit)
@@ -86,6 +89,21 @@ class Planner:
                 raise not_understood("the proxy itself failed") from None
         visit.forget()
         return visit.body
+
+    def _chosen(self, visit: Visit) -> Ladder:
+        """The visit's ladder and lore, left in it. What the rules say of a model is remembered: they do not change."""
+        if visit.controls is not NOTHING_ASKED:
+            visit.ladder = self.ladder_for(visit)
+            visit.lore = self.lore_for(visit, visit.ladder)
+            return visit.ladder
+        chosen = self.by_rules.get(visit.model)
+        if chosen is None:
+            ladder = self.ladder_for(visit)
+            if len(self.by_rules) >= MOST_MODELS:
+                self.by_rules.clear()
+            chosen = self.by_rules[visit.model] = ladder, self.lore_for(visit, ladder)
+        visit.ladder, visit.lore = chosen
+        return visit.ladder
 
     def ladder_for(self, visit: Visit) -> Ladder:
         """The ladder that the client named, or that the rules give its model. Raises `ClientError` for a name that
@@ -201,7 +219,7 @@ class Planner:
             unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
         else:
             unit = visit.total.unit if visit.total is not None else None
-        ratio = learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
+        ratio = None if unit is None else learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
         if ratio is not None:
             self.knowledge.cache.observe(outcome.model_sent, ratio)
 

@@ -80,13 +80,17 @@ class Pool:
         kept = self._kept()
         if kept is not None:
             try:
-                return await self._exchange(kept, request)
+                exchange = self._begin(kept, request)
+                await exchange.head()
+                return exchange
             except LinkError as error:
                 if error.fault is not Fault.CLOSED or not request.repeatable:
                     raise
-        return await self._exchange(await self._dial(), request)
+        exchange = self._begin(await self._dial(), request)
+        await exchange.head()
+        return exchange
 
-    async def _exchange(self, connection: Connection, request: Wired) -> Exchange:
+    def _begin(self, connection: Connection, request: Wired) -> Exchange:
         exchange = connection.begin(request.method)
         self._busy.add(connection)
         if self._timer is None:
@@ -99,7 +103,6 @@ class Pool:
                 connection.write(request.head())
                 chunked = not any(name == b"content-length" for name, _ in request.headers)
                 exchange.upload = asyncio.create_task(_upload(connection, exchange, request.body, chunked))
-            await exchange.head()
         except BaseException:
             exchange.close()
             raise
@@ -116,7 +119,6 @@ class Pool:
         self._busy.discard(connection)
         self._idle.pop(connection, None)
         if reusable:
-            connection.idle_since = asyncio.get_running_loop().time()
             self._idle[connection] = None
 
     async def _dial(self) -> Connection:

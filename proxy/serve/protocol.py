@@ -86,7 +86,7 @@ class Protocol(HttpToolsProtocol):
         """Bytes from the client."""
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
+        self._idle_since = -1.0
         self._unmade += len(data)
         try:
             self.parser.feed_data(data)
@@ -99,7 +99,8 @@ class Protocol(HttpToolsProtocol):
 
     def _weigh(self) -> None:
         if not self._head_open:
-            self._head_in_time()
+            if self._head_timer is not None:
+                self._head_in_time()
             if self._unmade > MAX_HEAD and self._body_open:
                 self._refuse(BAD)
         elif self._unmade > MAX_HEAD:
@@ -132,8 +133,9 @@ class Protocol(HttpToolsProtocol):
         too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
         if too_large or len(self.headers) > MAX_HEADERS:
             raise self._because(HEAD_TOO_LARGE)
-        if any(n == b"transfer-encoding" and v.strip().lower() != b"chunked" for n, v in self.headers):
-            raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
+        for name, value in self.headers:
+            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
         if self.parser.should_upgrade():
             self._replay = self._plain_head()
             return
@@ -211,7 +213,8 @@ class Protocol(HttpToolsProtocol):
         if not self._replay:
             self._unmade = 0
             self._body_open = False
-            self._stop_lingering()
+            if self._linger_timer is not None:
+                self._stop_lingering()
             if not self.cycle.response_complete:
                 self.cycle.ends()
 
@@ -232,9 +235,6 @@ class Protocol(HttpToolsProtocol):
             self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
 
     # uvicorn sets and cancels a timer for each request; one that looks when it is due costs next to nothing.
-
-    def _unset_keepalive_if_required(self) -> None:
-        self._idle_since = -1.0
 
     def _rests(self) -> None:
         self._idle_since = self.loop.time()

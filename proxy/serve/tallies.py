@@ -60,20 +60,22 @@ class Spreads:
 
 
 class Level:
-    """How many of something there are now."""
+    """How many of something there are now; `changed` is called when that changes."""
 
     __slots__ = ("_changed", "now")
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None] | None = None) -> None:
         self.now = 0
         self._changed = changed
 
     def inc(self) -> None:
         """One more."""
         self.now += 1
-        self._changed()
+        if self._changed is not None:
+            self._changed()
 
     def dec(self) -> None:
         """One less."""
         self.now -= 1
-        self._changed()
+        if self._changed is not None:
+            self._changed()

@@ -219,7 +219,7 @@ class Upstream:
         if self._key and not any(name in CREDENTIALS for name, _ in ours):
             ours.append((b"authorization", self._key))
         length = value_of(ours, b"content-length")
-        if isinstance(body, AsyncIterator):
+        if body is not None and not isinstance(body, bytes):
             return ours if length is not None else [*ours, CHUNKED]
         right = b"%d" % len(body) if body else b"0"
         if length == right or (length is None and body is None):

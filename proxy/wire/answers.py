@@ -84,8 +84,9 @@ def plain_usage(payload: bytes) -> Usage | None:
     told = answer.usage
     if answer.object != "chat.completion" or not 0 <= told.prompt_tokens <= MOST or bytes(answer.error) not in NOTHING:
         return None
-    if not all(choice.finish_reason in ORDINARY for choice in answer.choices):
-        return None
+    for choice in answer.choices:
+        if choice.finish_reason not in ORDINARY:
+            return None
     details = told.prompt_tokens_details
     return Usage(told.prompt_tokens, told.completion_tokens or 0, (details.cached_tokens or 0) if details else 0)
 

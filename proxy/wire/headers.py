@@ -33,21 +33,22 @@ NOTHING: frozenset[bytes] = frozenset()
 
 def to_upstream(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
     """A client's headers as the upstream gets them; `drop` are further names to leave out."""
-    return [h for h in _end_to_end(headers, NOT_TO_UPSTREAM, drop) if not h[0].startswith(OURS)]
+    return _end_to_end(headers, NOT_TO_UPSTREAM | drop if drop else NOT_TO_UPSTREAM, OURS)
 
 
 def to_client(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
     """An upstream's headers as the client gets them; `drop` are further names to leave out."""
-    return _end_to_end(headers, HOP_BY_HOP, drop)
+    return _end_to_end(headers, HOP_BY_HOP | drop if drop else HOP_BY_HOP)
 
 
-def _end_to_end(headers: Iterable[Header], never: frozenset[bytes], drop: frozenset[bytes]) -> list[Header]:
-    unwanted = never | drop if drop else never
+def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes], prefix: bytes = b"\0") -> list[Header]:
     kept, options = [], []
     for header in headers:
-        if header[0] not in unwanted:
-            kept.append(header)
-        elif header[0] == b"connection" and header[1] not in HARMLESS:
+        name = header[0]
+        if name not in unwanted:
+            if not name.startswith(prefix):
+                kept.append(header)
+        elif name == b"connection" and header[1] not in HARMLESS:
             options.append(header[1])
     if options:
         named = connection_options(options)

@@ -41,9 +41,8 @@ def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
 
 def total_headers(total: Total, reply: int | None) -> list[tuple[bytes, bytes]]:
     """The same for a request that was counted and went upstream as it came."""
-    tokens = b"%d" % total.prompt
-    told = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens)]
-    told.append((b"x-plimsoll-count", total.quality.value.encode()))
+    tokens, quality = b"%d" % total.prompt, total.quality.encode()
+    told = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens), (b"x-plimsoll-count", quality)]
     if reply is not None:
         told.append((b"x-plimsoll-max-tokens", b"%d" % reply))
     return told

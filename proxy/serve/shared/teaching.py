@@ -13,7 +13,7 @@ from proxy.serve.shared.keyring import Keyring
 from proxy.serve.shared.lessons import Lesson, pack, unpack
 from proxy.serve.shared.memory import Recent
 from proxy.serve.shared.remote import Remote, Values
-from proxy.types import Learned
+from proxy.types import NOTHING_LEARNED, Learned
 
 REFRESH = 2.0  # seconds after which another replica's lessons are seen here
 ACTIVE = 60.0  # seconds that a model counts as in use after a request for it
@@ -54,8 +54,9 @@ class Teaching:
         self._changed = asyncio.Event()
 
     def lesson(self, model: str) -> Lesson:
-        """What is known here of a model."""
-        return self._known(model).lesson
+        """What is known here of a model; another object as soon as it is another lesson."""
+        known = self._lately.get(model)
+        return self._known(model).lesson if known is None else known.lesson
 
     def learned(self, model: str) -> Learned:
         """What refusals taught of a model, as far as it holds now."""
@@ -81,6 +82,8 @@ class Teaching:
     def held(self, model: str, prompt: int) -> None:
         """Takes back what an answer to so many tokens proves wrong; replicas are told at once."""
         known = self._known(model)
+        if known.lesson.learned is NOTHING_LEARNED:
+            return
         lesson = known.lesson.held(prompt, self._wall())
         if lesson is not known.lesson:
             known.lesson = lesson

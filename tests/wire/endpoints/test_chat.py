@@ -280,7 +280,7 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"user","content":"d","plimsoll":null}, {"role":"user","content":"e","plimsoll":{"pin":1}},'
         b'{"role":"user","content":"f","plimsoll":"pin"}],"n":1}'
     )
-    assert glance(body).keyed
+    assert glance(body).seen.keyed
     plain, pins = without_ours(body)
     assert pins == {0}
     assert plain == (
@@ -288,7 +288,7 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"assistant","content":"b","x":1.50},{"role":"user","content":"c"},'
         b'{"role":"user","content":"d"},{"role":"user","content":"e"},{"role":"user","content":"f"}],"n":1}'
     )
-    assert not glance(plain).keyed and without_ours(plain) == (plain, frozenset())
+    assert not glance(plain).seen.keyed and without_ours(plain) == (plain, frozenset())
 
 
 @pytest.mark.parametrize("lead", [[{"role": "system", "content": "s"}], []])
