@@ -21,7 +21,8 @@ CLOSE = (b"connection", b"close")
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer. `left` is called when the client goes away before its answer is complete."""
+    """One request and its answer. `left` is called when the client goes away before its answer is complete, `over`
+    when its application has returned."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Cycle(RequestResponseCycle):
         self.chunked_encoding = None
         self.expected_content_length = 0
         self.left: Callable[[], None] | None = None
+        self.over: Callable[[], object] = _nothing
         self.arrived = 0  # bytes of the body so far
         self._parts: list[bytes] = []
         self._unread = 0
@@ -78,6 +80,8 @@ class Cycle(RequestResponseCycle):
         finally:
             scope.pop("plimsoll.cycle", None)  # type: ignore[typeddict-item]  # a circle would be garbage
             self.on_response = _nothing
+            self.over()
+            self.over = _nothing
 
     def leave(self) -> None:
         """The client is gone."""

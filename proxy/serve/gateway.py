@@ -55,6 +55,7 @@ class Gateway:
     metrics: Metrics
     tell: Callable[[Outcome], None]
     behind: set[asyncio.Task[None]] = field(default_factory=set)
+    over: list[Visit] = field(default_factory=list)
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/chat/completions."""
@@ -177,7 +178,7 @@ class Gateway:
     def _leave(self, visit: Visit) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""
         if visit.counting is None or visit.counting.done():
-            self._told(visit)
+            self._is_over(visit)
             return
         task = asyncio.create_task(self._late(visit, visit.counting))
         self.behind.add(task)
@@ -185,7 +186,19 @@ class Gateway:
 
     async def _late(self, visit: Visit, counting: asyncio.Task[None]) -> None:
         await asyncio.wait([counting])
-        self._told(visit)
+        self._is_over(visit)
+
+    def _is_over(self, visit: Visit) -> None:
+        """Its outcome is told when the loop has written the answer, together with those of others that end now: one
+        after the other costs half of what they cost in between."""
+        if not self.over:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self.over.append(visit)
+
+    def _tell(self) -> None:
+        over, self.over = self.over, []
+        for visit in over:
+            self._told(visit)
 
     def _told(self, visit: Visit) -> None:
         try:
@@ -212,3 +225,4 @@ class Gateway:
         """Waits for counts that are still being made."""
         if self.behind:
             await asyncio.wait(self.behind, timeout=5)
+        self._tell()

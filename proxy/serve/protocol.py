@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
@@ -177,10 +177,15 @@ class Protocol(HttpToolsProtocol):
         )
         if before is None or before.response_complete:
             self._running = cycle
-            self._start_asgi_task(cycle, self.app)
+            self._start(cycle)
         else:  # one after the other
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+
+    def _start(self, cycle: Cycle) -> None:
+        task = self.loop.create_task(cycle.run_asgi(self.app))
+        cycle.over = partial(self.tasks.discard, task)  # a callback of the task's own would take a turn of the loop
+        self.tasks.add(task)
 
     def _because(self, error: ClientError) -> ValueError:
         self._error = error
@@ -227,8 +232,8 @@ class Protocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._running, app = self.pipeline.pop()  # type: ignore[assignment]
-            self._start_asgi_task(self._running, app)  # type: ignore[arg-type]
+            self._running = cast(Cycle, self.pipeline.pop()[0])
+            self._start(self._running)
         else:
             self._rests()
         if self._body_open and self._linger_timer is None:

@@ -100,7 +100,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
         if known is not None:
             return glance(body)  # so that the reason speaks of the body that the client sent
         raise NotUnderstood(reason(error)) from None
-    asks = [ask for ask in map(limit_of, (top.max_completion_tokens, top.max_tokens)) if ask is not None]
+    asks = [ask for said in (top.max_completion_tokens, top.max_tokens) if said is not None if (ask := limit_of(said))]
     n = 1 if top.n is None else checked(top.n)
     seen = UNSEEN if known is None else known.seen
     if top.messages:
