@@ -23,7 +23,7 @@ Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
 LINGER = 0.5  # seconds that the upstream has to end a stream whose client left at [DONE], to keep its connection
-TAIL = 32  # bytes of a stream's end that are remembered
+TAIL = 32  # bytes of a stream's end that are remembered, at least
 DONE = (b"data: [DONE]", b"data:[DONE]")
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
 FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length speaks of another answer, uvicorn takes it for this
@@ -244,10 +244,7 @@ class _Out:
         return more
 
     def _seen(self, chunk: bytes) -> None:
-        self._tail = chunk[-TAIL:] if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
-        self._look(chunk)
-
-    def _look(self, chunk: bytes) -> None:
+        self._tail = chunk if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
         try:
             if self._watch is not None:
                 self._watch(chunk)
@@ -270,7 +267,7 @@ class _Out:
         try:
             async with asyncio.timeout(LINGER):
                 while chunk := await self._answer.next():
-                    self._look(chunk)
+                    self._seen(chunk)
         except (TimeoutError, UpstreamError):
             pass
 

@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             exchange.poured()
             if exchange.ended:
                 self._release(exchange, exchange.reusable)
-            elif exchange.overlong:
+            elif not exchange.answered and exchange.overlong:
                 exchange.fail(LinkError(Fault.ILLEGAL, "The head of the upstream's answer is too large."))
 
     def connection_lost(self, exc: Exception | None) -> None:

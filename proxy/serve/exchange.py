@@ -63,12 +63,12 @@ class Exchange:
 
     `status` and `headers` (names in lower case) stand once `head()` has returned; `sent` says that the request is
     out; `silent_since` is the loop's time since which somebody waits for the upstream's bytes, None if nobody does;
-    `ended` that the whole answer has come, though it may still wait to be read.
+    `answered` that the head is whole, `ended` that the whole answer has come, though it may still wait to be read.
     """
 
     __slots__ = (
-        "_answered", "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_waiter",
-        "_waiting", "_waiting_bytes", "ended", "headers", "sent", "silent_since", "status", "upload",
+        "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_waiter",
+        "_waiting", "_waiting_bytes", "answered", "ended", "headers", "sent", "silent_since", "status", "upload",
     )  # fmt: skip
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str) -> None:
@@ -81,7 +81,7 @@ class Exchange:
         self._loop = loop
         self._head = method == "HEAD"
         self._head_bytes = 0
-        self.ended = self._answered = self._to_eof = self._keep = False
+        self.ended = self.answered = self._to_eof = self._keep = False
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -95,14 +95,14 @@ class Exchange:
 
     @property
     def overlong(self) -> bool:
-        """Whether its head is still not whole after all that came."""
-        return self._head_bytes > MAX_HEAD and not self._answered
+        """Whether more came than a head may have, before it was whole."""
+        return self._head_bytes > MAX_HEAD
 
     async def head(self) -> None:
         """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the exchange is closed
         then."""
         try:
-            while not self._answered:
+            while not self.answered:
                 if self._error is not None:
                     raise self._error
                 await self._wait()
@@ -194,7 +194,7 @@ class Exchange:
         """So many bytes are about to be parsed."""
         if self.silent_since is not None:
             self.silent_since = self._loop.time()
-        if not self._answered:
+        if not self.answered:
             self._head_bytes += size
 
     def cut(self, error: Exception | None) -> None:
@@ -215,7 +215,7 @@ class Exchange:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; those after the body (trailers) are not passed on (RFC 9110, 6.5.1)."""
-        if not self._answered:
+        if not self.answered:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -228,7 +228,7 @@ class Exchange:
         if too_large or not 200 <= self.status <= LAST_STATUS:
             raise ValueError("a head that may not be passed on")
         self._to_eof = self._framed_by_end()
-        self._answered = True
+        self.answered = True
         self.ended = self._head  # not kept then: what a confused upstream sends behind it must not begin the next one
         if self._waiter is not None:
             self._wake()
@@ -262,7 +262,7 @@ class Exchange:
 
     def on_message_complete(self) -> None:
         """The end of the answer, or of an interim one."""
-        if self._answered:
+        if self.answered:
             self._keep = self._line.goes_on()
             self.ended = True
             if self._waiter is not None:
