@@ -237,7 +237,11 @@ def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothin
     assert learned_ratio(unit_of(WordMeter()), counted=2000, used=2200) is None
 
 
-def test_a_schema_that_nests_too_deep_is_counted_as_text() -> None:
+def test_a_schema_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(*given: object) -> tuple[int, ...]:  # how deep that is depends on the interpreter
+        raise RecursionError
+
+    monkeypatch.setattr("proxy.tokens.meter.fixed_costs", too_deep)
     schema = json.loads('{"items":' * 450 + "1" + "}" * 450)
     found = meter(user("x"), response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
     assert found.fixed["schema"] > 900 and found.quality is Quality.ESTIMATED

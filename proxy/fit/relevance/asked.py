@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from proxy.fit.nested import decoded
 from proxy.fit.relevance.bm25 import Query, query
 from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.words import FEW, counted, is_english, tokens, unescaped
@@ -154,7 +155,7 @@ def _values(call: Json) -> str:
     function = call.get("function")
     arguments = function.get("arguments") if isinstance(function, dict) else None
     try:
-        return "\n".join(_leaves(msgspec.json.decode(arguments if isinstance(arguments, str) else "")))
+        return "\n".join(_leaves(decoded(arguments if isinstance(arguments, str) else "")))
     except msgspec.DecodeError:
         return unescaped(str(arguments))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.fit.nested import decoded
 from proxy.fit.relevance.asked import Asked, Source
 from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
@@ -77,7 +78,7 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
 def _call(call: Raws, asked: Asked, meter: Meter, limit: int) -> Raws:
     try:
         function = msgspec.json.decode(call.get("function", b"{}"), type=dict[str, Any])
-        arguments = msgspec.json.decode(function.get("arguments") or "")
+        arguments = decoded(function.get("arguments") or "")
     except (msgspec.MsgspecError, TypeError, UnicodeError):
         return call
     shorter = _strings(arguments, lambda text: shorten(text, limit, asked, meter))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from proxy.fit.nested import decoded
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.lines import shorten_lines
 from proxy.fit.relevance.rows import listing, shorten_rows
@@ -84,8 +85,8 @@ def _cut(text: str, goal: Goal) -> str:
 def _of_json(text: str, goal: Goal) -> str | None:
     """A JSON result: its rows, else its longest string, else the whole made slimmer; None where it is no JSON."""
     try:
-        whole = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        whole = decoded(text)
+    except msgspec.DecodeError:
         return None
     if not isinstance(whole, (dict, list)):
         return None

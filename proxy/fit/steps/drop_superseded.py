@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.fit.nested import decoded
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Call, Draft, Facts, Json, Message, Meter, replace, text_of
 
@@ -114,7 +115,7 @@ def _arguments(message: Message, ident: str) -> Json:
     for call in _calls(message):
         if call.get("id") == ident:
             try:
-                return msgspec.json.decode(call["function"]["arguments"])
+                return decoded(call["function"]["arguments"])
             except (msgspec.DecodeError, TypeError, KeyError):
                 return None
     return None
