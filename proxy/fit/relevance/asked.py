@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from proxy.types import Block, Json, Message, text_of
 # Characters read of each source (measured: more adds noise). A question stands at the beginning or the end of what a
 # user pastes, so both are read.
 USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
-LINES = 256  # of prose, remembered as they were read
+TEXTS = 64  # remembered as they were read, 50 KB each at most
 
 # What a question quotes, it wants to the letter: between quotation marks, or an identifier, or a long number.
 QUOTED = re.compile(
@@ -31,10 +31,12 @@ LONG_NUMBER = 4  # digits from which a number names something; a smaller one is 
 
 @dataclass(frozen=True)
 class Asked:
-    """`prose`: what people and the model said. `arguments`: what the tool was called with, the values only."""
+    """`prose`: what people and the model said. `arguments`: what the tool was called with, the values only. `texts`:
+    what the prose consists of, where that is known: what a user asked is then read once for all results that follow."""
 
     prose: str
     arguments: str = ""
+    texts: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def words(self) -> dict[str, int]:
@@ -47,7 +49,7 @@ class Asked:
     @cached_property
     def literals(self) -> tuple[str, ...]:
         """What the prose quotes: to be found to the letter, but for capitals."""
-        kinds = zip(*(line.literals for line in self._lines), strict=True)
+        kinds = zip(*(text.literals for text in self._each), strict=True)
         return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
 
     def query(self, sample: str = "") -> Query:
@@ -56,34 +58,34 @@ class Asked:
         return query(self.words, is_english(said) or (sum(said.values()) < FEW and is_english(_read(sample))))
 
     @cached_property
-    def _lines(self) -> list[_Line]:
-        return [_line(line) for line in self.prose.split("\n")]
+    def _each(self) -> list[_Text]:
+        return [_text(text) for text in self.texts or (self.prose,)]
 
     @cached_property
     def _said(self) -> dict[str, int]:
         """The words of the prose and how often each stands there."""
-        found: dict[str, int] = {}
-        for line in self._lines:
-            for word, times in line.words.items():
+        first, *others = self._each
+        found = dict(first.words)
+        for text in others:
+            for word, times in text.words.items():
                 found[word] = found.get(word, 0) + times
         return found
 
 
-class _Line(NamedTuple):
-    """What one line of prose says, and what it quotes: between quotation marks, as an identifier, as a long number."""
+class _Text(NamedTuple):
+    """What a text says, and what it quotes: between quotation marks, as an identifier, as a long number."""
 
     words: Mapping[str, int]
     literals: tuple[Sequence[str], Sequence[str], Sequence[str]]
 
 
-@lru_cache(maxsize=LINES)
-def _line(text: str) -> _Line:
-    """A line of prose, read. What a user asked is met again with every result of the round that follows."""
+@lru_cache(maxsize=TEXTS)
+def _text(text: str) -> _Text:
     found = tokens(text)
     words, names = counted(found)
     quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
     numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
-    return _Line(words, (quoted, [name.casefold() for name in names], numbers))
+    return _Text(words, (quoted, [name.casefold() for name in names], numbers))
 
 
 def _read(text: str) -> dict[str, int]:
@@ -104,7 +106,8 @@ class Source:
         """The question as text, for the result of one call or of all."""
         said, arguments = _spoken(self.call, answers)
         asked = [ends(text_of(content_of(m))) for m in (self.following, self.user) if m is not None]
-        return Asked("\n".join((*asked, said[:SPOKEN])), arguments[:ARGUMENTS])
+        texts = (*asked, said[:SPOKEN])
+        return Asked("\n".join(texts), arguments[:ARGUMENTS], texts)
 
 
 def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
@@ -155,16 +158,17 @@ def _values(call: Json) -> str:
     function = call.get("function")
     arguments = function.get("arguments") if isinstance(function, dict) else None
     try:
-        return "\n".join(_leaves(decoded(arguments if isinstance(arguments, str) else "")))
+        return "\n".join(leaves(decoded(arguments if isinstance(arguments, str) else "")))
     except msgspec.DecodeError:
         return unescaped(str(arguments))
 
 
-def _leaves(value: Json, depth: int = 8) -> Iterator[str]:
+def leaves(value: Json, depth: int = 8) -> Iterator[str]:
+    """The strings and the large numbers in a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (int, float)) and abs(value) >= 10 ** (LONG_NUMBER - 1):
         yield str(value)
     elif isinstance(value, (dict, list)) and depth:
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item, depth - 1)
+            yield from leaves(item, depth - 1)

@@ -58,7 +58,7 @@ def _add(words: dict[str, float], more: Mapping[str, float]) -> None:
 def rank_blocks(index: Index, asked: Query, reuse: Reuse, places: Sequence[int]) -> dict[int, float]:
     """What each of these blocks is worth: how well it matches, and how often what it brought was needed again, both in
     units of the best of them."""
-    scores = index.scores(asked, b=B)
-    best = max((scores[place] for place in places), default=0.0) or 1.0
+    scores = index.scores_at(places, asked, b=B)
+    best = max(scores.values(), default=0.0) or 1.0
     most = max((reuse[place] for place in places), default=0) or 1
     return {place: scores[place] / best + REUSE * reuse[place] / most for place in places}

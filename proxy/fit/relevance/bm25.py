@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from proxy.fit.relevance.memo import Memo
 from proxy.fit.relevance.reading import Reading
 from proxy.fit.relevance.table import word_table
-from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, stem
+from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, parts, stem, stems
 
 K1, B = 1.2, 0.3  # measured on chats and meetings (facts); messages differ in length less than documents do
 ALIKE = 0.8  # what a word counts that only means the same (measured), ...
@@ -48,6 +49,8 @@ class Index:
 
     def __init__(self) -> None:
         self._holding: dict[str, list[int]] = {}  # word -> place, count, place, count, ...
+        self._posted = 0  # documents that are in it
+        self._own: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # see `_counted`
         self._lengths: list[int] = []
         self._english = self._words = 0
         self._kin: dict[str, list[str]] = {}  # stem -> its words
@@ -64,17 +67,10 @@ class Index:
 
     def add(self, document: Document) -> None:
         """Appends a document."""
-        place, holding = len(self._lengths), self._holding
         for reading in document:
-            for word, count in zip(reading.words, reading.counts, strict=True):
-                pairs = holding.get(word)
-                if pairs is None:
-                    holding[word] = [place, count]
-                else:
-                    pairs += place, count
             self._english += reading.english
             self._words += reading.length
-            self.weight += len(reading.words)
+            self.weight += len(reading.tokens)
         self._lengths.append(sum(r.length for r in document))
         self.documents.append(document)
         self.number = _next_number(self.number, document)
@@ -93,12 +89,49 @@ class Index:
         """How well each document answers: per word of the query the best of itself and, where `meaning` is asked for
         and the language is English, of what means nearly the same; then the sum."""
         out, norms = [0.0] * len(self), self._norms(k1, b)
+        self._post_new()
         if asked.english:
             self._stem_new()
         for word, weight in asked.words:
             for place, value in self._best(word, asked.english, meaning, norms).items():
                 out[place] += weight * value * (k1 + 1)
         return out
+
+    def scores_at(self, places: Iterable[int], asked: Query, *, k1: float = K1, b: float = B) -> dict[int, float]:
+        """The same, without meanings, of these documents alone: quicker where few of many are asked for."""
+        (own, holding), norms = self._counted(asked.english), self._norms(k1, b)
+        gains = {k: weight * (k1 + 1) * self._idf(holding[k]) for k, weight in asked.keys().items() if k in holding}
+        found = {}
+        for place in places:
+            counts, norm = own[place], norms[place]
+            hits = [(gains[key], counts[key]) for key in gains if key in counts]
+            found[place] = sum([gain * count / (count + norm) for gain, count in hits])
+        return found
+
+    def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
+        """How often each word (in English, each stem) stands in each document, and in how many it stands."""
+        (own, holding), known = self._own.setdefault(english, ([], Counter())), stems if english else parts
+        for document in islice(self.documents, len(own), None):
+            found: dict[str, int] = {}
+            for reading in document:
+                for forms, times in zip(map(known, reading.tokens), reading.times, strict=True):
+                    for key in forms:
+                        found[key] = found.get(key, 0) + times
+            own.append(found)
+            holding.update(found.keys())
+        return own, holding
+
+    def _post_new(self) -> None:
+        holding = self._holding
+        for place in range(self._posted, len(self)):
+            for reading in self.documents[place]:
+                for word, count in zip(reading.words, reading.counts, strict=True):
+                    pairs = holding.get(word)
+                    if pairs is None:
+                        holding[word] = [place, count]
+                    else:
+                        pairs += place, count
+        self._posted = len(self)
 
     def _best(self, word: str, english: bool, meaning: bool, norms: Sequence[float]) -> dict[int, float]:
         key = stem(word) if english else word

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
-from typing import NamedTuple
+
+import msgspec
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
 from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING, loud_in, trouble_in
-from proxy.fit.relevance.words import every, is_name, tokens
+from proxy.fit.relevance.words import every, names_in, tokens
 from proxy.types import Meter
 
 NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
@@ -28,14 +29,12 @@ CHARACTERS = 4  # a token has about so many; only the order of preference depend
 # What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
 RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
 STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
-SHAPE = 80  # characters of a line that make its shape
-# What differs between lines that say the same; the look ahead passes over most characters quickly.
-CHANGING = re.compile(r"(?=[0-9a-f])(?:0x[0-9a-fA-F]++|[0-9a-f]{8,}+|[0-9]++)")
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
-INDENT = re.compile(r"(?:\s*\d+(?:→|\t|[|:]\s?))?([ \t]*)")  # a line number before the indent is not part of it
+# A line number before the indent is not part of it.
+STANDS_AS = re.compile(rf"(?:\s*\d+(?:→|\t|[|:]\s?))?(?P<indent>[ \t]*)(?:{STANDING.pattern})?")
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A line, or a chunk of one that is too long (`starts`: whether it begins one)."""
 
     text: str
@@ -65,10 +64,12 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The lines of a text, read once: the tokens of each, and which tokens are identifiers or tell of trouble."""
+    """The lines of a text, read once: the tokens of each and of all, and which of them are identifiers or tell of
+    trouble."""
 
     lines: Sequence[Line]
     tokens: Sequence[Sequence[str]]
+    said: Set[str]
     names: frozenset[str]
     loud: frozenset[str]
     quiet: frozenset[str]
@@ -78,7 +79,7 @@ def survey(lines: Sequence[Line]) -> Survey:
     """Reads the lines."""
     found = [tokens(line.text) for line in lines]
     said = every(found)
-    return Survey(lines, found, frozenset(filter(is_name, said)), loud_in(said), trouble_in(said))
+    return Survey(lines, found, said, names_in(said), loud_in(said), trouble_in(said))
 
 
 def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
@@ -123,7 +124,7 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
     """How much each line is worth: what it answers itself, a share of what its neighbours do, and what lines of its
     kind are worth whatever is asked."""
     texts = [line.text for line in read.lines]
-    own = match(read.tokens, asked.query("\n".join(texts[:SAMPLE])))
+    own = match(read.tokens, asked.query("\n".join(texts[:SAMPLE])), read.said)
     unit = max(own, default=0.0) or 1.0
     worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
     hits = [place for place, score in enumerate(own) if score]
@@ -139,8 +140,9 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
 
 def _news(read: Survey, troubled: bool) -> list[float]:
     """A shape of line that is seldom met carries news, one met a hundred times does not; trouble does, most of all
-    where the question is about trouble."""
-    shapes = [CHANGING.sub("#", line.text.strip())[:SHAPE] for line in read.lines]
+    where the question is about trouble. A line's shape are its plain words and names: numbers, dates, paths differ in
+    lines that say the same."""
+    shapes = [tuple(filter(str.isidentifier, said)) for said in read.tokens]
     rarities = {shape: times**-0.5 for shape, times in Counter(shapes).items()}
     found = [RARE_WORTH[troubled] * rarities[shape] for shape in shapes]
     for place, said in enumerate(read.tokens if read.loud or read.quiet else ()):
@@ -153,14 +155,12 @@ def _news(read: Survey, troubled: bool) -> list[float]:
 
 def _standing(text: str) -> float:
     """What a line is in its text: a heading, a definition, a routine line, an empty one."""
-    indent = INDENT.match(text)
-    assert indent is not None  # it matches anything
-    kind = STANDING.match(text, indent.end())
-    if kind is None:
-        return 0.0
-    if kind["defines"] is not None:
-        return 0.45 if len(indent[1].expandtabs(4)) <= 4 else 0.25
-    return STANDS[kind.lastgroup or ""]
+    found = STANDS_AS.match(text)
+    assert found is not None  # it matches anything
+    kind = found.lastgroup or ""
+    if kind == "defines":
+        return 0.45 if len(found["indent"].expandtabs(4)) <= 4 else 0.25
+    return STANDS.get(kind, 0.0)
 
 
 def render(lines: Sequence[Line], chosen: Sequence[int]) -> str:

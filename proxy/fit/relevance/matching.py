@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from proxy.fit.relevance.bm25 import Query
-from proxy.fit.relevance.words import every, parts, stems
+from proxy.fit.relevance.words import every, found_by
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
@@ -15,46 +15,48 @@ COMMON = 0.5  # share of the texts from which a literal that stands in more tell
 MISSES = 24  # texts too long for what is left that are passed over before the rest is given up
 
 
-def match(texts: Sequence[Sequence[str]], asked: Query, *, k1: float = K1, b: float = B) -> list[float]:
-    """How well each text, given as its tokens, answers the query. A token that is met again costs one look-up."""
+def match(
+    texts: Sequence[Sequence[str]], asked: Query, said: Collection[str] = (), *, k1: float = K1, b: float = B
+) -> list[float]:
+    """How well each text, given as its tokens, answers the query. A token that is met again costs one look-up. `said`:
+    all their tokens, where they are known."""
     wanted = asked.keys()
     held: dict[str, dict[int, int]] = {key: {} for key in wanted}
-    telling = _telling(every(texts), wanted, asked.english)
+    telling = _telling(said or every(texts), wanted, asked.english)
     for place, found in enumerate(texts):
-        if not telling.keys().isdisjoint(found):
-            for key in (key for token in found if token in telling for key in telling[token]):
-                held[key][place] = held[key].get(place, 0) + 1
+        for token in filter(telling.__contains__, found):
+            for key in telling[token]:
+                places = held[key]
+                places[place] = places.get(place, 0) + 1
     return _summed(held, wanted, list(map(len, texts)), k1, b)
 
 
-def _telling(tokens: Iterable[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
+def _telling(tokens: Collection[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
     """The tokens in which something stands that is wanted, and what that is."""
-    found = {}
-    known, misses = stems if english else parts, wanted.keys().isdisjoint
-    for token in tokens:
-        if not misses(forms := known(token)):
-            found[token] = [form for form in forms if form in wanted]
-    return found
+    misses = wanted.keys().isdisjoint
+    telling = [pair for pair in found_by(tokens, english) if not misses(pair[1])]
+    return {token: [form for form in forms if form in wanted] for token, forms in telling}
 
 
 def _summed(
     held: dict[str, dict[int, int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
 ) -> list[float]:
     count, mean = len(lengths), sum(lengths) / max(1, len(lengths)) or 1.0
-    scores = [0.0] * count
+    scores, norms = [0.0] * count, [k1 * (1 - b + b * length / mean) for length in lengths]
     for key, places in held.items():
         gain = wanted[key] * (k1 + 1) * math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
         for place, times in places.items():
-            scores[place] += gain * times / (times + k1 * (1 - b + b * lengths[place] / mean))
+            scores[place] += gain * times / (times + norms[place])
     return scores
 
 
 def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float]:
     """For each text, how many of the literals stand in it as a whole; one that stands in many counts less in each."""
     found = [0.0] * len(texts)
-    folded = [text.casefold() for text in texts] if literals else []
-    together = "\n".join(folded)  # one look tells of most literals that they stand nowhere
-    for literal in (literal for literal in literals[:LITERALS] if literal in together):
+    together = "\n".join(texts).casefold() if literals else ""  # one look tells of most that they stand nowhere
+    standing = [literal for literal in literals[:LITERALS] if literal in together]
+    folded = [text.casefold() for text in texts] if standing else []
+    for literal in standing:
         whole = re.compile(rf"(?<![^\W_]){re.escape(literal)}(?![^\W_])")
         places = [place for place, text in enumerate(folded) if literal in text and whole.search(text)]
         for place in places if len(places) <= COMMON * len(texts) else ():

@@ -14,6 +14,7 @@ TROUBLE = frozenset(
     " abort aborted killed exited missing lost corrupt corrupted undefined unexpected crash crashed severe".split()
 )
 LOUD = frozenset("ERROR ERRORS FATAL CRITICAL PANIC FAIL FAILED FAILURE Traceback SEVERE EMERG ALERT".split())
+NAMES_TROUBLE = ("Exception", "Error")
 NAMED_TROUBLE = re.compile(r"[\w.]*\w(?:Exception|Error)")
 ABOUT_TROUBLE = re.compile(
     r"\b(?:errors?|wrong|fail(?:s|ed|ing|ures?)?|problems?|broken?|crash(?:es|ed|ing)?|warnings?|bugs?|issues?"
@@ -43,8 +44,8 @@ STAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
 
 def loud_in(tokens: Set[str]) -> frozenset[str]:
     """The words that shout trouble: `ERROR`, `Traceback`, `java.io.IOException`."""
-    named = (token for token in tokens if token.endswith(("Exception", "Error")) and NAMED_TROUBLE.fullmatch(token))
-    return LOUD.intersection(tokens).union(named)
+    named = [token for token in tokens if token.endswith(NAMES_TROUBLE)]
+    return LOUD.intersection(tokens).union(filter(NAMED_TROUBLE.fullmatch, named))
 
 
 def trouble_in(tokens: Set[str]) -> frozenset[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from sys import intern
 
 import msgspec
 
 from proxy.fit.relevance.dates import Day, first_day
 from proxy.fit.relevance.memo import Memo, digest
-from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, counted, english_in, tokens, unescaped
+from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, times_of, tokens, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
-LIMIT = 1_500_000  # words remembered in all, 16 bytes each (measured): about 12 conversations of 75k tokens
+LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens
 HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
 
 # "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"
@@ -22,20 +24,42 @@ HEADING = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
-    """`words` and how often each stands there (`counts`), in order of first appearance, without stop words where the
+    """`tokens` and how often each stands there (`times`), in order of first appearance, without stop words where the
     text is known to be English; `length` is how many words it has in all, `english` how many of them only English uses
     so often. `names` are its identifiers."""
 
     key: int
-    words: tuple[str, ...] = field(compare=False)
-    counts: tuple[int, ...] = field(compare=False)
+    tokens: tuple[str, ...] = field(compare=False)
+    times: tuple[int, ...] = field(compare=False)
     length: int = field(compare=False)
     english: int = field(compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
     speaker: str = field(default="", compare=False)
     day: Day | None = field(default=None, compare=False)
+
+    @property
+    def is_english(self) -> bool:
+        """Whether it is known to be English."""
+        return self.english >= KNOWN_ENGLISH * max(1, self.length)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the tokens are found by, in the same order, without stop words where it is English."""
+        return self._said[0]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How often each word stands there."""
+        return self._said[1]
+
+    @cached_property
+    def _said(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        words = words_of(zip(self.tokens, self.times, strict=True))
+        if self.is_english:
+            _drop(words, STOP)
+        return tuple(words), tuple(words.values())
 
 
 READ: Memo[Reading] = Memo(LIMIT)
@@ -54,7 +78,12 @@ def read_message(message: Message) -> Reading:
 
 
 def _kept(source: bytes | str, made: Reading) -> Reading:
-    return READ.put(source, made, len(made.words) + len(made.names) + len(source) // 8 + 32)
+    return READ.put(source, made, 2 * len(made.tokens) + len(made.names) + len(source) // 8 + 32)
+
+
+def _drop(counts: dict[str, int], words: Set[str]) -> None:
+    for word in words & counts.keys():
+        counts.pop(word)
 
 
 def _reading_of(message: Message) -> Reading:
@@ -80,16 +109,16 @@ def called(call: Json) -> str:
 
 def reading(key: int, text: str, name: str = "") -> Reading:
     """Reads a text; who wrote it may be known from elsewhere."""
-    words, names = counted(tokens(text))
-    length, english = sum(words.values()), english_in(words)
+    times = times_of(tokens(text))
+    length, english, names = summed(times)
     if english >= KNOWN_ENGLISH * max(1, length):  # no query in English asks for these, and they are half the words
-        words = {word: times for word, times in words.items() if word not in STOP}
+        _drop(times, STOP_TOKENS)
     head = HEADING.match(text[:HEAD])
     who, when = (head["who"], head["when"]) if head else (None, None)
     return Reading(
         key=key,
-        words=tuple(map(intern, words)),
-        counts=tuple(words.values()),
+        tokens=tuple(map(intern, times)),
+        times=tuple(times.values()),
         length=length,
         english=english,
         names=names,

@@ -7,7 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, islice
+from operator import itemgetter, mul
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
@@ -22,8 +23,10 @@ MARKS = (
     r"\u0f18-\u0fbc\u1000-\u109f\u1780-\u17d3"
 )
 # Runs of letters, digits and "_@#$", joined by "./:+-": a path, a dotted name, a date is one token. Possessive
-# throughout, so no input makes it look twice at a character.
-TOKEN = re.compile(rf"[\w@#$]++(?:[{MARKS}./:+-]++[\w@#$]++)*+[{MARKS}]*+")
+# throughout, so no input makes it look twice at a character. What is ASCII is named first: it is found fastest.
+WORD = r"[A-Za-z0-9_@#$\w]"
+TOKEN = re.compile(rf"{WORD}++(?:[{MARKS}./:+-]++{WORD}++)*+[{MARKS}]*+")
+ASCII_TOKEN = re.compile(r"[A-Za-z0-9_@#$]++(?:[./:+-]++[A-Za-z0-9_@#$]++)*+")  # the same, for a text that is ASCII
 ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -40,13 +43,14 @@ STOP = ENGLISH | frozenset(
     " its our these those whom whose no so than too very can will shall may might must here up down out over again"
     " into just also any some all both each few more most other such only own same am d ll m o re s t ve y".split()
 )
+STOP_TOKENS = STOP | {word.capitalize() for word in STOP}
 ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
 
 
 def tokens(text: str) -> list[str]:
     """Every identifier, number and word as it stands. Long texts are read a line or a piece at a time."""
     if len(text) <= PIECE:
-        return TOKEN.findall(text)
+        return (ASCII_TOKEN if text.isascii() else TOKEN).findall(text)
     return [token for piece in pieces(text) for token in TOKEN.findall(piece)]
 
 
@@ -67,14 +71,25 @@ def parts(token: str) -> tuple[str, ...]:
     return _known(token)[0] if len(token) <= LONGEST else _parts(token)
 
 
-def is_name(token: str) -> bool:
-    """Whether a token is an identifier: compound, with letters in it, and long enough to name one thing."""
-    return len(token) <= LONGEST and _known(token)[1]
+def names_in(found: Collection[str]) -> frozenset[str]:
+    """The identifiers among tokens: compound, with letters in them, and long enough to name one thing."""
+    short = [token for token in found if SHORTEST_NAME <= len(token) <= LONGEST]
+    return frozenset(compress(short, map(itemgetter(1), map(_known, short))))
 
 
 def stems(token: str) -> tuple[str, ...]:
     """The stems of a token's parts."""
     return _known_stems(token) if len(token) <= LONGEST else tuple(map(stem, _parts(token)))
+
+
+def found_by(found: Collection[str], english: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Tokens, each with what it is found by: its parts, or in English their stems."""
+    short = [token for token in found if len(token) <= LONGEST]
+    forms = map(_known_stems, short) if english else map(itemgetter(0), map(_known, short))
+    yield from zip(short, forms, strict=True)
+    if len(short) < len(found):
+        known = stems if english else parts
+        yield from ((token, known(token)) for token in found if len(token) > LONGEST)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -83,10 +98,12 @@ def _known_stems(token: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 15)
-def _known(token: str) -> tuple[tuple[str, ...], bool]:
-    """A token's parts, and whether it is an identifier; a conversation says the same few thousand again and again."""
+def _known(token: str) -> tuple[tuple[str, ...], bool, int]:
+    """A token's parts, whether it is an identifier, and how many of the parts only English uses often; a conversation
+    says the same few thousand again and again."""
     found = _parts(token)
-    return found, SHORTEST_NAME <= len(token) and len(found) > 1 and any(map(str.isalpha, token))
+    named = SHORTEST_NAME <= len(token) and len(found) > 1 and any(map(str.isalpha, token))
+    return found, named, sum(map(ENGLISH.__contains__, found))
 
 
 def _parts(token: str) -> tuple[str, ...]:
@@ -119,18 +136,36 @@ def _pairs(run: str) -> list[str]:
 
 def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """How often each word stands among tokens, in order of first appearance; and the identifiers among them."""
+    times = times_of(found)
+    return words_of(times.items()), summed(times)[2]
+
+
+def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """How often each word stands among tokens that stand there so often, in their order."""
     words: dict[str, int] = {}
-    names: list[str] = []
-    for token, times in _times(found).items():
-        made, named = _known(token) if len(token) <= LONGEST else (_parts(token), False)
-        for word in made:
+    for token, times in counts:
+        for word in parts(token):
             words[word] = words.get(word, 0) + times
-        if named:
-            names.append(token)
-    return words, tuple(names)
+    return words
 
 
-def _times(found: Iterable[str]) -> Counter[str]:
+def _facts(token: str) -> tuple[tuple[str, ...], bool, int]:
+    return _known(token) if len(token) <= LONGEST else (_parts(token), False, 0)
+
+
+def summed(times: Mapping[str, int]) -> tuple[int, int, tuple[str, ...]]:
+    """Of tokens that stand so often somewhere: how many words they are, how many of those only English uses often, and
+    which tokens are identifiers."""
+    known = list(map(_facts, times))
+    length = sum(map(mul, times.values(), map(len, map(itemgetter(0), known))))
+    return (
+        length,
+        sum(map(mul, times.values(), map(itemgetter(2), known))),
+        tuple(compress(times, map(itemgetter(1), known))),
+    )
+
+
+def times_of(found: Iterable[str]) -> Counter[str]:
     """How often each token stands there; counted in pieces, for a long call would hold the interpreter's lock."""
     times: Counter[str] = Counter()
     rest = iter(found)

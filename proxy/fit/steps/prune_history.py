@@ -13,7 +13,7 @@ from proxy.fit.excerpts import fitting, said
 from proxy.fit.relevance.asked import ends, sources
 from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.meaning import likeness
-from proxy.fit.relevance.messages import brief_block
+from proxy.fit.relevance.messages import brief_block, brief_cost
 from proxy.fit.relevance.reading import read_message
 from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
 from proxy.fit.relevance.turns import choose_turns, rank_turns
@@ -203,7 +203,12 @@ def _replayed(draft: Draft, params: Params) -> Draft:
     def short(place: int) -> Block:
         return brief_block(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place]
 
-    found = replay(blocks, Marks(draft.room, draft.fixed, params.low, params.recall), lambda place: short(place).tokens)
+    @cache
+    def about(place: int) -> int:
+        return brief_cost(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].tokens
+
+    marks = Marks(draft.room, draft.fixed, params.low, params.recall)
+    found = replay(blocks, marks, lambda place: short(place).tokens, about)
     brief = found.brief(blocks)
     made = [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0) / BEST) for i in found.costs]
     if len(made) == len(blocks) and not brief:

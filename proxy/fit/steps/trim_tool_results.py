@@ -101,9 +101,9 @@ def _block(block: Block, source: Source, draft: Draft, params: Params, room: int
     """One call and its results, which together get `room`: the small ones whole, the large ones alike."""
     calls = sum(m.tokens for m in block.messages if m.answers is None)
     allowance = allowances([m.tokens for m in block.messages if m.answers is not None], room - calls)
-    given = iter(allowance)
+    given, alone = iter(allowance), len(allowance) == 1
     messages = tuple(
-        m if m.answers is None else _message(m, source, draft, params, next(given)) for m in block.messages
+        m if m.answers is None else _message(m, source, draft, params, next(given), alone) for m in block.messages
     )
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
         return block
@@ -120,16 +120,18 @@ def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
     return tuple(shares)
 
 
-def _message(message: Message, source: Source, draft: Draft, params: Params, allowance: int) -> Message:
+def _message(message: Message, source: Source, draft: Draft, params: Params, allowance: int, alone: bool) -> Message:
     if message.tokens <= allowance and (params.cap_chars is None or len(message.raw) <= params.cap_chars):
         return message
-    limit = _for_text(message, draft.meter, allowance)
+    limit = _for_text(message, draft.meter, allowance, alone)
     return shorten_result(message, limit, source, draft.meter, cap_chars=params.cap_chars, preview=params.preview)
 
 
-def _for_text(message: Message, meter: Meter, allowance: int) -> int:
+def _for_text(message: Message, meter: Meter, allowance: int, alone: bool) -> int:
     """What an allowance leaves for a result's text. Results of parallel calls are sent as escaped JSON: there a text
-    costs more than it would alone, and what it costs more is no frame."""
+    costs more than it would alone, and what it costs more is no frame; it is not counted alone to learn that."""
     content = content_of(message)
+    if isinstance(content, str) and not alone:
+        return max(LEAST, allowance - FRAME)
     frame = message.tokens - meter.text(text_of(content))
     return max(LEAST, allowance - max(0, min(frame, FRAME) if isinstance(content, str) else frame))

@@ -99,6 +99,18 @@ def test_a_block_is_one_document() -> None:
     assert scores[0] > 0 == scores[1]
 
 
+@pytest.mark.parametrize("question", ["What was it that they painted for the committee?", "committee beach"])
+def test_some_documents_alone_score_as_among_all(question: str) -> None:
+    index = index_of(*CHAT[:2])
+    index.scores_at([1], query({"budget": 1}, True))
+    for document in documents(*CHAT[2:], "painting, painted: they paint"):
+        index.add(document)
+    for english in (True, False):
+        asked = query(dict.fromkeys(read_text(question).words, 2), english)
+        scores = index.scores(asked)
+        assert index.scores_at([4, 1], asked) == pytest.approx({4: scores[4], 1: scores[1]})
+
+
 def test_nothing_is_found_in_nothing() -> None:
     assert Index().scores(query({"a": 1}, False)) == []
 

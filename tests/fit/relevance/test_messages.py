@@ -12,9 +12,11 @@ from proxy.fit.relevance import messages
 from proxy.fit.relevance.asked import Source, sources
 from proxy.fit.relevance.messages import (
     ANSWER,
+    BRIEF_FRAME,
     LONG_ARGUMENT,
     SHORTENED,
     brief_block,
+    brief_cost,
     shorten_arguments,
     shorten_result,
 )
@@ -137,3 +139,25 @@ def test_a_short_form_that_saves_nothing_is_not_taken() -> None:
     block, source = told(LOG)
     cheap = replace(block, messages=tuple(replace(m, tokens=61 if m.answers else 1) for m in block.messages))
     assert brief_block(cheap, source, METER, 60) is cheap
+
+
+def test_what_a_short_form_costs_is_told_without_making_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, source = told(LOG, {"file_path": "src/a.py", "new": NEEDLE})
+    exact = brief_block(block, source, METER, 60).tokens
+    SHORTENED.clear()
+    monkeypatch.setattr(messages, "shorten", None)
+    about = brief_cost(block, source, METER, 60)
+    assert abs(about - exact) <= 5 * BRIEF_FRAME and about < block.tokens / 2
+    assert brief_cost(block, None, METER, 60) == block.tokens
+
+
+@pytest.mark.parametrize("arguments", ["{}", "no json " * 200, "[" * 5000, json.dumps({"a": words(20)})])
+def test_a_call_that_is_not_shortened_costs_what_it_costs(arguments: str) -> None:
+    block, source = told("ok", arguments)
+    assert brief_cost(block, source, METER, 60) == block.tokens
+
+
+def test_what_a_result_with_an_image_costs_in_short_is_counted() -> None:
+    image = {"type": "image_url", "image_url": {"url": "x"}}
+    block, source = told([{"type": "text", "text": NEEDLE}, image])
+    assert brief_cost(block, source, METER, 60) == brief_block(block, source, METER, 60).tokens < block.tokens

@@ -14,7 +14,7 @@ from proxy.fit.relevance.words import (
     PIECE,
     counted,
     is_english,
-    is_name,
+    names_in,
     parts,
     pieces,
     stem,
@@ -94,12 +94,12 @@ def test_words_are_counted_in_order_of_first_appearance() -> None:
     ("token", "name"), [("some_name", True), ("a_b", False), ("internet", False), ("#W7534214", True)]
 )
 def test_an_identifier_names_something(token: str, name: bool) -> None:
-    assert is_name(token) is name
+    assert names_in([token]) == ({token} if name else set())
 
 
 @pytest.mark.parametrize("token", ["2023-05-08", "10:02:33.123"])
 def test_dates_and_times_are_no_names(token: str) -> None:
-    assert not is_name(token)
+    assert not names_in([token])
 
 
 def test_english_is_known_and_others_are_not_taken_for_it() -> None:
