@@ -72,7 +72,23 @@ class _Answer(msgspec.Struct, gc=False):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
+class _Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+
+
+class _Piece(msgspec.Struct, gc=False):
+    delta: _Delta
+    finish_reason: None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Piece]
+    object: str = ""
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
 _PLAIN = msgspec.json.Decoder(_Answer)
+_WORDS = msgspec.json.Decoder(_Chunk)
 
 
 def plain_usage(payload: bytes) -> Usage | None:
@@ -89,6 +105,21 @@ def plain_usage(payload: bytes) -> Usage | None:
             return None
     details = told.prompt_tokens_details
     return Usage(told.prompt_tokens, told.completion_tokens or 0, (details.cached_tokens or 0) if details else 0)
+
+
+def says_words(payload: bytes) -> bool:
+    """Whether it is a chunk of a chat answer in OpenAI's own shape that brings words of a reply, in a microsecond;
+    False says nothing."""
+    try:
+        chunk = _WORDS.decode(payload)
+    except _UNREADABLE:
+        return False
+    if chunk.object == "error" or bytes(chunk.error) not in NOTHING:
+        return False
+    for piece in chunk.choices:
+        if piece.delta.content:
+            return True
+    return False
 
 
 def fields_of(payload: bytes | msgspec.Raw) -> Fields:

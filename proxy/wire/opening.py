@@ -14,6 +14,7 @@ from proxy.wire.answers import (
     has_content,
     is_error,
     plain_usage,
+    says_words,
 )
 from proxy.wire.events import events, unified
 from proxy.wire.refusals import Rules, recognise_event
@@ -40,6 +41,8 @@ def opening(rules: Rules, seen: bytes) -> Opening:
     """What the first bytes of a stream of events show. Keep-alive comments show nothing."""
     shown = SILENT
     for _, payload in events(unified(seen), finished=True):
+        if says_words(payload):
+            return REPLY  # nearly every stream, and all that it costs
         shown = FRAME
         fields = fields_of(payload)
         if not _is_ordinary(fields):

@@ -33,6 +33,7 @@ __all__ = ["Tap", "first_event", "uncoded"]
 KEEP_STREAM = 32_768
 KEEP_JSON = 262_144
 INFLATED = 1_048_576  # decoded bytes that one chunk may make: what makes more is a bomb, not an answer
+USAGE = b'"usage"'
 NEAR = 2_048  # bytes before its end in which a stream mostly says all that
 
 STREAM = "text/event-stream"
@@ -86,8 +87,11 @@ class Tap:
     @property
     def usage(self) -> Usage | None:
         """What the upstream said it counted; None where it said nothing yet."""
-        if self._stale and self._kind == JSON[0] and not self._cut:
-            found = plain_usage(b"".join(self._kept))  # the one thing that is asked of most answers
+        if self._stale:  # the one thing that is asked of most answers
+            data = b"".join(self._kept)
+            if USAGE not in data:
+                return self._usage
+            found = plain_usage(data) if self._kind == JSON[0] and not self._cut else None
             if found is not None:
                 return found
         self._settle()
@@ -227,7 +231,7 @@ def _kind(content_type: str) -> str:
 
 def _telling(data: bytes) -> Iterator[bytes]:
     """The events that may say how an answer ended: the last that names usage, a finish reason, an error or [DONE]."""
-    usage = _last(SAYS_USAGE, data) if b'"usage"' in data else -1
+    usage = _last(SAYS_USAGE, data) if USAGE in data else -1
     places = (usage, _last(SAYS_FINISH, data), data.rfind(b"error"), data.rfind(b"[DONE]"))
     for start in sorted({data.rfind(END, 0, place) for place in places if place >= 0}):
         end = data.find(END, start + len(END))

@@ -17,6 +17,7 @@ from proxy.wire.answers import (
     has_content,
     is_error,
     plain_usage,
+    says_words,
     usage_of,
     usage_within,
 )
@@ -188,3 +189,25 @@ WHOLE = {
 def test_the_usage_of_a_whole_plain_answer_is_told_at_once(other: dict[str, Any], usage: Usage | None) -> None:
     assert plain_usage(msgspec.json.encode({**WHOLE, **other})) == usage
     assert plain_usage(msgspec.json.encode({**WHOLE, **other})[:-1]) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "found"),
+    [
+        (
+            '{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}',
+            True,
+        ),
+        ('{"choices":[{"delta":{}},{"delta":{"content":"Hi"}}]}', True),
+        ('{"choices":[{"delta":{"content":""}}]}', False),
+        ('{"choices":[{"delta":{"content":"Hi"},"finish_reason":"error"}]}', False),
+        ('{"choices":[{"delta":{"content":"Hi"}}],"error":{"message":"no"}}', False),
+        ('{"object":"error","choices":[{"delta":{"content":"Hi"}}]}', False),
+        ('{"choices":[{"delta":{"content":[{"text":"Hi"}]}}]}', False),
+        ('{"choices":[{"delta":{"tool_calls":[{"id":"c"}]}}]}', False),
+        ("[DONE]", False),
+        ("", False),
+    ],
+)
+def test_words_of_a_reply_are_known_at_once(payload: str, found: bool) -> None:
+    assert says_words(payload.encode()) is found
