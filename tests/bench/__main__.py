@@ -33,6 +33,7 @@ CASES = (
     Case("1 MB, 4", 1_000_000, 500, 4),
     Case("1 MB, 1, grown", 1_000_000, 500, 1, grown=True),
     Case("1 MB, 4, cold", 1_000_000, 500, 4, cold=True),
+    Case("stream of 10, 16", 1_000, 1, 16, stream=True, chunks=10),
     Case("stream of 100, 16", 1_000, 1, 16, stream=True),
 )
 
@@ -71,6 +72,20 @@ def table(medians: dict[tuple[str, str], Result], cases: Sequence[Case], names: 
                 f"{(getattr(r, p) - getattr(direct, p)) / 1000:.2f}" if name != "direct" else "" for p in ("p50", "p99")
             ]
             yield row(case.name, name, cpu, *ratios, f"{r.rate:,.0f}", *added, r.errors)
+
+
+def chunks(medians: dict[tuple[str, str], Result], names: Sequence[str]) -> Iterator[str]:
+    """What a chunk more costs, from streams of 100 and of 10: a stream's beginning and end are in neither."""
+    costs = {
+        name: (long.cpu_us - short.cpu_us) / 90
+        for name in names
+        if (long := medians.get(("stream of 100, 16", name))) and (short := medians.get(("stream of 10, 16", name)))
+    }
+    if costs.get("nginx"):
+        yield "\n| a chunk of a stream | CPU us | x nginx |\n|---|---|---|"
+        for name, cost in costs.items():
+            if cost:
+                yield row(name, f"{cost:.1f}", f"{cost / costs['nginx']:.2f}")
 
 
 def row(*cells: object) -> str:
@@ -114,7 +129,7 @@ def main() -> int:
     medians = {
         (c.name, n): median([r for r in results if (r.case, r.system) == (c.name, n)]) for c in cases for n in names
     }
-    print("\n".join(table(medians, cases, names)))
+    print("\n".join((*table(medians, cases, names), *chunks(medians, names))))
     print("\n| system | start s | memory idle MB | memory after MB |\n|---|---|---|---|")
     for name in names[1:]:
         print(f"| {name} | {idle[name][0]:.1f} | {idle[name][1]:.0f} | {medians[cases[-1].name, name].memory:.0f} |")

@@ -40,7 +40,7 @@ class Case:
     """What is sent: about `size` bytes in `messages` messages, by so many clients at once.
 
     Every request is the same (what is known), or where it is `cold` new in all its messages, or where it has `grown`
-    the one before it and two messages more.
+    the one before it and two messages more. A `stream` has so many `chunks`.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Case:
     stream: bool = False
     cold: bool = False
     grown: bool = False
+    chunks: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def body(case: Case) -> str:
     messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(texts)]
     head = {"stream": True} if case.stream else {}
     model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
-    return json.dumps({**head, "model": model, "max_tokens": 100, "messages": messages}, separators=(",", ":"))
+    return json.dumps({**head, "model": model, "max_tokens": case.chunks, "messages": messages}, separators=(",", ":"))
 
 
 def script(case: Case, system: System) -> Path:

@@ -1,4 +1,4 @@
-"""A fast upstream that is not the bottleneck: answers every POST at once, plain or as a stream of 100 chunks."""
+"""A fast upstream that is not the bottleneck: answers every POST at once, plain or in `max_tokens` chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ EVENT = (
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 DONE = EVENT.replace(b'"content":" word"', b"").replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
 END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
-CHUNKS = 100
+CHUNKS = 100  # of a stream whose request does not say
+LIMIT = b'"max_tokens":'
 PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
 pace = PACE
 
@@ -34,6 +35,7 @@ class Upstream(asyncio.Protocol):
         self.left = -1
         self.seen = bytearray()
         self.stream = False
+        self.chunks = CHUNKS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keeps the transport."""
@@ -50,7 +52,9 @@ class Upstream(asyncio.Protocol):
             at = head.find(b"content-length:")
             length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
             body = self.seen[end + 4 :]
-            self.stream = b'"stream":true' in body[:4096] or b'"stream": true' in body[:4096]
+            start = bytes(body[:4096])
+            self.stream = b'"stream":true' in start or b'"stream": true' in start
+            self.chunks = int(start.partition(LIMIT)[2].partition(b",")[0]) if LIMIT in start else CHUNKS
             self.left = length - len(body)
             self.seen.clear()
         else:
@@ -65,7 +69,7 @@ class Upstream(asyncio.Protocol):
             self.transport.write(PLAIN)
             return
         self.transport.write(HEAD + CHUNK)
-        self.send(CHUNKS - 1)
+        self.send(self.chunks - 1)
 
     def send(self, left: int) -> None:
         """The next chunk, and the one after it later."""
