@@ -149,7 +149,7 @@ class Cache:
         self._remote = Remote(backend_of(url), SECRET) if url else None
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
         self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally)
-        self.lesson_now = self._teaching.lesson
+        self.lesson_now = self._teaching.lesson  # bound, not wrapped: every request asks twice
         self.contents = Contents(self._remote, self._keyring, self._tally)
 
     @property

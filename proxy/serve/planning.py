@@ -219,7 +219,7 @@ class Planner:
             unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
         else:
             unit = visit.total.unit if visit.total is not None else None
-        ratio = None if unit is None else learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
+        ratio = learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
         if ratio is not None:
             self.knowledge.cache.observe(outcome.model_sent, ratio)
 

@@ -82,7 +82,7 @@ class Index:
 
     def query(self, asked: Reading) -> Query:
         """A text as a query. Whether it is English it shows itself; where it is very short, the documents tell."""
-        english = asked.english >= KNOWN_ENGLISH * max(1, asked.length) or (asked.length < FEW and self.is_english)
+        english = asked.is_english or (asked.length < FEW and self.is_english)
         return query(dict(zip(asked.words, asked.counts, strict=True)), english)
 
     def scores(self, asked: Query, *, k1: float = K1, b: float = B, meaning: bool = False) -> list[float]:
