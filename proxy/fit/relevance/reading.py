@@ -6,7 +6,7 @@ import re
 from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from sys import intern
+from itertools import compress
 
 import msgspec
 
@@ -110,15 +110,17 @@ def called(call: Json) -> str:
 def reading(key: int, text: str, name: str = "") -> Reading:
     """Reads a text; who wrote it may be known from elsewhere."""
     times = times_of(tokens(text))
-    length, english, names = summed(times)
+    found, length, english, names = summed(times)
+    counts = tuple(times.values())
     if english >= KNOWN_ENGLISH * max(1, length):  # no query in English asks for these, and they are half the words
-        _drop(times, STOP_TOKENS)
+        telling = [token not in STOP_TOKENS for token in found]
+        found, counts = tuple(compress(found, telling)), tuple(compress(counts, telling))
     head = HEADING.match(text[:HEAD])
     who, when = (head["who"], head["when"]) if head else (None, None)
     return Reading(
         key=key,
-        tokens=tuple(map(intern, times)),
-        times=tuple(times.values()),
+        tokens=found,
+        times=counts,
         length=length,
         english=english,
         names=names,

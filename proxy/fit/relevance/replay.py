@@ -27,13 +27,15 @@ CUTS = 4096  # cuts remembered, a few hundred bytes each
 class Marks:
     """`room`: tokens at which a cut is made, `fixed` of them the prompt's own. `low`: the share of what is not pinned
     that it is cut to. `recalled`: the share of that which goes to older blocks by their worth; 0 keeps the newest only.
-    `brief`: how short the short form is, in tokens a result: what was cut under another figure is another cut."""
+    `brief`: how short the short form is, in tokens a result, and `exact` whether its cost was counted: what was cut
+    under other figures is another cut."""
 
     room: int
     fixed: int
     low: float = 0.6
     recalled: float = 0.5
     brief: int = BRIEF
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,9 @@ NOTHING = Kept({}, {})
 CUT: Memo[Kept] = Memo(CUTS)
 
 
-def replay(
-    blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], about: Callable[[int], int] | None = None
-) -> Kept:
-    """What is left of the blocks once the last cut was made. `brief` tells what a block costs in its short form, and
-    `about` what it costs about, where that is known for less: only what may fit by that is asked for. Both must depend
-    on the blocks up to that one only. Linear; a cut made before is not made again."""
+def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
+    """What is left of the blocks once the last cut was made. `brief` tells what a block costs in its short form; it
+    must depend on the blocks up to that one only. Linear; a cut made before is not made again."""
     pins = lasting(blocks)
     numbers = _numbers(blocks, marks, pins)
     start, kept = next(
@@ -71,7 +70,7 @@ def replay(
         live[place] = blocks[place].tokens
         used += live[place]
         if used > marks.room:
-            kept = CUT.put(numbers[place], _cut(seen, live, pins, marks, brief, about or brief))
+            kept = CUT.put(numbers[place], _cut(seen, live, pins, marks, brief))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
     seen.close()
@@ -137,24 +136,17 @@ def _spoken(block: Block, document: Document) -> list[Reading]:
     return [reading for message, reading in zip(block.messages, document, strict=True) if message.role == "assistant"]
 
 
-def _cut(
-    seen: _Seen,
-    live: Mapping[int, int],
-    pins: Set[int],
-    marks: Marks,
-    brief: Callable[[int], int],
-    about: Callable[[int], int],
-) -> Kept:
+def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
     users = [place for place in live if seen.blocks[place].messages[0].role == "user"]
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
     room = int(marks.low * max(0, marks.room - marks.fixed - sum(kept.values())))
 
-    def own(place: int, room: int) -> int:
-        if not seen.blocks[place].has_results:
-            return live[place]  # an answer is short only where it stays for nothing but the round that it closes
-        cost = min(live[place], about(place))
-        return cost if cost > room else min(live[place], brief(place))  # what is too long anyway is not made
+    def short(place: int) -> int:
+        return min(live[place], brief(place))
+
+    def own(place: int) -> int:  # an answer is short only where it stays for nothing but the round that it closes
+        return short(place) if seen.blocks[place].has_results else live[place]
 
     newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
     kept |= newest
@@ -163,20 +155,18 @@ def _cut(
 
     def closer(place: int) -> dict[int, int]:
         after = seen.closing.get(place)
-        return {after: min(live[after], brief(after))} if after is not None and after in worth else {}
+        return {after: short(after)} if after is not None and after in worth else {}
 
     recalled = _recalled(worth, room - sum(newest.values()), live, own, closer)
     kept |= recalled
     return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(recalled)})
 
 
-def _newest(
-    live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int, int], int]
-) -> dict[int, int]:
+def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int], int]) -> dict[int, int]:
     """The newest blocks that fit, and what they cost: the first few whole, of the others the rounds in short."""
     found: dict[int, int] = {}
     for place in (p for p in reversed(live) if p not in kept):
-        cost = live[place] if len(found) < WHOLE else own(place, room)
+        cost = live[place] if len(found) < WHOLE else own(place)
         if cost > room:
             break
         found[place] = cost
@@ -196,7 +186,7 @@ def _recalled(
     worth: Mapping[int, float],
     room: int,
     live: Mapping[int, int],
-    own: Callable[[int, int], int],
+    own: Callable[[int], int],
     closer: Callable[[int], Mapping[int, int]],
 ) -> dict[int, int]:
     """The older blocks that fit, rounds in short, the best for its cost first; with a round what closes it (`closer`:
@@ -205,7 +195,7 @@ def _recalled(
     for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
         if worth[place] <= 0:
             break
-        wanted = {place: own(place, room + found.get(place, 0))}
+        wanted = {place: own(place)}
         if wanted[place] - found.get(place, 0) > room:
             continue
         wanted |= {after: cost for after, cost in closer(place).items() if after not in found}

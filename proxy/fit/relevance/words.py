@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import compress, islice
+from itertools import compress, islice, repeat
 from operator import itemgetter, mul
+from sys import intern
+
+from proxy.fit.relevance.memo import Table
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
+TOGETHER = 512  # lines that are read together
 LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
 BLOB = 512  # characters of an unbroken ASCII run that are read; the rest of a base64 image tells nothing
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
 SHORTEST_NAME = 7  # characters of an identifier that is no accident
+REMEMBERED = 1 << 15  # tokens of which what is known is remembered
 FEW = 6  # words: a shorter text may be English without showing it
 
 # Signs that belong to the letter before them and that `\w` leaves out: accents, vowel points, the Indic vowel signs.
@@ -26,7 +31,11 @@ MARKS = (
 # throughout, so no input makes it look twice at a character. What is ASCII is named first: it is found fastest.
 WORD = r"[A-Za-z0-9_@#$\w]"
 TOKEN = re.compile(rf"{WORD}++(?:[{MARKS}./:+-]++{WORD}++)*+[{MARKS}]*+")
-ASCII_TOKEN = re.compile(r"[A-Za-z0-9_@#$]++(?:[./:+-]++[A-Za-z0-9_@#$]++)*+")  # the same, for a text that is ASCII
+OTHER_SIGN = re.compile(rf"[{MARKS}\w]")
+# A text that is ASCII is split instead, which is faster: what is neither in a token nor joins one becomes a blank.
+JOINTS = "./:+-"
+ASCII = bytes(range(128))
+APART = "".join(c if c in f"_@#$\n{JOINTS}" or c.isalnum() else " " for c in map(chr, ASCII))
 ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -48,10 +57,36 @@ ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), 
 
 
 def tokens(text: str) -> list[str]:
-    """Every identifier, number and word as it stands. Long texts are read a line or a piece at a time."""
-    if len(text) <= PIECE:
-        return (ASCII_TOKEN if text.isascii() else TOKEN).findall(text)
-    return [token for piece in pieces(text) for token in TOKEN.findall(piece)]
+    """Every identifier, number and word as it stands. Long texts are read a piece at a time."""
+    if len(text) > PIECE:
+        return [token for piece in pieces(text) for token in tokens(piece)]
+    plain = _ascii(text)
+    return TOKEN.findall(text) if plain is None else _split(plain.translate(APART))
+
+
+def tokens_by_line(lines: Sequence[str]) -> list[list[str]]:
+    """The tokens of each of many lines, which hold no line break; read together they cost less than one by one."""
+    found: list[list[str]] = []
+    for start in range(0, len(lines), TOGETHER):
+        some = lines[start : start + TOGETHER]
+        whole = "\n".join(some)
+        plain = _ascii(whole) if len(whole) <= PIECE else None
+        found += map(tokens, some) if plain is None else map(_split, plain.translate(APART).split("\n"))
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """The tokens between blanks: what joins them stands at no token's end, and is none itself."""
+    return list(filter(None, map(str.strip, text.split(), repeat(JOINTS))))
+
+
+def _ascii(text: str) -> str | None:
+    """The text with one "?" for every sign that is not ASCII: an arrow or a bullet is in no token. None where one of
+    them is a letter, a digit or a mark."""
+    if text.isascii():
+        return text
+    others = set(text.encode("utf-8", "surrogatepass").translate(None, ASCII).decode("utf-8", "surrogatepass"))
+    return None if OTHER_SIGN.search("".join(others)) else text.encode("ascii", "replace").decode()
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -68,42 +103,29 @@ def pieces(text: str) -> Iterator[str]:
 
 def parts(token: str) -> tuple[str, ...]:
     """What a token is found by, in lower case: itself, and where it is compound, its parts."""
-    return _known(token)[0] if len(token) <= LONGEST else _parts(token)
+    return KNOWN[token][1]
 
 
 def names_in(found: Collection[str]) -> frozenset[str]:
     """The identifiers among tokens: compound, with letters in them, and long enough to name one thing."""
-    short = [token for token in found if SHORTEST_NAME <= len(token) <= LONGEST]
-    return frozenset(compress(short, map(itemgetter(1), map(_known, short))))
+    return frozenset(compress(found, map(NAMED, map(KNOWN.__getitem__, found))))
 
 
 def stems(token: str) -> tuple[str, ...]:
     """The stems of a token's parts."""
-    return _known_stems(token) if len(token) <= LONGEST else tuple(map(stem, _parts(token)))
+    return STEMS[token]
 
 
-def found_by(found: Collection[str], english: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Tokens, each with what it is found by: its parts, or in English their stems."""
-    short = [token for token in found if len(token) <= LONGEST]
-    forms = map(_known_stems, short) if english else map(itemgetter(0), map(_known, short))
-    yield from zip(short, forms, strict=True)
-    if len(short) < len(found):
-        known = stems if english else parts
-        yield from ((token, known(token)) for token in found if len(token) > LONGEST)
+def found_by(found: Iterable[str], english: bool) -> Iterator[tuple[str, ...]]:
+    """What each token is found by: its parts, or in English their stems."""
+    return map(STEMS.__getitem__, found) if english else map(PARTS, map(KNOWN.__getitem__, found))
 
 
-@lru_cache(maxsize=1 << 15)
-def _known_stems(token: str) -> tuple[str, ...]:
-    return tuple(map(stem, _known(token)[0]))
-
-
-@lru_cache(maxsize=1 << 15)
-def _known(token: str) -> tuple[tuple[str, ...], bool, int]:
-    """A token's parts, whether it is an identifier, and how many of the parts only English uses often; a conversation
-    says the same few thousand again and again."""
+def _known(token: str) -> tuple[str, tuple[str, ...], bool, int]:
+    """A token, its parts, whether it is an identifier, and how many of the parts only English uses often."""
     found = _parts(token)
-    named = SHORTEST_NAME <= len(token) and len(found) > 1 and any(map(str.isalpha, token))
-    return found, named, sum(map(ENGLISH.__contains__, found))
+    named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
+    return intern(token), found, named, sum(map(ENGLISH.__contains__, found))
 
 
 def _parts(token: str) -> tuple[str, ...]:
@@ -137,7 +159,7 @@ def _pairs(run: str) -> list[str]:
 def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """How often each word stands among tokens, in order of first appearance; and the identifiers among them."""
     times = times_of(found)
-    return words_of(times.items()), summed(times)[2]
+    return words_of(times.items()), summed(times)[3]
 
 
 def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -149,20 +171,13 @@ def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return words
 
 
-def _facts(token: str) -> tuple[tuple[str, ...], bool, int]:
-    return _known(token) if len(token) <= LONGEST else (_parts(token), False, 0)
-
-
-def summed(times: Mapping[str, int]) -> tuple[int, int, tuple[str, ...]]:
-    """Of tokens that stand so often somewhere: how many words they are, how many of those only English uses often, and
-    which tokens are identifiers."""
-    known = list(map(_facts, times))
-    length = sum(map(mul, times.values(), map(len, map(itemgetter(0), known))))
-    return (
-        length,
-        sum(map(mul, times.values(), map(itemgetter(2), known))),
-        tuple(compress(times, map(itemgetter(1), known))),
-    )
+def summed(times: Mapping[str, int]) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]:
+    """Of tokens that stand so often somewhere: the tokens themselves, each the one object that stands for all like it;
+    how many words they are, how many of those only English uses often, and which tokens are identifiers."""
+    known = list(map(KNOWN.__getitem__, times))
+    found, counts = tuple(map(TOKEN_ITSELF, known)), times.values()
+    length = sum(map(mul, counts, map(len, map(PARTS, known))))
+    return found, length, sum(map(mul, counts, map(IN_ENGLISH, known))), tuple(compress(found, map(NAMED, known)))
 
 
 def times_of(found: Iterable[str]) -> Counter[str]:
@@ -217,3 +232,9 @@ def _without_ending(word: str) -> str:
         doubled = ending in ("ing", "ed") and len(short) > 3 and short[-1] == short[-2] and short[-1] not in "lsz"
         return short[:-1] if doubled else short
     return word
+
+
+# A conversation says the same few thousand tokens again and again.
+KNOWN: Table[tuple[str, tuple[str, ...], bool, int]] = Table(_known, REMEMBERED, LONGEST)
+STEMS: Table[tuple[str, ...]] = Table(lambda token: tuple(map(stem, parts(token))), REMEMBERED, LONGEST)
+TOKEN_ITSELF, PARTS, NAMED, IN_ENGLISH = map(itemgetter, range(4))

@@ -15,7 +15,7 @@ from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.meaning import likeness
 from proxy.fit.relevance.messages import brief_block, brief_cost
 from proxy.fit.relevance.reading import read_message
-from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.replay import BRIEF, Kept, Marks, lasting, replay
 from proxy.fit.relevance.turns import choose_turns, rank_turns
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Draft, Drop, Facts, Want, Window, replace, text_of
@@ -207,11 +207,17 @@ def _replayed(draft: Draft, params: Params) -> Draft:
     def about(place: int) -> int:
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].tokens
 
+    def cut(found: Kept) -> list[Block]:
+        brief = found.brief(blocks)
+        return [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0) / BEST) for i in found.costs]
+
     marks = Marks(draft.room, draft.fixed, params.low, params.recall)
-    found = replay(blocks, marks, lambda place: short(place).tokens, about)
-    brief = found.brief(blocks)
-    made = [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0) / BEST) for i in found.costs]
-    if len(made) == len(blocks) and not brief:
+    found = replay(blocks, marks, about)  # of all that was ever cut short, only what stays now is made
+    made = cut(found)
+    if draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(block.tokens for block in made):
+        found = replay(blocks, replace(marks, exact=True), lambda place: short(place).tokens)
+        made = cut(found)
+    if len(made) == len(blocks) and not found.brief(blocks):
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
 

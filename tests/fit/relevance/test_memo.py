@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from proxy.fit.relevance.memo import Memo, digest
+from proxy.fit.relevance.memo import Memo, Table, digest
 
 
 def test_what_was_put_is_there_until_others_weigh_too_much() -> None:
@@ -57,6 +57,19 @@ def test_many_threads_may_use_it_at_once() -> None:
     for thread in threads:
         thread.join()
     assert len(memo) <= 50 // 3
+
+
+def test_a_table_makes_each_word_once_and_forgets_all_when_there_are_too_many() -> None:
+    made: list[str] = []
+
+    def length(word: str) -> int:
+        made.append(word)
+        return len(word)
+
+    table = Table(length, limit=2, longest=3)
+    assert [table[word] for word in ("a", "bb", "a", "bb")] == [1, 2, 1, 2] and made == ["a", "bb"]
+    assert table["ccc"] == 3 and dict(table) == {"ccc": 3}
+    assert table["dddd"] == 4 and dict(table) == {"ccc": 3}  # too long to be remembered
 
 
 def test_a_digest_tells_where_one_part_ends_and_the_next_begins() -> None:

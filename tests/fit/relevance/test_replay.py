@@ -49,22 +49,6 @@ def places(blocks: Sequence[Block], marks: Marks) -> list[int]:
     return list(replay(blocks, marks, half(blocks)).costs)
 
 
-def test_a_short_form_is_not_made_where_it_is_about_too_long() -> None:
-    blocks, asked = run(40), list[int]()
-
-    def brief(place: int) -> int:
-        asked.append(place)
-        return blocks[place].tokens // 2
-
-    CUT.clear()
-    exact = replay(blocks, Marks(1_000, 3), brief)
-    every = len(asked)
-    CUT.clear()
-    asked.clear()
-    assert replay(blocks, Marks(1_000, 3), brief, half(blocks)) == exact
-    assert exact.brief(blocks) <= set(asked) and len(asked) < every
-
-
 def test_a_run_that_fits_is_whole() -> None:
     blocks = run(5)
     kept = replay(blocks, Marks(10_000, 3), half(blocks))

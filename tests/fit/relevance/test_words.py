@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from proxy.fit.relevance.words import (
     BLOB,
+    KNOWN,
     LONGEST,
     PIECE,
+    TOGETHER,
+    TOKEN,
     counted,
     is_english,
     names_in,
@@ -19,6 +22,7 @@ from proxy.fit.relevance.words import (
     pieces,
     stem,
     tokens,
+    tokens_by_line,
     unescaped,
 )
 
@@ -161,3 +165,24 @@ def test_no_input_is_read_more_than_once(unit: str) -> None:
     for token in tokens(text):
         parts(token)
     assert time.process_time() - start < 2
+
+
+@given(st.text(alphabet="aB9_@#$./:+- \t=()→…é\u0301中\ud800\xa0\u2028\x1c", max_size=40))
+def test_splitting_finds_the_same_tokens_as_the_pattern(text: str) -> None:
+    assert tokens(text) == TOKEN.findall(text)
+
+
+@given(st.lists(st.text(alphabet="ab./:- =→é\r\x0b\u2028", max_size=12), max_size=5))
+def test_lines_read_together_have_the_tokens_that_each_has_alone(lines: list[str]) -> None:
+    assert tokens_by_line(lines) == list(map(tokens, lines))
+    assert tokens_by_line([*lines, "x " * PIECE]) == [*map(tokens, lines), ["x"] * PIECE]
+
+
+def test_many_lines_are_read_a_part_at_a_time() -> None:
+    lines = [f"line_{i} of.many." for i in range(2 * TOGETHER + 1)]
+    assert tokens_by_line(lines) == [[f"line_{i}", "of.many"] for i in range(len(lines))]
+
+
+def test_what_is_too_long_to_be_an_identifier_is_not_remembered() -> None:
+    long = "a1" * LONGEST
+    assert parts(long) and long not in KNOWN and parts("some_name") and "some_name" in KNOWN

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.fit.relevance.messages import brief_block
 from proxy.fit.relevance.vectors import Vector, packed
 from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
@@ -198,6 +199,33 @@ def test_a_run_of_tools_that_is_over_for_another_reason_than_its_prompt_is_not_c
 def test_where_no_excerpt_has_room_the_newest_stay_alone() -> None:
     found = pruned(chat(3), 180, recall=0.5, layout="stable")
     assert [m.index for m in found.messages] == [0, 1, 7] and found.prompt <= found.room
+
+
+def long_run() -> list[dict[str, Any]]:
+    """Rounds that all bear on the question."""
+    rounds = [part for i in range(80) for part in tool_round(f"c{i}", f"budget {words(400, f'r{i}x')}")]
+    return [system("s"), user("What about the budget?"), *rounds]
+
+
+def test_only_what_stays_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Block] = []
+
+    def counting(block: Block, *rest: Any) -> Block:
+        made.append(block)
+        return brief_block(block, *rest)
+
+    monkeypatch.setattr(prune_history, "brief_block", counting)
+    after = pruned(long_run(), 4000, recall=0.5)
+    short = [block for block in after.blocks if any(m.why.startswith("old tool result") for m in block.messages)]
+    assert after.excess <= 0 and 0 < len(short) == len(made)
+
+
+def test_where_short_forms_are_longer_than_they_were_thought_to_be_they_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prune_history, "brief_cost", lambda *_: 1)
+    after = pruned(long_run(), 4000, recall=0.5)
+    assert after.excess <= 0 and len(after.blocks) > 8
 
 
 def test_pins_of_a_run_of_tools_that_alone_are_over_the_room_stay_as_they_are() -> None:
