@@ -6,14 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.bm25 import Query, query
 from proxy.fit.relevance.memo import digest
-from proxy.fit.relevance.words import FEW, counted, is_english, tokens, unescaped
+from proxy.fit.relevance.words import (
+    FEW,
+    KNOWN_ENGLISH,
+    STOP,
+    is_english,
+    stem,
+    summed,
+    times_of,
+    tokens,
+    unescaped,
+    words_of,
+)
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Json, Message, text_of
 
@@ -41,10 +50,7 @@ class Asked:
     @cached_property
     def words(self) -> dict[str, int]:
         """All its words: of the prose how often each stands there; of the arguments, which may be a file, each once."""
-        found = dict(self._said)
-        for word in _read(self.arguments):
-            found[word] = found.get(word, 0) + 1
-        return found
+        return _together([text.words for text in self._each], self._called)
 
     @cached_property
     def literals(self) -> tuple[str, ...]:
@@ -52,44 +58,70 @@ class Asked:
         kinds = zip(*(text.literals for text in self._each), strict=True)
         return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
 
-    def query(self, sample: str = "") -> Query:
-        """Its words as a query. A sample of what is searched tells the language where the prose is too short to."""
-        said = self._said
-        return query(self.words, is_english(said) or (sum(said.values()) < FEW and is_english(_read(sample))))
+    def keys(self, sample: str = "") -> tuple[Mapping[str, int], bool]:
+        """What it is matched by and what each weighs: its words, or where it is English their stems without stop words;
+        and whether it is. A sample of what is searched tells the language where the prose is too short to."""
+        length = sum(text.length for text in self._each)
+        english = sum(text.english for text in self._each) >= KNOWN_ENGLISH * max(1, length)
+        if english or (length < FEW and is_english(_read(sample))):
+            return self._stems, True
+        return self.words, False
+
+    @cached_property
+    def _stems(self) -> dict[str, int]:
+        return _together([text.stems for text in self._each], _stems_of(self._called))
+
+    @cached_property
+    def _called(self) -> dict[str, int]:
+        """The words of the arguments, each once."""
+        return dict.fromkeys(_read(self.arguments), 1)
 
     @cached_property
     def _each(self) -> list[_Text]:
         return [_text(text) for text in self.texts or (self.prose,)]
 
-    @cached_property
-    def _said(self) -> dict[str, int]:
-        """The words of the prose and how often each stands there."""
-        first, *others = self._each
-        found = dict(first.words)
-        for text in others:
-            for word, times in text.words.items():
-                found[word] = found.get(word, 0) + times
-        return found
+
+def _together(counts: Sequence[Mapping[str, int]], more: Mapping[str, int]) -> dict[str, int]:
+    """The sums of counts."""
+    first, *others = counts
+    found = dict(first)
+    for other in (*others, more):
+        for word, times in other.items():
+            found[word] = found.get(word, 0) + times
+    return found
 
 
-class _Text(NamedTuple):
+def _stems_of(words: Mapping[str, int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for word, times in words.items():
+        if word not in STOP:
+            key = stem(word)
+            found[key] = found.get(key, 0) + times
+    return found
+
+
+class _Text:
     """What a text says, and what it quotes: between quotation marks, as an identifier, as a long number."""
 
-    words: Mapping[str, int]
-    literals: tuple[Sequence[str], Sequence[str], Sequence[str]]
+    def __init__(self, text: str) -> None:
+        times = times_of(tokens(text))
+        found, self.length, self.english, names = summed(times)
+        self.words = words_of(times.items())
+        quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
+        numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
+        self.literals = (quoted, [name.casefold() for name in names], numbers)
+
+    @cached_property
+    def stems(self) -> dict[str, int]:
+        """What its words are found by in English, without stop words."""
+        return _stems_of(self.words)
 
 
-@lru_cache(maxsize=TEXTS)
-def _text(text: str) -> _Text:
-    found = tokens(text)
-    words, names = counted(found)
-    quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
-    numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
-    return _Text(words, (quoted, [name.casefold() for name in names], numbers))
+_text = lru_cache(maxsize=TEXTS)(_Text)
 
 
 def _read(text: str) -> dict[str, int]:
-    return counted(tokens(text))[0]
+    return words_of(times_of(tokens(text)).items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 
 from proxy.fit.relevance.memo import Memo
 from proxy.fit.relevance.reading import Reading
 from proxy.fit.relevance.table import word_table
-from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, parts, stem, stems
+from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, found_by, stem
 
 K1, B = 1.2, 0.3  # measured on chats and meetings (facts); messages differ in length less than documents do
 ALIKE = 0.8  # what a word counts that only means the same (measured), ...
@@ -50,7 +50,7 @@ class Index:
     def __init__(self) -> None:
         self._holding: dict[str, list[int]] = {}  # word -> place, count, place, count, ...
         self._posted = 0  # documents that are in it
-        self._own: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # see `_counted`
+        self._own: dict[bool, tuple[list[Counter[str]], Counter[str]]] = {}  # see `_counted`
         self._lengths: list[int] = []
         self._english = self._words = 0
         self._kin: dict[str, list[str]] = {}  # stem -> its words
@@ -108,15 +108,18 @@ class Index:
             found[place] = sum([gain * count / (count + norm) for gain, count in hits])
         return found
 
-    def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
+    def _counted(self, english: bool) -> tuple[list[Counter[str]], Counter[str]]:
         """How often each word (in English, each stem) stands in each document, and in how many it stands."""
-        (own, holding), known = self._own.setdefault(english, ([], Counter())), stems if english else parts
+        own, holding = self._own.setdefault(english, ([], Counter()))
         for document in islice(self.documents, len(own), None):
-            found: dict[str, int] = {}
+            found: Counter[str] = Counter()
             for reading in document:
-                for forms, times in zip(map(known, reading.tokens), reading.times, strict=True):
-                    for key in forms:
-                        found[key] = found.get(key, 0) + times
+                forms = list(found_by(reading.tokens, english))
+                found.update(chain.from_iterable(forms))
+                for keys, times in zip(forms, reading.times, strict=True):
+                    if times > 1:
+                        for key in keys:
+                            found[key] += times - 1
             own.append(found)
             holding.update(found.keys())
         return own, holding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
@@ -12,8 +12,8 @@ import msgspec
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING, loud_in, trouble_in
-from proxy.fit.relevance.words import every, names_in, tokens_by_line
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING
+from proxy.fit.relevance.words import every, names_in, tokens_by_line, trouble_in
 from proxy.types import Meter
 
 NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
@@ -31,7 +31,7 @@ RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
 STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 # A line number before the indent is not part of it.
-STANDS_AS = re.compile(rf"(?:\s*\d+(?:→|\t|[|:]\s?))?(?P<indent>[ \t]*)(?:{STANDING.pattern})?")
+STANDS_AS = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{STANDING.pattern})")
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -64,22 +64,21 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The lines of a text, read once: the tokens of each and of all, and which of them are identifiers or tell of
-    trouble."""
+    """The lines of a text, read once: the tokens of each and of all, which of them are identifiers, and which tell of
+    trouble and how loud."""
 
     lines: Sequence[Line]
     tokens: Sequence[Sequence[str]]
     said: Set[str]
     names: frozenset[str]
-    loud: frozenset[str]
-    quiet: frozenset[str]
+    trouble: Mapping[str, int]
 
 
 def survey(lines: Sequence[Line]) -> Survey:
     """Reads the lines."""
     found = tokens_by_line([line.text for line in lines])
     said = every(found)
-    return Survey(lines, found, said, names_in(said), loud_in(said), trouble_in(said))
+    return Survey(lines, found, said, names_in(said), trouble_in(said))
 
 
 def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
@@ -124,7 +123,7 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
     """How much each line is worth: what it answers itself, a share of what its neighbours do, and what lines of its
     kind are worth whatever is asked."""
     texts = [line.text for line in read.lines]
-    own = match(read.tokens, asked.query("\n".join(texts[:SAMPLE])), read.said)
+    own = match(read.tokens, *asked.keys("\n".join(texts[:SAMPLE])), read.said)
     unit = max(own, default=0.0) or 1.0
     worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
     hits = [place for place, score in enumerate(own) if score]
@@ -145,9 +144,10 @@ def _news(read: Survey, troubled: bool) -> list[float]:
     shapes = [tuple(filter(str.isidentifier, said)) for said in read.tokens]
     rarities = {shape: times**-0.5 for shape, times in Counter(shapes).items()}
     found = [RARE_WORTH[troubled] * rarities[shape] for shape in shapes]
-    for place, said in enumerate(read.tokens if read.loud or read.quiet else ()):
-        loud, quiet = not read.loud.isdisjoint(said), not read.quiet.isdisjoint(said)
-        if loud or quiet:
+    calm = read.trouble.keys().isdisjoint
+    for place, said in enumerate(read.tokens if read.trouble else ()):
+        if not calm(said):
+            loud = max([read.trouble.get(token, 0) for token in said]) > 1
             weight = LOUD_WORTH[troubled] if loud else QUIET_WORTH[troubled]
             found[place] += weight * (0.4 + 0.6 * rarities[shapes[place]])
     return found
@@ -156,7 +156,8 @@ def _news(read: Survey, troubled: bool) -> list[float]:
 def _standing(text: str) -> float:
     """What a line is in its text: a heading, a definition, a routine line, an empty one."""
     found = STANDS_AS.match(text)
-    assert found is not None  # it matches anything
+    if found is None:
+        return 0.0
     kind = found.lastgroup or ""
     if kind == "defines":
         return 0.45 if len(found["indent"].expandtabs(4)) <= 4 else 0.25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from proxy.fit.relevance.bm25 import Query
 from proxy.fit.relevance.words import every, found_by
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
@@ -16,34 +16,42 @@ MISSES = 24  # texts too long for what is left that are passed over before the r
 
 
 def match(
-    texts: Sequence[Sequence[str]], asked: Query, said: Collection[str] = (), *, k1: float = K1, b: float = B
+    texts: Sequence[Sequence[str]],
+    wanted: Mapping[str, float],
+    english: bool,
+    said: Collection[str] = (),
+    *,
+    k1: float = K1,
+    b: float = B,
 ) -> list[float]:
-    """How well each text, given as its tokens, answers the query. A token that is met again costs one look-up. `said`:
-    all their tokens, where they are known."""
-    wanted = asked.keys()
-    held: dict[str, dict[int, int]] = {key: {} for key in wanted}
-    telling = _telling(said or every(texts), wanted, asked.english)
+    """How well each text, given as its tokens, answers a query: what is `wanted` (words, or in `english` their stems)
+    and what each weighs. A token that is met again costs one look-up. `said`: all their tokens, where they are known.
+    """
+    held: dict[str, list[int]] = {key: [] for key in wanted}
+    telling = _telling(said or every(texts), held, english)
     for place, found in enumerate(texts):
         for token in filter(telling.__contains__, found):
-            for key in telling[token]:
-                places = held[key]
-                places[place] = places.get(place, 0) + 1
+            for places in telling[token]:
+                places.append(place)
     return _summed(held, wanted, list(map(len, texts)), k1, b)
 
 
-def _telling(tokens: Collection[str], wanted: Mapping[str, float], english: bool) -> dict[str, list[str]]:
-    """The tokens in which something stands that is wanted, and what that is."""
-    misses = wanted.keys().isdisjoint
+def _telling(tokens: Collection[str], held: Mapping[str, list[int]], english: bool) -> dict[str, list[list[int]]]:
+    """The tokens in which something stands that is wanted, and the lists of where that is held."""
+    misses = held.keys().isdisjoint
     telling = [pair for pair in zip(tokens, found_by(tokens, english), strict=True) if not misses(pair[1])]
-    return {token: [form for form in forms if form in wanted] for token, forms in telling}
+    return {token: [held[form] for form in forms if form in held] for token, forms in telling}
 
 
 def _summed(
-    held: dict[str, dict[int, int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
+    held: Mapping[str, Sequence[int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
 ) -> list[float]:
     count, mean = len(lengths), sum(lengths) / max(1, len(lengths)) or 1.0
     scores, norms = [0.0] * count, [k1 * (1 - b + b * length / mean) for length in lengths]
-    for key, places in held.items():
+    for key, found in held.items():
+        if not found:
+            continue
+        places = {found[0]: 1} if len(found) == 1 else Counter(found)
         gain = wanted[key] * (k1 + 1) * math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
         for place, times in places.items():
             scores[place] += gain * times / (times + norms[place])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 
 from proxy.types import Json
@@ -42,15 +42,12 @@ NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
 STAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
 
 
-def loud_in(tokens: Set[str]) -> frozenset[str]:
-    """The words that shout trouble: `ERROR`, `Traceback`, `java.io.IOException`."""
-    named = [token for token in tokens if token.endswith(NAMES_TROUBLE)]
-    return LOUD.intersection(tokens).union(filter(NAMED_TROUBLE.fullmatch, named))
-
-
-def trouble_in(tokens: Set[str]) -> frozenset[str]:
-    """The words that tell of trouble at all."""
-    return frozenset([token for token in tokens if token.lower() in TROUBLE])
+def trouble_of(token: str) -> int:
+    """2 for a word that shouts trouble (`ERROR`, `Traceback`, `java.io.IOException`), 1 for one that tells of it at
+    all, 0 for any other."""
+    if token in LOUD or (token.endswith(NAMES_TROUBLE) and NAMED_TROUBLE.fullmatch(token)):
+        return 2
+    return int(token.lower() in TROUBLE)
 
 
 def wants_extremes(question: str) -> int:

@@ -8,10 +8,10 @@ from operator import itemgetter
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, trouble_in, wants_extremes
+from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, wants_extremes
 from proxy.fit.relevance.slim import LEFT_OUT, encoded, slim
 from proxy.fit.relevance.tables import COLUMNS, ROWS
-from proxy.fit.relevance.words import every, parts, stem, tokens, unescaped
+from proxy.fit.relevance.words import STOP, every, parts, stem, tokens, trouble_in, unescaped
 from proxy.types import Json, Meter, replace
 
 LIST_DEPTH = 4  # levels of objects in which the list of rows is looked for; deeper lists belong to one row
@@ -119,7 +119,8 @@ def shorten_rows(
 ) -> str | None:
     """At most `limit` tokens: the rows that bear on what was asked, in their order, at most `preview` of them. None
     where not even one row fits, slimmed."""
-    wanted = {form for word, _ in asked.query().words for form in (word, stem(word))}
+    words = asked.words.keys() - STOP if asked.keys()[1] else asked.words.keys()
+    wanted = words | set(map(stem, words))
     listed = _with_less_about(listed, limit, wanted, meter)
     worth = worth_of(listed.rows, asked, named=listed.named)
     order = sorted(range(len(worth)), key=lambda place: (-worth[place], place))
@@ -178,8 +179,8 @@ def worth_of(rows: Sequence[Json], asked: Asked, *, named: bool = False) -> list
     `named`: the rows are entries of a map."""
     texts = [unescaped(encoded(row)) for row in rows]
     said = list(map(tokens, texts))
-    query = asked.query("\n".join(texts[:SAMPLE]))
-    worth, keys = match(said, query), query.keys()
+    keys, english = asked.keys("\n".join(texts[:SAMPLE]))
+    worth = match(said, keys, english)
     unit = max(worth, default=0.0) or 1.0
     worth = [w + LITERAL * unit * exact for w, exact in zip(worth, match_literally(texts, asked.literals), strict=True)]
     direction = wants_extremes(asked.prose)
@@ -188,6 +189,6 @@ def worth_of(rows: Sequence[Json], asked: Asked, *, named: bool = False) -> list
         asked_for = sum(word in keys or stem(word) in keys for word in parts(path.rpartition(".")[2]))
         worth[place] += unit * (EXTREME + NAMED * asked_for) * (1 - PLACE * rank)
     if ABOUT_TROUBLE.search(asked.prose):
-        trouble = trouble_in(every(said))
-        worth = [w + TROUBLED * unit * (not trouble.isdisjoint(row)) for w, row in zip(worth, said, strict=True)]
+        calm = trouble_in(every(said)).keys().isdisjoint
+        worth = [w + TROUBLED * unit * (not calm(row)) for w, row in zip(worth, said, strict=True)]
     return worth

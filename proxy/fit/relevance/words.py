@@ -12,6 +12,7 @@ from operator import itemgetter, mul
 from sys import intern
 
 from proxy.fit.relevance.memo import Table
+from proxy.fit.relevance.priors import trouble_of
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 TOGETHER = 512  # lines that are read together
@@ -111,33 +112,37 @@ def names_in(found: Collection[str]) -> frozenset[str]:
     return frozenset(compress(found, map(NAMED, map(KNOWN.__getitem__, found))))
 
 
-def stems(token: str) -> tuple[str, ...]:
-    """The stems of a token's parts."""
-    return STEMS[token]
+def trouble_in(found: Collection[str]) -> dict[str, int]:
+    """The tokens that tell of trouble, and how loud (`trouble_of`)."""
+    levels = list(map(TROUBLE, map(KNOWN.__getitem__, found)))
+    return dict(compress(zip(found, levels, strict=True), levels))
 
 
 def found_by(found: Iterable[str], english: bool) -> Iterator[tuple[str, ...]]:
     """What each token is found by: its parts, or in English their stems."""
-    return map(STEMS.__getitem__, found) if english else map(PARTS, map(KNOWN.__getitem__, found))
+    return map(STEMS if english else PARTS, map(KNOWN.__getitem__, found))
 
 
-def _known(token: str) -> tuple[str, tuple[str, ...], bool, int]:
-    """A token, its parts, whether it is an identifier, and how many of the parts only English uses often."""
-    found = _parts(token)
-    named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
-    return intern(token), found, named, sum(map(ENGLISH.__contains__, found))
+Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 
 
-def _parts(token: str) -> tuple[str, ...]:
+def _known(token: str) -> Known:
+    """A token, its parts and their stems, whether it is an identifier, how many of the parts only English uses often,
+    and how loud it tells of trouble. Thousands are new in a conversation: what is simple is told first."""
+    token, lower, runs = intern(token), token.lower(), 1
     if not token.isascii():
-        return _other_parts(token)
-    if token.isdigit() or (token.isalpha() and (token[1:].islower() or len(token) == 1)):
-        return (token[:BLOB].lower(),)
-    found = [part.lower() for part in ASCII_PART.findall(token[:BLOB])]
-    if len(found) < 2:
-        return tuple(found)
-    told = [part for part in found if len(part) > 1 or part.isdigit()]
-    return (token.lower(), *told) if len(token) <= LONGEST else tuple(told)
+        found, runs = _other_parts(token), 2
+    elif token.isdigit() or (token.isalpha() and lower[1:] == token[1:]):
+        found = (lower[:BLOB],)
+    else:
+        split = [part.lower() for part in ASCII_PART.findall(token[:BLOB])]
+        runs = len(split)
+        long = split if runs < 2 else [part for part in split if len(part) > 1 or part.isdigit()]
+        found = tuple(long) if runs < 2 or len(token) > LONGEST else (lower, *long)
+    named = runs > 1 and len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
+    english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
+    told = tuple([stem(part) if part.isalpha() else part for part in found])
+    return token, found, told, named, english, trouble_of(token)
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
@@ -154,12 +159,6 @@ def _other_parts(token: str) -> tuple[str, ...]:
 
 def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
-
-
-def counted(found: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """How often each word stands among tokens, in order of first appearance; and the identifiers among them."""
-    times = times_of(found)
-    return words_of(times.items()), summed(times)[3]
 
 
 def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -235,6 +234,5 @@ def _without_ending(word: str) -> str:
 
 
 # A conversation says the same few thousand tokens again and again.
-KNOWN: Table[tuple[str, tuple[str, ...], bool, int]] = Table(_known, REMEMBERED, LONGEST)
-STEMS: Table[tuple[str, ...]] = Table(lambda token: tuple(map(stem, parts(token))), REMEMBERED, LONGEST)
-TOKEN_ITSELF, PARTS, NAMED, IN_ENGLISH = map(itemgetter, range(4))
+KNOWN: Table[Known] = Table(_known, REMEMBERED, LONGEST)
+TOKEN_ITSELF, PARTS, STEMS, NAMED, IN_ENGLISH, TROUBLE = map(itemgetter, range(6))

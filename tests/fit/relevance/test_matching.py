@@ -16,7 +16,7 @@ TEXTS = ["the files of users", "userName = getFile()", "nothing of the kind", ""
 
 
 def matched(words: dict[str, float], *, english: bool = True, texts: list[str] = TEXTS) -> list[float]:
-    return match([tokens(text) for text in texts], query(words, english))
+    return match([tokens(text) for text in texts], query(words, english).keys(), english)
 
 
 def test_identifiers_match_by_their_parts_and_in_english_by_stems() -> None:

@@ -15,15 +15,17 @@ from proxy.fit.relevance.words import (
     PIECE,
     TOGETHER,
     TOKEN,
-    counted,
     is_english,
     names_in,
     parts,
     pieces,
     stem,
+    summed,
+    times_of,
     tokens,
     tokens_by_line,
     unescaped,
+    words_of,
 )
 
 ENGLISH = "When did the two of them go to the museum, and what did they say about it?"
@@ -37,8 +39,8 @@ OTHERS = (
 )
 
 
-def words_of(text: str) -> list[str]:
-    return list(counted(tokens(text))[0])
+def counts(text: str) -> dict[str, int]:
+    return words_of(times_of(tokens(text)).items())
 
 
 @pytest.mark.parametrize(
@@ -85,13 +87,13 @@ def test_of_an_endless_run_only_the_beginning_is_read() -> None:
     ],
 )
 def test_other_scripts_have_words_or_pairs_of_characters(text: str, found: list[str]) -> None:
-    assert words_of(text) == found
+    assert list(counts(text)) == found
 
 
 def test_words_are_counted_in_order_of_first_appearance() -> None:
-    words, names = counted(tokens("b a b some_name b some_name"))
-    assert list(words.items()) == [("b", 3), ("a", 1), ("some_name", 2), ("some", 2), ("name", 2)]
-    assert names == ("some_name",)
+    text = "b a b some_name b some_name."
+    assert list(counts(text).items()) == [("b", 3), ("a", 1), ("some_name", 2), ("some", 2), ("name", 2)]
+    assert summed(times_of(tokens(text))) == (("b", "a", "some_name"), 10, 0, ("some_name",))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +109,8 @@ def test_dates_and_times_are_no_names(token: str) -> None:
 
 
 def test_english_is_known_and_others_are_not_taken_for_it() -> None:
-    assert is_english(counted(tokens(ENGLISH))[0])
-    assert [other for other in OTHERS if is_english(counted(tokens(other))[0])] == []
+    assert is_english(counts(ENGLISH))
+    assert [other for other in OTHERS if is_english(counts(other))] == []
     assert not is_english({})
 
 
