@@ -127,20 +127,30 @@ def text_of(content: Json) -> str:
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """The smallest run of messages that may go without breaking the protocol (section 1)."""
+    """The smallest run of messages that may go without breaking the protocol (section 1).
+
+    `later` makes the block that is to stand in its place, in `most` tokens as a rule: a step decided that, but other
+    steps may yet drop it, and few of those that are to be shortened stay.
+    """
 
     messages: tuple[Message, ...]
     pinned: bool = False
+    later: Callable[[], Block] | None = None
+    most: int = 0
 
     @property
     def tokens(self) -> int:
-        """What the block adds to the prompt."""
-        return sum(m.tokens for m in self.messages)
+        """What the block adds to the prompt; about, where it is not made yet."""
+        return sum(m.tokens for m in self.messages) if self.later is None else self.most
 
     @property
     def has_results(self) -> bool:
         """Whether tool results stand in it."""
         return any(m.answers is not None for m in self.messages)
+
+    def made(self) -> Block:
+        """The block as it will be sent."""
+        return self if self.later is None else self.later()
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +433,13 @@ class Draft:
         """The same draft with other blocks, its prompt counted from theirs."""
         prompt = self.fixed + sum(b.tokens for b in blocks)
         return replace(self, blocks=tuple(blocks), prompt=prompt, drops=(*self.drops, *drops))
+
+    def made(self) -> Draft:
+        """The same draft with every block as it will be sent. What looks into messages or counts to the token needs
+        this; what only weighs blocks does not."""
+        if all(block.later is None for block in self.blocks):
+            return self
+        return self.with_blocks([block.made() for block in self.blocks])
 
     def recount(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages of one block with their costs counted anew."""

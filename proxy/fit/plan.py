@@ -37,6 +37,8 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     facts = replace(facts, original=first)
     notes: list[Note] = []
     for rung in ladder.rungs:
+        if draft.excess <= 0:
+            draft = _made(draft, notes)  # what fits by what it will cost about shall fit when it is made
         if not due(rung, draft, first):
             continue
         after = rung.apply(draft, facts)
@@ -45,10 +47,19 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         if after is not draft:
             notes.append(note(rung.step, draft, after))
             draft = after
+    draft = _made(draft, notes)
     after = alternation.in_turn(first, draft)
     if after is not draft:
         notes.append(note(alternation.NAME, draft, after))
     return Plan(first, after, tuple(notes))
+
+
+def _made(draft: Draft, notes: list[Note]) -> Draft:
+    """The draft with every block as it will be sent; the last step's note tells what it costs then."""
+    made = draft.made()
+    if made is not draft:
+        notes[-1] = replace(notes[-1], tokens_after=made.prompt)
+    return made
 
 
 def due(rung: Rung, draft: Draft, first: Draft) -> bool:

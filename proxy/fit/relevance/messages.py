@@ -153,10 +153,10 @@ def _brief_answer(block: Block, meter: Meter) -> Block:
 def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block:
     """The block with these messages, counted; the same block where that saves nothing."""
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
-        return block
+        return block.made()
     counted = zip(messages, meter.costs(messages), strict=True)
-    short = replace(block, messages=tuple(replace(m, tokens=cost) for m, cost in counted))
-    return short if short.tokens < block.tokens else block
+    short = Block(tuple(replace(m, tokens=cost) for m, cost in counted), block.pinned)
+    return short if short.tokens < block.tokens else block.made()
 
 
 def _remembered(message: Message, make: Callable[[], Message], how: str) -> Message:

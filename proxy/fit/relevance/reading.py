@@ -71,14 +71,17 @@ def read_text(text: str) -> Reading:
     return found if found is not None else _kept(text, reading(digest(b"text", text), text))
 
 
-def read_message(message: Message) -> Reading:
-    """The reading of a message: its text, and the names and arguments of its calls."""
-    found = READ.get(message.raw)
-    return found if found is not None else _kept(message.raw, _reading_of(message))
+def read_message(message: Message, head: int | None = None) -> Reading:
+    """The reading of a message: its text (with `head`, only so many characters of it), and the names and arguments of
+    its calls."""
+    source = message.raw if head is None else digest(b"head", str(head), message.raw)
+    found = READ.get(source)
+    return found if found is not None else _kept(source, _reading_of(message, head))
 
 
-def _kept(source: bytes | str, made: Reading) -> Reading:
-    return READ.put(source, made, 2 * len(made.tokens) + len(made.names) + len(source) // 8 + 32)
+def _kept(source: bytes | str | int, made: Reading) -> Reading:
+    length = 0 if isinstance(source, int) else len(source)
+    return READ.put(source, made, 2 * len(made.tokens) + len(made.names) + length // 8 + 32)
 
 
 def _drop(counts: dict[str, int], words: Set[str]) -> None:
@@ -86,13 +89,13 @@ def _drop(counts: dict[str, int], words: Set[str]) -> None:
         counts.pop(word)
 
 
-def _reading_of(message: Message) -> Reading:
-    key = digest(b"message", message.raw)
+def _reading_of(message: Message, head: int | None) -> Reading:
+    key = digest(b"message", str(head), message.raw)
     try:
         fields = message.fields()
     except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there
         return reading(key, message.raw.decode("utf-8", "replace"))
-    text = text_of(fields.get("content"))
+    text = text_of(fields.get("content"))[:head]
     name = fields.get("name")
     plain = unescaped(text) if text[:1] in ("{", "[") else text
     calls = "\n".join(called(call) for call in fields.get("tool_calls") or ())

@@ -20,6 +20,7 @@ from proxy.types import Block
 INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
+HEAD = 6000  # characters: about as many as 1,500 tokens have
 CUTS = 4096  # cuts remembered, a few hundred bytes each
 
 
@@ -107,7 +108,7 @@ class _Seen:
 
     def upto(self, count: int) -> tuple[Index, Reuse]:
         """Index and reuse of the first so many blocks."""
-        new = [tuple(map(read_message, block.messages)) for block in self.blocks[len(self._documents) : count]]
+        new = [_read(block) for block in self.blocks[len(self._documents) : count]]
         for place, document in enumerate(new, len(self._documents)):
             self._reuse.add(document, _spoken(self.blocks[place], document))
         self._documents += new
@@ -130,6 +131,13 @@ class _Seen:
         """Leaves the index for the next replay."""
         if self._index is not None:
             keep(self._index)
+
+
+def _read(block: Block) -> Document:
+    """A block's readings; of results that are yet to be shortened about as much as will be left of them."""
+    if block.later is None:
+        return tuple(map(read_message, block.messages))
+    return tuple(read_message(m) if m.answers is None else read_message(m, HEAD) for m in block.messages)
 
 
 def _spoken(block: Block, document: Document) -> list[Reading]:

@@ -28,6 +28,7 @@ class Params:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with the JSON of its tool results compacted wherever that costs fewer tokens. What a result becomes
     depends on nothing but itself, so it never changes later."""
+    draft = draft.made()
     newest = draft.blocks[-1] if params.newest and draft.blocks else None
     blocks = [
         _compacted(block, draft) if block.has_results and (block is newest or not block.pinned) else block

@@ -50,6 +50,7 @@ class Params:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with a stub for each stale result and for the arguments of each stale call, where that saves tokens."""
+    draft = draft.made()
     stale = _stale(draft.blocks, params, int(params.batch * max(0, draft.room)), draft.meter)
     if not stale:
         return draft

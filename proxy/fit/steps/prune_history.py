@@ -15,7 +15,7 @@ from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.meaning import likeness
 from proxy.fit.relevance.messages import brief_block, brief_cost
 from proxy.fit.relevance.reading import read_message
-from proxy.fit.relevance.replay import BRIEF, Kept, Marks, lasting, replay
+from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
 from proxy.fit.relevance.turns import choose_turns, rank_turns
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Draft, Drop, Facts, Want, Window, replace, text_of
@@ -81,6 +81,8 @@ def history_budget(window: int, reserve: int, fixed: int, target: float) -> int:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft without the blocks that had to go; or the embeddings that it lacks to choose them."""
+    if draft.prompt <= draft.room or not _only_weighs(draft, params):
+        draft = draft.made()
     kept = set(range(len(draft.blocks)))
     if params.max_messages is not None:
         kept &= newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
@@ -124,6 +126,12 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         return alike
     scores = _scores(draft.blocks, asked, alike)
     return _best(draft, scores) if layout == "best" else _with_excerpts(draft, params, asked, scores)
+
+
+def _only_weighs(draft: Draft, params: Params) -> bool:
+    """Whether blocks that are not made yet are enough: a replay weighs many and keeps few."""
+    counts = params.max_messages is not None or params.budget is not None or params.target is not None
+    return not counts and params.recall > 0 and not _by_relevance(draft, params)
 
 
 def _by_relevance(draft: Draft, params: Params) -> str:
@@ -194,30 +202,28 @@ def _recalled(worth: float) -> str:
     return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
 
 
-def _replayed(draft: Draft, params: Params) -> Draft:
-    """Two marks: the newest blocks, and of older ones those that the run may need, in short, all where they stood."""
+def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
+    """Two marks: the newest blocks, and of older ones those that the run may need, in short, all where they stood. Of
+    all that was ever cut short only what stays now is made; what it costs is known about, until it is. Where it proves
+    to be too much, all is counted (`exact`)."""
     blocks = draft.blocks
     asked = sources(blocks) if params.recall else []
 
     @cache
     def short(place: int) -> Block:
-        return brief_block(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place]
+        return brief_block(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].made()
 
     @cache
     def about(place: int) -> int:
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].tokens
 
-    def cut(found: Kept) -> list[Block]:
-        brief = found.brief(blocks)
-        return [_because(short(i) if i in brief else blocks[i], found.worth.get(i, 0.0) / BEST) for i in found.costs]
-
-    marks = Marks(draft.room, draft.fixed, params.low, params.recall)
-    found = replay(blocks, marks, about)  # of all that was ever cut short, only what stays now is made
-    made = cut(found)
-    if draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(block.tokens for block in made):
-        found = replay(blocks, replace(marks, exact=True), lambda place: short(place).tokens)
-        made = cut(found)
-    if len(made) == len(blocks) and not found.brief(blocks):
+    marks = Marks(draft.room, draft.fixed, params.low, params.recall, exact=exact)
+    found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
+    brief = found.brief(blocks)
+    made = [_because(short(i) if i in brief else blocks[i].made(), found.worth.get(i, 0.0) / BEST) for i in found.costs]
+    if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
+        return _replayed(draft.made(), params, exact=True)
+    if len(made) == len(blocks) and not brief:
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
 

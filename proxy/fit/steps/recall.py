@@ -72,6 +72,7 @@ def rag_budget(budget: int, total: int, recent_used: int) -> int:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft with one message of passages before the last user message; unchanged where nothing bears on it, where
     there is no room, or where the message is there already. Or the embeddings that it lacks to choose them."""
+    draft = draft.made()
     entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
     gone = _gone(draft) if HISTORY in params.sources else set()
     asked = _question(draft.blocks)

@@ -71,6 +71,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     the summary failed, says nothing, or is no shorter."""
     if idle(params):
         return draft
+    draft = draft.made()
     source = facts.original or draft
     covers = covers_of(source, draft, params)
     if not covers.ends:

@@ -28,6 +28,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if facts.original is not None and facts.original.model != draft.model and draft.excess <= 0:
         return draft
     rivals = [r for r in _in_order(facts.rivals, params.to) if r.model != draft.model and able(r, draft)]
+    if rivals:
+        draft = draft.made()
     sources = [facts.original or draft, *([draft] if draft.excess > 0 else [])]
     for source in sources:
         for rival in rivals:

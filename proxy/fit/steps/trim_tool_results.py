@@ -13,6 +13,7 @@ from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 AFTER = 2  # messages: an answer and the next question
 SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)
 BEHIND = 0.25  # of the room beside the pins: an answer behind the newest results that takes no more stays beside them
+SURELY = 1.25  # times the room: what would cost more is hardly ever shortened to less than the room
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 
 
@@ -46,7 +47,12 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
         first = _trimmed(draft, params, rooms)
         if first.excess <= 0 or first.prompt <= first.room:  # a reply limit that is too long is the clamp's to lower
             return first
-    return _trimmed(draft, params, _rooms(draft, params, roomy=False)[0])
+    rooms, prompt = _rooms(draft, params, roomy=False)
+    if prompt <= SURELY * draft.room:
+        made = _trimmed(draft, params, rooms)
+        if prompt <= draft.room or made.excess <= 0 or made.prompt <= made.room:
+            return made
+    return _trimmed(draft, params, rooms, later=True)
 
 
 def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
@@ -78,12 +84,18 @@ def _fresh(blocks: Sequence[Block]) -> int:
     return last if len(blocks) - 1 - last <= AFTER else -1
 
 
-def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None]) -> Draft:
+def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later: bool = False) -> Draft:
+    """The draft with each block in its room; with `later` it is only known what each will cost."""
+
+    def trimmed(block: Block, source: Source | None, room: int | None) -> Block:
+        if room is None or source is None:
+            return block
+        if later and block.tokens > room:
+            return replace(block, later=lambda: _block(block, source, draft, params, room), most=room)
+        return _block(block, source, draft, params, room)
+
     asked = sources(draft.blocks, following=True)
-    blocks = [
-        block if room is None or source is None else _block(block, source, draft, params, room)
-        for block, source, room in zip(draft.blocks, asked, rooms, strict=True)
-    ]
+    blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 

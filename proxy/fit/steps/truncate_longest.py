@@ -33,6 +33,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     is escaped may cost more than its text foretells.
 
     A reply limit over what a cut leaves free is lowered to that first: no text need make room for more."""
+    draft = draft.made()
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held // draft.n:
         draft = replace(draft, reply=draft.held // draft.n)
     question = next((m for m in reversed(tuple(draft.messages)) if m.role == "user"), None)

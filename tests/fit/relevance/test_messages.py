@@ -140,6 +140,15 @@ def test_a_short_form_that_saves_nothing_is_not_taken() -> None:
     assert brief_block(cheap, source, METER, 60) is cheap
 
 
+def test_where_a_short_form_saves_nothing_what_is_to_be_shortened_is_made() -> None:
+    block, source = told(LOG)
+    small = told("short")[0]
+    assert brief_block(replace(block, later=lambda: small, most=9), source, METER, 60) is small
+    assert brief_block(replace(small, later=lambda: block, most=9), source, METER, 60) is block
+    short = brief_block(replace(block, later=lambda: small, most=block.tokens), source, METER, 60)
+    assert short == brief_block(block, source, METER, 60) and short.later is None
+
+
 def test_what_a_short_form_costs_is_told_without_making_it(monkeypatch: pytest.MonkeyPatch) -> None:
     block, source = told(LOG, {"file_path": "src/a.py", "new": NEEDLE})
     exact = brief_block(block, source, METER, 60).tokens

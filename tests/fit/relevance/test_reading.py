@@ -35,6 +35,13 @@ def test_elsewhere_every_word_counts() -> None:
     assert words(read_text("was war an dem Tag so los")) == {w: 1 for w in "was war an dem tag so los".split()}
 
 
+def test_of_a_long_message_only_the_beginning_may_be_read() -> None:
+    long = message(role="tool", content="alpha beta " * 10 + "gamma")
+    assert set(words(read_message(long))) == {"alpha", "beta", "gamma"}
+    assert words(read_message(long, 10)) == {"alpha": 1, "beta": 1} and read_message(long, 10) != read_message(long)
+    assert read_message(long, 10) is read_message(long, 10)
+
+
 def test_calls_are_read_with_their_names_and_arguments() -> None:
     calls = [{"id": "1", "function": {"name": "grep_files", "arguments": '{"pattern":"one\\ntwo"}'}}]
     read = read_message(message(role="assistant", content=None, tool_calls=calls))

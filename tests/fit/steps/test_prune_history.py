@@ -228,6 +228,16 @@ def test_where_short_forms_are_longer_than_they_were_thought_to_be_they_are_coun
     assert after.excess <= 0 and len(after.blocks) > 8
 
 
+@pytest.mark.parametrize("params", [{"recall": 0.5}, {}, {"recall": 0.5, "layout": "best"}, {"target": 0.5}])
+def test_what_is_yet_to_be_shortened_and_stays_is_made_and_fits_though_it_is_longer_than_was_said(
+    params: dict[str, Any],
+) -> None:
+    before = draft(long_run(), 4000, max_tokens=100)
+    late = [replace(b, later=lambda b=b: b, most=40) if b.has_results else b for b in before.blocks]
+    after = apply(before.with_blocks(late), KNOWN, Params(**params))
+    assert after.excess <= 0 and after.made() is after and len(after.blocks) > 2
+
+
 def test_pins_of_a_run_of_tools_that_alone_are_over_the_room_stay_as_they_are() -> None:
     before = draft([user(words(300)), *tool_round("a", words(20))], 400)
     assert before.prompt > before.room and apply(before, KNOWN, Params(recall=0.5)) is before

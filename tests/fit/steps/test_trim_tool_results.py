@@ -18,7 +18,7 @@ KNOWN = facts(1000)
 
 
 def trimmed(messages: list[dict[str, Any]], window: int, limit: int | None = 100, **params: int) -> Draft:
-    return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params))
+    return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params)).made()
 
 
 def sizes(found: Draft) -> list[int]:
@@ -51,6 +51,23 @@ def test_where_that_is_not_enough_every_result_comes_under_the_cap() -> None:
     after = trimmed([user("q"), *rounds(800, 700, 30), user("b"), assistant(words(300))], 1000, cap_tokens=100)
     costs = [m.tokens for m in after.messages if m.role == "tool"]
     assert costs[0] <= 100 and costs[1] <= 100 and costs[2] == 34 and after.excess <= 0
+
+
+def test_where_the_cap_will_not_be_enough_nothing_is_made_before_it_is_known_to_stay() -> None:
+    before = draft([user("q"), *rounds(*[200] * 20, 5000)], 1000, max_tokens=100)
+    after = apply(before, KNOWN, Params(cap_tokens=100))
+    assert contents(after) == contents(before) and after.prompt < before.prompt / 2
+    assert [b.made().tokens <= b.tokens for b in after.blocks] == [True] * 22
+    made = after.made()
+    assert made.prompt <= after.prompt and all(m.tokens <= 100 for m in made.messages if m.role == "tool")
+    assert made.made() is made and apply(after, KNOWN, Params(cap_tokens=100)).made().prompt == made.prompt
+
+
+def test_what_is_shortened_to_less_than_the_cap_may_be_enough() -> None:
+    rows = json.dumps([{"id": i, "text": words(90, f"r{i}x")} for i in range(50)])
+    calls = [m for i in range(10) for m in tool_round(f"c{i}", rows)]
+    after = apply(draft([user("q"), *calls], 1500, max_tokens=100), KNOWN, Params(cap_tokens=150))
+    assert after.excess <= 0 and after.prompt == after.made().prompt and len(contents(after)) == 21
 
 
 def test_what_came_before_a_result_alone_decides_how_short_it_gets() -> None:
