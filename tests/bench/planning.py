@@ -1,31 +1,40 @@
-"""How long a plan takes: chats of 100 to 10,000 messages, and an agent run of 75k tokens cut to 16k, in process.
+"""How long a plan takes: chats of 100 to 10,000 messages, and agents' runs of some 75k tokens cut to 16k, in process.
 
-python -m tests.bench.planning
+python -m tests.bench.planning [FOLDER]
+
+FOLDER holds data/trajectories.jsonl.gz; without it recorded runs are not measured. Cold is a conversation of which
+nothing was seen before, in a process that has worked for a while: the median of several. Warm is the same once more.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
 from proxy.serve.shared.memory import LocalMemory
+from proxy.serve.starting import settle
 from proxy.tokens.meter import meter_for
 from proxy.types import Facts, Plan, Window
 from proxy.wire.endpoints import chat
 
 WORDS = "harbour crane cargo tide pilot pump manifest ledger signal anchor keel berth customs freight rope".split()
-ROUNDS = 9
+CASES = 9  # different conversations of a kind
+RECORDED = range(65_000, 85_000)  # tokens of the recorded runs that are measured
 
 
-def chatter(messages: int) -> bytes:
+def chatter(messages: int, seed: int) -> bytes:
     """A chat of so many messages of some 40 tokens."""
-    dice = random.Random(messages)
+    dice = random.Random(seed)
     talk = [
         {"role": "user" if i % 2 == 0 else "assistant", "content": " ".join(dice.choices(WORDS, k=38)) + f" {i}"}
         for i in range(messages)
@@ -33,9 +42,9 @@ def chatter(messages: int) -> bytes:
     return json.dumps({"model": "gpt-4o", "max_tokens": 500, "messages": talk}).encode()
 
 
-def agent(tokens: int = 75_000) -> bytes:
+def agent(seed: int, tokens: int = 75_000) -> bytes:
     """An agent's run: one question, then calls and results of 50 to 2,000 tokens until it is so long."""
-    dice, total = random.Random(75), 0
+    dice, total = random.Random(seed), 0
     talk: list[dict[str, Any]] = [
         {"role": "system", "content": "You are a careful agent. " + " ".join(dice.choices(WORDS, k=300))},
         {"role": "user", "content": "Find why the crane_controller fails and mend src/harbour/crane.py."},
@@ -69,19 +78,43 @@ def timed(work: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
+def recorded(folder: Path) -> Iterator[bytes]:
+    """The runs of that length in a folder's data. Raises FileNotFoundError."""
+    with gzip.open(folder / "data" / "trajectories.jsonl.gz", "rt") as lines:
+        for run in map(json.loads, lines):
+            if run["tokens"] in RECORDED:
+                yield json.dumps({"model": "gpt-4o", "max_tokens": 500, "messages": run["messages"]}).encode()
+
+
+def kinds() -> Mapping[str, list[bytes]]:
+    """The conversations of each kind. Exit code 2 where the folder that was named holds none."""
+    made = {f"chat of {n:,}": [chatter(n, seed) for seed in range(CASES)] for n in (100, 1_000, 5_000)}
+    made["agent's run"] = [agent(seed) for seed in range(CASES)]
+    if len(sys.argv) > 1:
+        try:
+            made["recorded run"] = list(recorded(Path(sys.argv[1])))
+        except FileNotFoundError as error:
+            print(f"There is no {error.filename}: nothing was measured.", file=sys.stderr)
+            sys.exit(2)
+    return made
+
+
 def main() -> None:
     """Prints cold and warm times."""
-    made = planner(16_600)
-    made(chatter(10), LocalMemory())  # the encoding is loaded
-    print("| conversation | tokens | sent | cold ms | warm ms (median) |\n|---|---|---|---|---|")
-    cases = {f"chat of {n:,}": chatter(n) for n in (100, 1_000, 5_000, 10_000)} | {"agent's run": agent()}
-    for name, body in cases.items():
-        memory = LocalMemory()
-        cold = timed(lambda body=body, memory=memory: made(body, memory))  # type: ignore[misc]
-        warm = [timed(lambda body=body, memory=memory: made(body, memory)) for _ in range(ROUNDS)]  # type: ignore[misc]
-        done = made(body, memory)
-        figures = f"{done.before.prompt:,} | {done.draft.prompt:,} | {cold:.1f} | {statistics.median(warm):.1f}"
-        print(f"| {name} | {figures} |")
+    cases, made = kinds(), planner(16_600)
+    for seed in range(CASES, CASES + 3):
+        made(agent(seed), LocalMemory())
+        made(chatter(1_000, seed), LocalMemory())
+    settle()
+    print("| conversation | tokens | sent | cold ms | warm ms |\n|---|---|---|---|---|")
+    for name, bodies in cases.items():
+        work = [partial(made, body, LocalMemory()) for body in bodies]
+        times = [(timed(once), timed(once)) for once in work]
+        plans = [once() for once in work]
+        before = statistics.median(plan.before.prompt for plan in plans)
+        sent = statistics.median(plan.draft.prompt for plan in plans)
+        cold, warm = map(statistics.median, zip(*times, strict=True))
+        print(f"| {name} | {before:,.0f} | {sent:,.0f} | {cold:.1f} | {warm:.1f} |")
 
 
 if __name__ == "__main__":
