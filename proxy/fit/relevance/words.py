@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, islice, repeat
 from operator import itemgetter, mul
-from sys import intern
 
 from proxy.fit.relevance.memo import Table
-from proxy.fit.relevance.priors import trouble_of
+from proxy.fit.relevance.priors import NAMES_TROUBLE, SUSPECT, trouble_of
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 TOGETHER = 512  # lines that are read together
@@ -129,7 +128,7 @@ Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 def _known(token: str) -> Known:
     """A token, its parts and their stems, whether it is an identifier, how many of the parts only English uses often,
     and how loud it tells of trouble. Thousands are new in a conversation: what is simple is told first."""
-    token, lower, runs = intern(token), token.lower(), 1
+    lower, runs = token.lower(), 1
     if not token.isascii():
         found, runs = _other_parts(token), 2
     elif token.isdigit() or (token.isalpha() and lower[1:] == token[1:]):
@@ -142,7 +141,8 @@ def _known(token: str) -> Known:
     named = runs > 1 and len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
     told = tuple([stem(part) if part.isalpha() else part for part in found])
-    return token, found, told, named, english, trouble_of(token)
+    trouble = trouble_of(token) if lower in SUSPECT or token.endswith(NAMES_TROUBLE) else 0
+    return token, found, told, named, english, trouble
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
