@@ -44,7 +44,9 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         after = rung.apply(draft, facts)
         if isinstance(after, Want):
             return Plan(first, draft, tuple(notes), after)
-        if after is not draft:
+        if _only_made(draft, after):
+            draft = _made(draft, notes)
+        elif after is not draft:
             notes.append(note(rung.step, draft, after))
             draft = after
     draft = _made(draft, notes)
@@ -60,6 +62,14 @@ def _made(draft: Draft, notes: list[Note]) -> Draft:
     if made is not draft:
         notes[-1] = replace(notes[-1], tokens_after=made.prompt)
     return made
+
+
+def _only_made(before: Draft, after: Draft) -> bool:
+    """Whether a step did nothing of its own, but needed what an earlier one had decided. That is not made only to see
+    this of a step that dropped something."""
+    if after is before or after.drops != before.drops or all(block.later is None for block in before.blocks):
+        return False
+    return after == before.made()
 
 
 def due(rung: Rung, draft: Draft, first: Draft) -> bool:

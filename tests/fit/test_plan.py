@@ -76,6 +76,16 @@ def test_what_was_thought_to_fit_is_made_before_it_is_believed() -> None:
     assert found.fits and [(n.tokens_before, n.tokens_after) for n in found.notes] == [(219, 219), (219, 111)]
 
 
+def test_a_step_that_only_needed_what_an_earlier_one_decided_is_not_noted() -> None:
+    def late(found: Draft, known: Facts) -> Draft:
+        short = found.blocks[0]
+        return found.with_blocks([replace(block, later=lambda: short, most=60) for block in found.blocks[:2]])
+
+    looks = Rung("looks", lambda found, known: found.made())
+    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("late", late), looks, Rung("halve", halve)), facts(100))
+    assert [(n.step, n.tokens_before, n.tokens_after) for n in found.notes] == [("late", 219, 111), ("halve", 111, 57)]
+
+
 def test_a_want_stops_the_walk_and_is_handed_out() -> None:
     want = Want("summary", "k")
     found = plan(prompt(LONG, max_tokens=9), ladder(Rung("ask", lambda d, f: want), Rung("never", never)), facts(100))
