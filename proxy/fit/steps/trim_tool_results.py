@@ -90,13 +90,20 @@ def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later
     def trimmed(block: Block, source: Source | None, room: int | None) -> Block:
         if room is None or source is None:
             return block
-        if later and block.tokens > room:
+        if later and _is_sure(block, room):
             return replace(block, later=lambda: _block(block, source, draft, params, room), most=room)
         return _block(block, source, draft, params, room)
 
     asked = sources(draft.blocks, following=True)
     blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
+
+
+def _is_sure(block: Block, room: int) -> bool:
+    """Whether a block will be shortened, and be in its room then: its results are texts, and there is some room."""
+    results = [m for m in block.messages if m.answers is not None and m.tokens > FRAME + LEAST]
+    least = block.tokens - sum(m.tokens - FRAME - LEAST for m in results)
+    return least <= room < block.tokens and all(isinstance(content_of(m), str) for m in results)
 
 
 def _capped(block: Block, params: Params) -> int:

@@ -28,6 +28,7 @@ def test_a_text_is_read_once() -> None:
 def test_stop_words_are_left_out_where_the_text_is_known_to_be_english() -> None:
     read = read_text("What is it that the dog and the cat have to do with this?")
     assert words(read) == {"dog": 1, "cat": 1}
+    assert words(read_text("What is it that is_valid has to do with this?")) == {"is_valid": 1, "valid": 1}
     assert read.length == 14 and read.english == 11
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.fit.relevance.tables import expanded
 from proxy.fit.steps import compact_json
 from proxy.fit.steps.compact_json import COMPACTED, Params, apply
-from proxy.types import Draft, Facts, Window
+from proxy.types import Draft, Facts, Window, replace
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, system, tool_round, user, words
 
@@ -87,6 +87,16 @@ def test_where_fewer_bytes_are_no_fewer_tokens_the_text_stays() -> None:
             return 99 if text.startswith('{"columns"') else CharMeter.text(self, text[:30])
 
     before = draft([user("q"), *tool_round("a", json.dumps(ROWS)), assistant("so")], 50, Fickle())
+    assert compact(before) is before
+
+
+def test_a_result_without_content_stays_though_something_in_it_looks_like_json() -> None:
+    before = drafted(None)
+    block = before.blocks[2]
+    odd = replace(block.messages[1], raw=b'{"role":"tool","tool_call_id":"c0","x":{"content":"[1, 2]"},"content":null}')
+    before = before.with_blocks(
+        [*before.blocks[:2], replace(block, messages=(block.messages[0], odd)), before.blocks[3]]
+    )
     assert compact(before) is before
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.relevance.messages import brief_block
+from proxy.fit.relevance.replay import CUT
 from proxy.fit.relevance.vectors import Vector, packed
 from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
@@ -224,7 +225,9 @@ def test_where_short_forms_are_longer_than_they_were_thought_to_be_they_are_coun
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prune_history, "brief_cost", lambda *_: 1)
+    CUT.clear()
     after = pruned(long_run(), 4000, recall=0.5)
+    CUT.clear()
     assert after.excess <= 0 and len(after.blocks) > 8
 
 
