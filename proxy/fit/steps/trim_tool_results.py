@@ -12,6 +12,7 @@ from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 
 AFTER = 2  # messages: an answer and the next question
 SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)
+OF_CAP = 0.75  # of `cap_tokens`: where room is short, shorter results mean fewer cuts, and no less support (measured)
 BEHIND = 0.25  # of the room beside the pins: an answer behind the newest results that takes no more stays beside them
 SURELY = 1.25  # times the room: what would cost more is hardly ever shortened to less than the room
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
@@ -19,9 +20,10 @@ FRAME = 64  # tokens: the most that role and name of a result cost besides its t
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`cap_tokens`: what a result may cost where room is short. `cap_chars`: the same in characters (seed 004), heeded
-    where set. `keep_newest`: so many of the newest results are left whole while there is room for them. `preview`: of a
-    JSON list only so many rows are kept (seed 004); None keeps as many as the cap holds."""
+    """`cap_tokens`: what a result may cost where room is short; a tenth of the room where that is less, but no less
+    than three quarters of it. `cap_chars`: the same in characters (seed 004), heeded where set. `keep_newest`: so many
+    of the newest results are left whole while there is room for them. `preview`: of a JSON list only so many rows are
+    kept (seed 004); None keeps as many as the cap holds."""
 
     cap_tokens: int = 2000
     cap_chars: int | None = None
@@ -58,6 +60,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
     """What each block with results may cost (None: it is left alone), and what the prompt will cost then."""
     rooms: list[int | None] = []
+    cap = min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
     before, whole, fresh = draft.fixed, _left_whole(draft.blocks, params.keep_newest), _fresh(draft.blocks)
     pinned = draft.fixed + sum(b.tokens for i, b in enumerate(draft.blocks) if b.pinned and i != fresh)
     behind = sum(b.tokens for b in draft.blocks[fresh + 1 :] if not b.pinned)
@@ -66,7 +69,7 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
     for place, block in enumerate(draft.blocks):
         newest, room = place == fresh, None
         if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):
-            least = min(_capped(block, params), draft.room - pinned) if newest else _capped(block, params)
+            least = min(_capped(block, cap), draft.room - pinned) if newest else _capped(block, cap)
             after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
             left = draft.room - before - after
             if not roomy and any(rooms):  # more are to come: what the next one takes would have to be cut again
@@ -106,9 +109,9 @@ def _is_sure(block: Block, room: int) -> bool:
     return least <= room < block.tokens and all(isinstance(content_of(m), str) for m in results)
 
 
-def _capped(block: Block, params: Params) -> int:
+def _capped(block: Block, cap: int) -> int:
     """What the block costs with each of its results under the cap."""
-    return sum(min(m.tokens, params.cap_tokens) if m.answers is not None else m.tokens for m in block.messages)
+    return sum(min(m.tokens, cap) if m.answers is not None else m.tokens for m in block.messages)
 
 
 def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:

@@ -94,8 +94,8 @@ def test_results_that_not_even_stubs_of_them_fit_become_stubs() -> None:
 
 
 def test_the_newest_result_is_never_cut_under_the_cap_while_the_pins_leave_room() -> None:
-    after = trimmed([user("q"), assistant(words(900)), *rounds(500)], 1000, cap_tokens=200)
-    assert 150 < sizes(after)[3] <= 200 and after.excess > 0  # pruning the old answer will make the room
+    after = trimmed([user("q"), assistant(words(900)), *rounds(500)], 1000, cap_tokens=300)
+    assert 150 < sizes(after)[3] <= 225 and after.excess > 0  # pruning the old answer will make the room
     after = trimmed([user(words(850)), *rounds(500)], 1000, cap_tokens=200)
     assert sizes(after)[2] < 50 and after.excess <= 0  # here nothing else can give way
 
@@ -183,3 +183,15 @@ def test_allowances_stay_within_the_room_and_waste_none_of_it(costs: list[int], 
 def test_parameters_that_would_leave_nothing_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"cap|keep_newest"):
         Params(**wrong)
+
+
+def test_in_a_small_window_a_result_comes_under_a_tenth_of_the_room_down_to_three_quarters_of_the_cap() -> None:
+    log = "\n".join(words(4, f"l{n}x") for n in range(125))
+    told = [user("q"), *[m for i in range(8) for m in tool_round(f"c{i}", log)], user(words(99))]
+
+    def most(window: int) -> int:
+        *older, _ = [m.tokens for m in trimmed(told, window, cap_tokens=200).messages if m.role == "tool"]
+        return max(older)
+
+    assert 100 < most(1200) < most(1900) < most(3000)
+    assert most(1200) <= 150 and most(1900) <= 180 and most(3000) <= 200
