@@ -46,7 +46,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httptools": ("proxy.serve.connection", "proxy.serve.protocol"),
     "aiohappyeyeballs": ("proxy.serve.pool",),
     "rich": ("proxy.demo", "proxy.knowing", "proxy.picture", "proxy.cli"),
-    "xxhash": ("proxy.tokens", "proxy.fit.relevance.memo", "proxy.wire", "proxy.serve"),
+    "xxhash": ("proxy.tokens", "proxy.wire", "proxy.serve"),
     "msgspec": ("proxy",),
     "litellm": (),  # its files are read; importing it costs seconds and 150 MiB
 }

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.memo import mark
+from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.words import (
     FEW,
     KNOWN_ENGLISH,
@@ -146,16 +146,16 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
     """For each block with results, its question; None for the others. With `following`, what the user asks directly
     after a round counts too: then a result is chosen anew once, when that question comes."""
     found: list[Source | None] = []
-    user, seen = None, 0
+    user, mark = None, 0
     for place, block in enumerate(blocks):
         first = block.messages[0]
         if first.role == "user":
-            user, seen = first, mark(first.raw)
+            user, mark = first, digest(first.raw)
         if not block.has_results:
             found.append(None)
             continue
         after = _following(blocks, place) if following else None
-        found.append(Source(mark(str(seen), first.raw, b"" if after is None else after.raw), first, user, after))
+        found.append(Source(digest(str(mark), first.raw, b"" if after is None else after.raw), first, user, after))
     return found
 
 

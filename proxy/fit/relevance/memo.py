@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
-from xxhash import xxh3_128
-
 Value = TypeVar("Value")
-SEED = int.from_bytes(os.urandom(8))
 DIGEST = 16  # bytes: as many as make an accidental or a sought collision out of reach
 
 
@@ -84,17 +80,6 @@ class Table(dict[str, Value]):
                 self.clear()
             self[word] = value
         return value
-
-
-def mark(*parts: bytes | str) -> int:
-    """A number for contents that holds in this process only, at a tenth of the cost of a `digest`; nobody outside can
-    make two contents share one."""
-    made = xxh3_128(seed=SEED)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        made.update(len(data).to_bytes(8, "little"))
-        made.update(data)
-    return made.intdigest()
 
 
 def digest(*parts: bytes | str) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.asked import Asked, Source, leaves
-from proxy.fit.relevance.memo import Memo, mark
+from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
 from proxy.fit.shorten import content_of, head_and_tail, shorten_content
 from proxy.types import Block, Json, Message, Meter, replace, text_of
@@ -162,7 +162,7 @@ def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block
 def _remembered(message: Message, make: Callable[[], Message], how: str) -> Message:
     """What `make` makes of a message, remembered by the message and `how`. Another meter counts otherwise: the count
     that the message itself has stands for the meter."""
-    key = mark(message.raw, how, str(message.tokens))
+    key = digest(message.raw, how, str(message.tokens))
     found = SHORTENED.get(key)
     if found is None:
         done = make()

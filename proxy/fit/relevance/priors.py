@@ -14,7 +14,6 @@ TROUBLE = frozenset(
     " abort aborted killed exited missing lost corrupt corrupted undefined unexpected crash crashed severe".split()
 )
 LOUD = frozenset("ERROR ERRORS FATAL CRITICAL PANIC FAIL FAILED FAILURE Traceback SEVERE EMERG ALERT".split())
-SUSPECT = TROUBLE | {word.lower() for word in LOUD}
 NAMES_TROUBLE = ("Exception", "Error")
 NAMED_TROUBLE = re.compile(r"[\w.]*\w(?:Exception|Error)")
 ABOUT_TROUBLE = re.compile(

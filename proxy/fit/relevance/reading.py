@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -11,7 +10,7 @@ from itertools import compress
 import msgspec
 
 from proxy.fit.relevance.dates import Day, first_day
-from proxy.fit.relevance.memo import Memo, mark
+from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, times_of, tokens, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
@@ -58,7 +57,8 @@ class Reading:
     def _said(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         words = words_of(zip(self.tokens, self.times, strict=True))
         if self.is_english:
-            _drop(words, STOP)
+            for word in STOP & words.keys():
+                del words[word]
         return tuple(words), tuple(words.values())
 
 
@@ -68,13 +68,13 @@ READ: Memo[Reading] = Memo(LIMIT)
 def read_text(text: str) -> Reading:
     """The reading of a bare text."""
     found = READ.get(text)
-    return found if found is not None else _kept(text, reading(mark(b"text", text), text))
+    return found if found is not None else _kept(text, reading(digest(b"text", text), text))
 
 
 def read_message(message: Message, head: int | None = None) -> Reading:
     """The reading of a message: its text (with `head`, only so many characters of it), and the names and arguments of
     its calls."""
-    source = message.raw if head is None else mark(b"head", str(head), message.raw)
+    source = message.raw if head is None else digest(b"head", str(head), message.raw)
     found = READ.get(source)
     return found if found is not None else _kept(source, _reading_of(message, head))
 
@@ -84,13 +84,8 @@ def _kept(source: bytes | str | int, made: Reading) -> Reading:
     return READ.put(source, made, 2 * len(made.tokens) + len(made.names) + length // 8 + 32)
 
 
-def _drop(counts: dict[str, int], words: Set[str]) -> None:
-    for word in words & counts.keys():
-        counts.pop(word)
-
-
 def _reading_of(message: Message, head: int | None) -> Reading:
-    key = mark(b"message", str(head), message.raw)
+    key = digest(b"message", str(head), message.raw)
     try:
         fields = message.fields()
     except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there

@@ -20,7 +20,7 @@ from proxy.types import Block
 INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
-HEAD = 6000  # characters: about as many as 1,500 tokens have
+LATER = 6000  # characters of a result that is yet to be shortened: about what 1,500 tokens have
 CUTS = 4096  # cuts remembered, a few hundred bytes each
 
 
@@ -137,7 +137,7 @@ def _read(block: Block) -> Document:
     """A block's readings; of results that are yet to be shortened about as much as will be left of them."""
     if block.later is None:
         return tuple(map(read_message, block.messages))
-    return tuple(read_message(m) if m.answers is None else read_message(m, HEAD) for m in block.messages)
+    return tuple(read_message(m) if m.answers is None else read_message(m, LATER) for m in block.messages)
 
 
 def _spoken(block: Block, document: Document) -> list[Reading]:

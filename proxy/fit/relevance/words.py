@@ -11,7 +11,7 @@ from itertools import compress, islice, repeat
 from operator import itemgetter, mul
 
 from proxy.fit.relevance.memo import Table
-from proxy.fit.relevance.priors import NAMES_TROUBLE, SUSPECT, trouble_of
+from proxy.fit.relevance.priors import trouble_of
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 TOGETHER = 512  # lines that are read together
@@ -140,9 +140,8 @@ def _known(token: str) -> Known:
         found = tuple(long) if runs < 2 or len(token) > LONGEST else (lower, *long)
     named = runs > 1 and len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
-    told = tuple([stem(part) if part.isalpha() else part for part in found])
-    trouble = trouble_of(token) if lower in SUSPECT or token.endswith(NAMES_TROUBLE) else 0
-    return token, found, told, named, english, trouble
+    stemmed = tuple([stem(part) if part.isalpha() else part for part in found])
+    return token, found, stemmed, named, english, trouble_of(token)
 
 
 def _other_parts(token: str) -> tuple[str, ...]:

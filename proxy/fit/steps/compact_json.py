@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.fit.relevance.memo import Memo, mark
+from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.tables import compacted
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Draft, Facts, Json, Message, replace
@@ -56,7 +56,7 @@ def _shorter(message: Message) -> Message:
     """The message with its JSON compacted; the same message where there is none, or where it is short already."""
     if not MAY_HOLD_JSON.search(message.raw):
         return message
-    key = mark(message.raw)
+    key = digest(message.raw)
     raw = COMPACTED.get(key)
     if raw is None:
         made = _made(message)

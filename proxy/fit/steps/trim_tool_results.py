@@ -41,7 +41,9 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its long results shortened: first each to the room that what stood before it leaves, and where
     that is not enough, each to the cap; the newest may then still take more, and comes under the cap
     with the next round. What is under the cap depends on what stood before it and on the question that directly follows
-    it only, so it never changes later."""
+    it only, so it never changes later. Where even that leaves too much for any reply, a result is shortened once it is
+    known to stay."""
+    draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
         return draft
     rooms, prompt = _rooms(draft, params, roomy=True)
@@ -50,9 +52,10 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
         if first.excess <= 0 or first.prompt <= first.room:  # a reply limit that is too long is the clamp's to lower
             return first
     rooms, prompt = _rooms(draft, params, roomy=False)
-    if prompt <= SURELY * draft.room:
+    widest = _widest(draft)
+    if prompt <= SURELY * widest:
         made = _trimmed(draft, params, rooms)
-        if prompt <= draft.room or made.excess <= 0 or made.prompt <= made.room:
+        if prompt <= draft.room or made.excess <= 0 or made.prompt <= widest:
             return made
     return _trimmed(draft, params, rooms, later=True)
 
@@ -78,6 +81,11 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
         rooms.append(room)
         before += block.tokens if room is None else min(room, block.tokens)
     return rooms, before
+
+
+def _widest(draft: Draft) -> int:
+    """The room that there would be beside the least reply: what a clamp can make."""
+    return replace(draft, reply=draft.floor if draft.reply is None else min(draft.reply, draft.floor)).room
 
 
 def _fresh(blocks: Sequence[Block]) -> int:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from proxy.fit.relevance.memo import Memo, Table, digest, mark
+from proxy.fit.relevance.memo import Memo, Table, digest
 
 
 def test_what_was_put_is_there_until_others_weigh_too_much() -> None:
@@ -73,17 +73,11 @@ def test_a_table_makes_each_word_once_and_forgets_all_when_there_are_too_many() 
 
 
 def test_a_digest_tells_where_one_part_ends_and_the_next_begins() -> None:
-    for number in (digest, mark):
-        assert number("ab", "c") != number("a", "bc") and number("é") == number("é".encode())
-        assert number("\ud800") != number("")
+    assert digest("ab", "c") != digest("a", "bc") and digest("é") == digest("é".encode())
+    assert digest("\ud800") != digest("")
 
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     code = "from proxy.fit.relevance.memo import digest; print(digest('a', b'b'))"
     seen = {subprocess.check_output([sys.executable, "-c", code], text=True).strip() for _ in range(2)}
     assert seen == {str(digest("a", b"b"))}
-
-
-def test_a_mark_holds_in_one_process_only() -> None:
-    code = "from proxy.fit.relevance.memo import mark; print(mark('a', b'b'))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() != str(mark("a", b"b"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.steps.trim_tool_results import Params, allowances, apply
-from proxy.types import Draft
+from proxy.types import Draft, replace
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
 
@@ -195,3 +195,20 @@ def test_in_a_small_window_a_result_comes_under_a_tenth_of_the_room_down_to_thre
 
     assert 100 < most(1200) < most(1900) < most(3000)
     assert most(1200) <= 150 and most(1900) <= 180 and most(3000) <= 200
+
+
+def test_a_second_rung_shortens_further_what_the_first_left_for_later() -> None:
+    log = "\n".join(words(4, f"l{n}x") for n in range(250))
+    calls = [m for i in range(20) for m in tool_round(f"c{i}", log)]
+    first = apply(draft([user("q"), *calls], 2000, max_tokens=100), KNOWN, Params(cap_tokens=400))
+    second = apply(first, KNOWN, Params(cap_tokens=200)).made()
+    assert any(b.later for b in first.blocks) and first.made().prompt > second.prompt
+    assert all(m.tokens <= 200 for m in second.messages if m.role == "tool")
+
+
+def test_where_the_least_reply_leaves_room_it_is_made_at_once_for_the_clamp_to_count_on() -> None:
+    calls = [m for i in range(14) for m in tool_round(f"c{i}", words(500))]
+    before = replace(draft([user("q"), *calls], 2000, max_tokens=1000), floor=100)
+    after = apply(before, KNOWN, Params(cap_tokens=150))
+    assert after.prompt > 1.25 * after.room and all(block.later is None for block in after.blocks)
+    assert after.excess > 0 >= replace(after, reply=100).excess
