@@ -1,34 +1,16 @@
-"""What a tool result was asked for: the words that stood before it, and the question that follows its round."""
+"""What a tool result was asked for: its words, what it quotes, and whether it is English."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-import msgspec
+from proxy.fit.relevance.priors import ABOUT_TROUBLE
+from proxy.fit.relevance.splitting import times_of, tokens
+from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, is_english, stem, summed, words_of
 
-from proxy.fit.nested import decoded
-from proxy.fit.relevance.memo import digest
-from proxy.fit.relevance.words import (
-    FEW,
-    KNOWN_ENGLISH,
-    STOP,
-    is_english,
-    stem,
-    summed,
-    times_of,
-    tokens,
-    unescaped,
-    words_of,
-)
-from proxy.fit.shorten import content_of
-from proxy.types import Block, Json, Message, text_of
-
-# Characters read of each source (measured: more adds noise). A question stands at the beginning or the end of what a
-# user pastes, so both are read.
-USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
 TEXTS = 64  # remembered as they were read, 50 KB each at most
 
 # What a question quotes, it wants to the letter: between quotation marks, or an identifier, or a long number.
@@ -57,6 +39,11 @@ class Asked:
         """What the prose quotes: to be found to the letter, but for capitals."""
         kinds = zip(*(text.literals for text in self._each), strict=True)
         return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
+
+    @property
+    def about_trouble(self) -> bool:
+        """Whether it asks for what went wrong."""
+        return any(text.about_trouble for text in self._each)
 
     def keys(self, sample: str = "") -> tuple[Mapping[str, int], bool]:
         """What it is matched by and what each weighs: its words, or where it is English their stems without stop words;
@@ -110,6 +97,7 @@ class _Text:
         quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
         numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
         self.literals = (quoted, [name.casefold() for name in names], numbers)
+        self.about_trouble = bool(ABOUT_TROUBLE.search(text))
 
     @cached_property
     def stems(self) -> dict[str, int]:
@@ -122,85 +110,3 @@ _text = lru_cache(maxsize=TEXTS)(_Text)
 
 def _read(text: str) -> dict[str, int]:
     return words_of(times_of(tokens(text)).items())
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the question of a block's results stands: the user message before it, the call, and the user message that
-    directly follows the round which the results ended. `mark` is a digest of these three."""
-
-    mark: int
-    call: Message
-    user: Message | None = None
-    following: Message | None = None
-
-    def asked(self, answers: str | None = None) -> Asked:
-        """The question as text, for the result of one call or of all."""
-        said, arguments = _spoken(self.call, answers)
-        asked = [ends(text_of(content_of(m))) for m in (self.following, self.user) if m is not None]
-        texts = (*asked, said[:SPOKEN])
-        return Asked("\n".join(texts), arguments[:ARGUMENTS], texts)
-
-
-def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
-    """For each block with results, its question; None for the others. With `following`, what the user asks directly
-    after a round counts too: then a result is chosen anew once, when that question comes."""
-    found: list[Source | None] = []
-    user, mark = None, 0
-    for place, block in enumerate(blocks):
-        first = block.messages[0]
-        if first.role == "user":
-            user, mark = first, digest(first.raw)
-        if not block.has_results:
-            found.append(None)
-            continue
-        after = _following(blocks, place) if following else None
-        found.append(Source(digest(str(mark), first.raw, b"" if after is None else after.raw), first, user, after))
-    return found
-
-
-def _following(blocks: Sequence[Block], place: int) -> Message | None:
-    """The user message after a round, where nothing but an answer in words stands between."""
-    for block in blocks[place + 1 : place + 3]:
-        if block.messages[0].role == "user":
-            return block.messages[0]
-        if block.messages[0].role != "assistant" or block.has_results:
-            return None
-    return None
-
-
-def ends(text: str) -> str:
-    """Where a question stands in a long text: at its beginning and at its end."""
-    return text if len(text) <= USER_HEAD + USER_TAIL else f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
-
-
-def _spoken(message: Message, ident: str | None) -> tuple[str, str]:
-    """What the model said when it called, and what it called with."""
-    try:
-        fields = message.fields()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "", ""
-    calls: Sequence[Json] = fields.get("tool_calls") or ()
-    mine = [c for c in calls if isinstance(c, dict) and (ident is None or c.get("id") == ident)]
-    return text_of(fields.get("content")), "\n".join(map(_values, mine))
-
-
-def _values(call: Json) -> str:
-    """What a call passed: its values, without the names of its parameters and without small numbers."""
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    try:
-        return "\n".join(leaves(decoded(arguments if isinstance(arguments, str) else "")))
-    except msgspec.DecodeError:
-        return unescaped(str(arguments))
-
-
-def leaves(value: Json, depth: int = 8) -> Iterator[str]:
-    """The strings and the large numbers in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (int, float)) and abs(value) >= 10 ** (LONG_NUMBER - 1):
-        yield str(value)
-    elif isinstance(value, (dict, list)) and depth:
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from leaves(item, depth - 1)

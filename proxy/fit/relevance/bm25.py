@@ -104,7 +104,7 @@ class Index:
         found = {}
         for place in places:
             counts, norm = own[place], norms[place]
-            hits = [(gains[key], counts[key]) for key in gains if key in counts]
+            hits = [(gains[key], counts[key]) for key in filter(counts.__contains__, gains)]
             found[place] = sum([gain * count / (count + norm) for gain, count in hits])
         return found
 

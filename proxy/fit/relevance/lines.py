@@ -12,8 +12,9 @@ import msgspec
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, STANDING
-from proxy.fit.relevance.words import every, names_in, tokens_by_line, trouble_in
+from proxy.fit.relevance.priors import STANDING
+from proxy.fit.relevance.splitting import every, tokens_by_line
+from proxy.fit.relevance.words import names_in, trouble_in
 from proxy.types import Meter
 
 NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
@@ -133,7 +134,7 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
                 worth[place - away] += share * own[place]
             if place + away < len(own):
                 worth[place + away] += share * own[place]
-    news = _news(read, bool(ABOUT_TROUBLE.search(asked.prose)))
+    news = _news(read, asked.about_trouble)
     return [w + unit * (_standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
 
 

@@ -7,7 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from proxy.fit.relevance.words import every, found_by
+from proxy.fit.relevance.splitting import every
+from proxy.fit.relevance.words import found_by
 
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proxy.fit.relevance.asked import ends
 from proxy.fit.relevance.memo import digest
+from proxy.fit.relevance.sources import ends
 from proxy.fit.relevance.vectors import Vector, cosine
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Facts, Want, text_of

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.asked import Asked, Source, leaves
+from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
+from proxy.fit.relevance.sources import Source, ends, leaves
 from proxy.fit.shorten import content_of, head_and_tail, shorten_content
 from proxy.types import Block, Json, Message, Meter, replace, text_of
 
@@ -23,6 +24,8 @@ RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "
 
 SHORTENED: Memo[bytes] = Memo(REMEMBERED)
 Raws = dict[str, msgspec.Raw]
+RAWS, CALLS = msgspec.json.Decoder(Raws), msgspec.json.Decoder(list[Raws])
+FUNCTION = msgspec.json.Decoder(dict[str, Any])
 
 
 def shorten_result(
@@ -61,11 +64,11 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
 
     def made() -> Message:
         try:
-            parts = msgspec.json.decode(message.raw, type=Raws)
-            calls = msgspec.json.decode(parts.get("tool_calls", b"[]"), type=list[Raws])
+            parts = RAWS.decode(message.raw)
+            calls = CALLS.decode(parts.get("tool_calls", b"[]"))
         except (msgspec.MsgspecError, UnicodeError):
             return message
-        asked = Asked("" if source.user is None else text_of(content_of(source.user)))
+        asked = Asked("" if source.user is None else ends(text_of(content_of(source.user))))
         shorter = [_call(call, asked, meter, limit) for call in calls]
         if all(a is b for a, b in zip(calls, shorter, strict=True)):
             return message
@@ -77,7 +80,7 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
 
 def _call(call: Raws, asked: Asked, meter: Meter, limit: int) -> Raws:
     try:
-        function = msgspec.json.decode(call.get("function", b"{}"), type=dict[str, Any])
+        function = FUNCTION.decode(call.get("function", b"{}"))
         arguments = decoded(function.get("arguments") or "")
     except (msgspec.MsgspecError, TypeError, UnicodeError):
         return call

@@ -11,7 +11,8 @@ import msgspec
 
 from proxy.fit.relevance.dates import Day, first_day
 from proxy.fit.relevance.memo import Memo, digest
-from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, times_of, tokens, unescaped, words_of
+from proxy.fit.relevance.splitting import times_of, tokens
+from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
 LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens

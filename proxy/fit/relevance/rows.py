@@ -8,10 +8,11 @@ from operator import itemgetter
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
-from proxy.fit.relevance.priors import ABOUT_TROUBLE, extremes, wants_extremes
+from proxy.fit.relevance.priors import extremes, wants_extremes
 from proxy.fit.relevance.slim import LEFT_OUT, encoded, slim
+from proxy.fit.relevance.splitting import every, tokens
 from proxy.fit.relevance.tables import COLUMNS, ROWS
-from proxy.fit.relevance.words import STOP, every, parts, stem, tokens, trouble_in, unescaped
+from proxy.fit.relevance.words import STOP, parts, stem, trouble_in, unescaped
 from proxy.types import Json, Meter, replace
 
 LIST_DEPTH = 4  # levels of objects in which the list of rows is looked for; deeper lists belong to one row
@@ -188,7 +189,7 @@ def worth_of(rows: Sequence[Json], asked: Asked, *, named: bool = False) -> list
     for path, place, rank in extremes(bare, direction) if direction else ():
         asked_for = sum(word in keys or stem(word) in keys for word in parts(path.rpartition(".")[2]))
         worth[place] += unit * (EXTREME + NAMED * asked_for) * (1 - PLACE * rank)
-    if ABOUT_TROUBLE.search(asked.prose):
+    if asked.about_trouble:
         calm = trouble_in(every(said)).keys().isdisjoint
         worth = [w + TROUBLED * unit * (not calm(row)) for w, row in zip(worth, said, strict=True)]
     return worth

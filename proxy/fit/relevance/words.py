@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import compress, islice, repeat
+from itertools import compress
 from operator import itemgetter, mul
 
 from proxy.fit.relevance.memo import Table
 from proxy.fit.relevance.priors import trouble_of
+from proxy.fit.relevance.splitting import MARKS
 
-PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
-TOGETHER = 512  # lines that are read together
 LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
 BLOB = 512  # characters of an unbroken ASCII run that are read; the rest of a base64 image tells nothing
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
@@ -22,20 +20,6 @@ SHORTEST_NAME = 7  # characters of an identifier that is no accident
 REMEMBERED = 1 << 15  # tokens of which what is known is remembered
 FEW = 6  # words: a shorter text may be English without showing it
 
-# Signs that belong to the letter before them and that `\w` leaves out: accents, vowel points, the Indic vowel signs.
-MARKS = (
-    r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff"
-    r"\u0f18-\u0fbc\u1000-\u109f\u1780-\u17d3"
-)
-# Runs of letters, digits and "_@#$", joined by "./:+-": a path, a dotted name, a date is one token. Possessive
-# throughout, so no input makes it look twice at a character. What is ASCII is named first: it is found fastest.
-WORD = r"[A-Za-z0-9_@#$\w]"
-TOKEN = re.compile(rf"{WORD}++(?:[{MARKS}./:+-]++{WORD}++)*+[{MARKS}]*+")
-OTHER_SIGN = re.compile(rf"[{MARKS}\w]")
-# A text that is ASCII is split instead, which is faster: what is neither in a token nor joins one becomes a blank.
-JOINTS = "./:+-"
-ASCII = bytes(range(128))
-APART = "".join(c if c in f"_@#$\n{JOINTS}" or c.isalnum() else " " for c in map(chr, ASCII))
 ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -54,51 +38,7 @@ STOP = ENGLISH | frozenset(
 )
 STOP_TOKENS = STOP | {word.capitalize() for word in STOP}
 ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
-
-
-def tokens(text: str) -> list[str]:
-    """Every identifier, number and word as it stands. Long texts are read a piece at a time."""
-    if len(text) > PIECE:
-        return [token for piece in pieces(text) for token in tokens(piece)]
-    plain = _ascii(text)
-    return TOKEN.findall(text) if plain is None else _split(plain.translate(APART))
-
-
-def tokens_by_line(lines: Sequence[str]) -> list[list[str]]:
-    """The tokens of each of many lines, which hold no line break; read together they cost less than one by one."""
-    found: list[list[str]] = []
-    for start in range(0, len(lines), TOGETHER):
-        some = lines[start : start + TOGETHER]
-        whole = "\n".join(some)
-        plain = _ascii(whole) if len(whole) <= PIECE else None
-        found += map(tokens, some) if plain is None else map(_split, plain.translate(APART).split("\n"))
-    return found
-
-
-def _split(text: str) -> list[str]:
-    """The tokens between blanks: what joins them stands at no token's end, and is none itself."""
-    return list(filter(None, map(str.strip, text.split(), repeat(JOINTS))))
-
-
-def _ascii(text: str) -> str | None:
-    """The text with one "?" for every sign that is not ASCII: an arrow or a bullet is in no token. None where one of
-    them is a letter, a digit or a mark."""
-    if text.isascii():
-        return text
-    others = set(text.encode("utf-8", "surrogatepass").translate(None, ASCII).decode("utf-8", "surrogatepass"))
-    return None if OTHER_SIGN.search("".join(others)) else text.encode("ascii", "replace").decode()
-
-
-def pieces(text: str) -> Iterator[str]:
-    """The text in parts of at most `PIECE` characters, parted at line ends, else at blanks, where there are any."""
-    start = 0
-    while len(text) - start > PIECE:
-        limit = start + PIECE
-        end = max(text.rfind("\n", start, limit), text.rfind(" ", limit - 256, limit)) + 1
-        end = end if end > start else limit
-        yield text[start:end]
-        start = end
-    yield text[start:]
+LAST = frozenset(ending[-1] for ending, _ in ENDINGS)
 
 
 def parts(token: str) -> tuple[str, ...]:
@@ -128,20 +68,28 @@ Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 def _known(token: str) -> Known:
     """A token, its parts and their stems, whether it is an identifier, how many of the parts only English uses often,
     and how loud it tells of trouble. Thousands are new in a conversation: what is simple is told first."""
-    lower, runs = token.lower(), 1
-    if not token.isascii():
-        found, runs = _other_parts(token), 2
-    elif token.isdigit() or (token.isalpha() and lower[1:] == token[1:]):
-        found = (lower[:BLOB],)
-    else:
-        split = [part.lower() for part in ASCII_PART.findall(token[:BLOB])]
-        runs = len(split)
-        long = split if runs < 2 else [part for part in split if len(part) > 1 or part.isdigit()]
-        found = tuple(long) if runs < 2 or len(token) > LONGEST else (lower, *long)
-    named = runs > 1 and len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
+    lower = token.lower()
+    if token.isascii() and token.isdigit():
+        number = (token[:BLOB],)
+        return token, number, number, False, 0, 0
+    if token.isascii() and token.isalpha() and lower[1:] == token[1:]:
+        word = lower[:BLOB]
+        return token, (word,), (stem(word),), False, int(word in ENGLISH), trouble_of(token)
+    found = _parts(token, lower) if token.isascii() else _other_parts(token)
+    named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
-    stemmed = tuple([stem(part) if part.isalpha() else part for part in found])
-    return token, found, stemmed, named, english, trouble_of(token)
+    return token, found, tuple(map(stem, found)), named, english, trouble_of(token)
+
+
+def _parts(token: str, lower: str) -> tuple[str, ...]:
+    """The parts of an ASCII token that is no plain word; `lower`: the token in lower case."""
+    split = ASCII_PART.findall(token[:BLOB])
+    if lower != token:
+        split = [part.lower() for part in split]
+    if len(split) < 2:
+        return tuple(split)
+    long = [part for part in split if len(part) > 1 or part.isdigit()]
+    return tuple(long) if len(token) > LONGEST else (lower, *long)
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
@@ -178,23 +126,6 @@ def summed(times: Mapping[str, int]) -> tuple[tuple[str, ...], int, int, tuple[s
     return found, length, sum(map(mul, counts, map(IN_ENGLISH, known))), tuple(compress(found, map(NAMED, known)))
 
 
-def times_of(found: Iterable[str]) -> Counter[str]:
-    """How often each token stands there; counted in pieces, for a long call would hold the interpreter's lock."""
-    times: Counter[str] = Counter()
-    rest = iter(found)
-    while piece := list(islice(rest, PIECE)):
-        times.update(piece)
-    return times
-
-
-def every(found: Iterable[Collection[str]]) -> set[str]:
-    """All tokens of many texts, likewise."""
-    tokens: set[str] = set()
-    for some in found:
-        tokens.update(some)
-    return tokens
-
-
 def unescaped(text: str) -> str:
     """JSON or a call's arguments with its escapes made blanks, so that no `\\n` grows onto a word."""
     return ESCAPED.sub(" ", text) if "\\" in text else text
@@ -215,7 +146,7 @@ def stem(word: str) -> str:
     """An English word without its ending, lightly: plural, -ing, -ed, -ly. Anything else comes back as it is."""
     if not (word.isascii() and word.isalpha()):
         return word
-    if len(word) > 4:
+    if len(word) > 4 and word[-1] in LAST:
         word = _without_ending(word)
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]

@@ -10,12 +10,12 @@ from functools import cache
 
 from proxy.fit.blocks import INSTRUCTIONS, closings
 from proxy.fit.excerpts import fitting, said
-from proxy.fit.relevance.asked import ends, sources
 from proxy.fit.relevance.blocks import REUSE
 from proxy.fit.relevance.meaning import likeness
 from proxy.fit.relevance.messages import brief_block, brief_cost
 from proxy.fit.relevance.reading import read_message
 from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.sources import ends, sources
 from proxy.fit.relevance.turns import choose_turns, rank_turns
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Draft, Drop, Facts, Want, Window, replace, text_of

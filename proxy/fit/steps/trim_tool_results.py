@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.asked import Source, sources
 from proxy.fit.relevance.messages import shorten_result
+from proxy.fit.relevance.sources import Source, sources
 from proxy.fit.shorten import LEAST, content_of
 from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.asked import Source, sources
 from proxy.fit.relevance.messages import shorten_arguments
+from proxy.fit.relevance.sources import Source, sources
 from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
 from proxy.types import Block, Draft, Facts, Message, replace, text_of
 
@@ -64,7 +64,7 @@ def _with_less_called(draft: Draft, places: frozenset[int], limit: int) -> Draft
     """The draft with every long string in its calls' arguments brought down to `limit` tokens."""
     blocks = []
     for block, found in zip(draft.blocks, sources(draft.blocks), strict=True):
-        source = found or Source(0, block.messages[0])
+        source = found or Source(block.messages[0])
         short = [shorten_arguments(m, source, draft.meter, limit) if m.index in places else m for m in block.messages]
         blocks.append(_if_less(block, short, draft))
     return _with(draft, blocks)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.relevance.bm25 import query
 from proxy.fit.relevance.matching import MISSES, fill, match, match_literally, most
-from proxy.fit.relevance.words import tokens
+from proxy.fit.relevance.splitting import tokens
 
 TEXTS = ["the files of users", "userName = getFile()", "nothing of the kind", "", "файл пользователя"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.asked import USER_HEAD, USER_TAIL
 from proxy.fit.relevance.meaning import KIND, WEIGHT, likeness, mixed, said, standing_out
+from proxy.fit.relevance.sources import USER_HEAD, USER_TAIL
 from proxy.fit.relevance.vectors import packed
 from proxy.types import Block, Facts, Want, replace
 from tests.makers import assistant, draft, facts, tool_round, user

@@ -9,7 +9,6 @@ import pytest
 
 from proxy.fit.blocks import group
 from proxy.fit.relevance import messages
-from proxy.fit.relevance.asked import Source, sources
 from proxy.fit.relevance.messages import (
     ANSWER,
     LONG_ARGUMENT,
@@ -19,6 +18,7 @@ from proxy.fit.relevance.messages import (
     shorten_arguments,
     shorten_result,
 )
+from proxy.fit.relevance.sources import Source, sources
 from proxy.types import Block, Message, replace
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, assistant, draft, prompt, tool_round, user, words
@@ -77,7 +77,7 @@ def test_it_depends_on_the_limit_the_question_and_the_count() -> None:
     found = {
         shorten_result(result, 100, source, METER).raw,
         shorten_result(result, 110, source, METER).raw,
-        shorten_result(result, 100, replace(source, mark=7, user=None), METER).raw,
+        shorten_result(result, 100, replace(source, user=None), METER).raw,
         shorten_result(replace(result, tokens=9_999), 100, source, CharMeter(ratio=2)).raw,
         shorten_result(result, 100, source, METER, cap_chars=200).raw,
     }
