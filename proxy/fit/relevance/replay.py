@@ -20,7 +20,7 @@ from proxy.types import Block
 INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
-LATER = 6000  # characters of a result that is yet to be shortened: about what 1,500 tokens have
+LATER = 3000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show no more)
 CUTS = 4096  # cuts remembered, a few hundred bytes each
 
 
@@ -134,7 +134,7 @@ class _Seen:
 
 
 def _read(block: Block) -> Document:
-    """A block's readings; of results that are yet to be shortened about as much as will be left of them."""
+    """A block's readings; of results that are yet to be shortened only the beginning."""
     if block.later is None:
         return tuple(map(read_message, block.messages))
     return tuple(read_message(m) if m.answers is None else read_message(m, LATER) for m in block.messages)

@@ -20,7 +20,7 @@ SHORTEST_NAME = 7  # characters of an identifier that is no accident
 REMEMBERED = 1 << 15  # tokens of which what is known is remembered
 FEW = 6  # words: a shorter text may be English without showing it
 
-ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+ASCII_PART = re.compile(r"[a-z]+|[0-9]+|[A-Z][a-z]+|[A-Z]+(?![a-z])")
 # Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 OTHER_PART = re.compile(rf"([{UNSPACED}\U00020000-\U0003ffff]++)|(?:(?![{UNSPACED}_\d])[\w{MARKS}])++|\d++")
