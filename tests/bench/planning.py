@@ -54,7 +54,8 @@ def agent(seed: int, tokens: int = 75_000) -> bytes:
         size, ident = dice.randrange(50, 2_000), f"call_{len(talk)}"
         path = f"src/{dice.choice(WORDS)}/{dice.choice(WORDS)}_{dice.randrange(99)}.py"
         call = {"id": ident, "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": path})}}
-        lines = (f"{n}: {dice.choice(WORDS)}_{dice.randrange(999)} = {dice.choice(WORDS)}" for n in range(int(size / LINE)))
+        count = int(size / LINE)
+        lines = (f"{n}: {dice.choice(WORDS)}_{dice.randrange(999)} = {dice.choice(WORDS)}" for n in range(count))
         talk.append({"role": "assistant", "content": f"I look at {path}.", "tool_calls": [call]})
         talk.append({"role": "tool", "tool_call_id": ident, "content": "\n".join(lines)})
         total += size
