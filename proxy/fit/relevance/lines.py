@@ -12,6 +12,7 @@ import msgspec
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
+from proxy.fit.relevance.near import near
 from proxy.fit.relevance.priors import STANDING
 from proxy.fit.relevance.splitting import every, tokens_by_line
 from proxy.fit.relevance.words import names_in, trouble_in
@@ -26,6 +27,7 @@ SHORT = 16  # characters of a line that costs no more than the note that it is m
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is read in chunks, or one line could take all the room
 GAP = 5  # tokens that the note between two runs of lines costs
 SAMPLE = 300  # lines that may tell the language where the question is too short to
+REACH = 80  # characters that are read closely for each token that may stay (measured: no less survives of agents' runs)
 CHARACTERS = 4  # a token has about so many; only the order of preference depends on it
 # What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
 RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
@@ -57,9 +59,11 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
     """At most `limit` tokens of a text: the lines that bear on what was asked, its ends and its outline, in order, with
     a note wherever lines are missing. None where not one line fits."""
     lines = lines_of(text)
-    read = survey(lines)
+    tokens = tokens_by_line([line.text for line in lines])
+    places = near([len(line.text) + 1 for line in lines], tokens, asked.words.keys(), limit * REACH)
+    read = survey([lines[place] for place in places], [tokens[place] for place in places])
     order = by_worth(read, worth_of(read, asked))
-    chosen = _chosen(read, order, limit, meter)
+    chosen = [places[place] for place in _chosen(read, order, limit, meter)]
     return most(lambda count: render(lines, chosen[:count]), len(chosen), fits)
 
 
@@ -75,11 +79,10 @@ class Survey:
     trouble: Mapping[str, int]
 
 
-def survey(lines: Sequence[Line]) -> Survey:
-    """Reads the lines."""
-    found = tokens_by_line([line.text for line in lines])
-    said = every(found)
-    return Survey(lines, found, said, names_in(said), trouble_in(said))
+def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]]) -> Survey:
+    """Reads the lines, of which the tokens are known."""
+    said = every(tokens)
+    return Survey(lines, tokens, said, names_in(said), trouble_in(said))
 
 
 def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.lines import LONG, lines_of, render, shorten_lines, survey, worth_of
+from proxy.fit.relevance.splitting import tokens_by_line
 from proxy.types import Meter
 from tests.laws.meters import CharMeter
 from tests.makers import words
@@ -27,7 +28,7 @@ def log(count: int) -> list[str]:
 
 
 def worths(lines: list[str], question: str) -> list[float]:
-    return worth_of(survey(lines_of("\n".join(lines))), Asked(question))
+    return worth_of(survey(lines_of("\n".join(lines)), tokens_by_line(lines)), Asked(question))
 
 
 def test_the_lines_that_were_asked_for_stay_with_their_neighbours() -> None:
