@@ -27,7 +27,7 @@ SHORT = 16  # characters of a line that costs no more than the note that it is m
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is read in chunks, or one line could take all the room
 GAP = 5  # tokens that the note between two runs of lines costs
 SAMPLE = 300  # lines that may tell the language where the question is too short to
-REACH = 80  # characters that are read closely for each token that may stay (measured: no less survives of agents' runs)
+REACH = 60  # characters that are read closely for each token that may stay (measured: more shows no more)
 CHARACTERS = 4  # a token has about so many; only the order of preference depends on it
 # What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
 RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
