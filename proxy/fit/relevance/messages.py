@@ -59,7 +59,7 @@ def shorten_result(
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:
     """An assistant message with every long string in its calls' arguments in at most `limit` tokens; the arguments stay
     JSON. The same message where none is long."""
-    if len(message.raw) <= limit or not message.calls:
+    if message.tokens <= limit or not message.calls:
         return message
 
     def made() -> Message:

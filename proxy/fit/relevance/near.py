@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence, Set
 from itertools import accumulate
@@ -22,7 +22,8 @@ def near(sizes: Sequence[int], tokens: Sequence[Sequence[str]], wanted: Set[str]
     if not upto or upto[-1] <= characters:
         return range(len(sizes))
     share = characters * SHARE
-    head, tail = bisect(upto, share), bisect(upto, upto[-1] - share)
+    head = bisect_left(upto, share) + 1
+    tail = max(head, bisect_right(upto, upto[-1] - share))
     middle: set[int] = set()
     for place in _telling(tokens, range(head, tail), (wanted - STOP) | TROUBLE):
         more = {p for p in (place - 1, place, place + 1) if head <= p < tail} - middle

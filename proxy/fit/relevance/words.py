@@ -78,7 +78,8 @@ def _known(token: str) -> Known:
     found = _parts(token, lower) if token.isascii() else _other_parts(token)
     named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
-    return token, found, tuple(map(stem, found)), named, english, trouble_of(token)
+    stems = tuple([stem(part) if part.isalpha() else part for part in found])
+    return token, found, stems, named, english, trouble_of(token)
 
 
 def _parts(token: str, lower: str) -> tuple[str, ...]:
