@@ -59,8 +59,9 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
     """At most `limit` tokens of a text: the lines that bear on what was asked, its ends and its outline, in order, with
     a note wherever lines are missing. None where not one line fits."""
     lines = lines_of(text)
-    tokens = tokens_by_line([line.text for line in lines])
-    places = near([len(line.text) + 1 for line in lines], tokens, asked.words.keys(), limit * REACH)
+    texts = [line.text for line in lines]
+    tokens = tokens_by_line(texts)
+    places = near(texts, tokens, asked, limit * REACH)
     read = survey([lines[place] for place in places], [tokens[place] for place in places])
     order = by_worth(read, worth_of(read, asked))
     chosen = [places[place] for place in _chosen(read, order, limit, meter)]

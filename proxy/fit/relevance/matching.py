@@ -64,7 +64,11 @@ def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float
     found = [0.0] * len(texts)
     together = "\n".join(texts).casefold() if literals else ""  # one look tells of most that they stand nowhere
     standing = [literal for literal in literals[:LITERALS] if literal in together]
-    folded = [text.casefold() for text in texts] if standing else []
+    if not standing:
+        return found
+    folded = together.split("\n")
+    if len(folded) != len(texts):  # there are line breaks in them
+        folded = [text.casefold() for text in texts]
     for literal in standing:
         whole = re.compile(rf"(?<![^\W_]){re.escape(literal)}(?![^\W_])")
         places = [place for place, text in enumerate(folded) if literal in text and whole.search(text)]

@@ -96,7 +96,12 @@ def test_long_strings_in_the_arguments_of_an_old_call_are_shortened_and_stay_jso
     assert shorten_arguments(block.messages[0], source, METER) == short
 
 
-@pytest.mark.parametrize("arguments", ["{}", json.dumps({"a": words(20)}), "no json " * 200, '"' + "x" * 200 + '"'])
+MANY = json.dumps({f"a{i}": words(5) for i in range(300)})  # together they are long
+
+
+@pytest.mark.parametrize(
+    "arguments", ["{}", json.dumps({"a": words(20)}), MANY, "no json " * 200, '"' + "x" * 200 + '"']
+)
 def test_arguments_that_are_short_or_no_json_stay_as_they_are(arguments: str) -> None:
     block, source = told("ok", arguments)
     assert shorten_arguments(block.messages[0], source, METER) is block.messages[0]
