@@ -93,3 +93,8 @@ def test_no_more_is_counted_once_the_room_is_full() -> None:
 def test_the_most_that_fits_is_rendered(count: int, limit: int) -> None:
     found = most(lambda n: "x" * n, count, lambda text: len(text) <= limit)
     assert found == ("x" * min(count, limit) if min(count, limit) else None)
+
+
+def test_a_literal_is_found_in_texts_that_hold_line_breaks() -> None:
+    texts = ["one\nSrc/A.py", "two", "three\nfour"]
+    assert match_literally(texts, ["src/a.py"]) == [1.0, 0.0, 0.0] == match_literally([texts[0], "", ""], ["src/a.py"])
