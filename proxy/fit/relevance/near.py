@@ -30,10 +30,10 @@ def near(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked, ch
     middle: set[int] = set()
     for place in _telling(texts[head:tail], tokens[head:tail], asked):
         more = {p for p in range(head + place - 1, head + place + 2) if head <= p < tail} - middle
+        middle |= more
         share -= sum(sizes[p] for p in more)
         if share < 0:
             break
-        middle |= more
     return [*range(head), *sorted(middle), *range(tail, len(texts))]
 
 
