@@ -13,7 +13,7 @@ import msgspec
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import fill, match, match_literally, most
 from proxy.fit.relevance.near import near
-from proxy.fit.relevance.priors import STANDING
+from proxy.fit.relevance.priors import standing
 from proxy.fit.relevance.splitting import every, tokens_by_line
 from proxy.fit.relevance.words import names_in, trouble_in
 from proxy.types import Meter
@@ -27,14 +27,11 @@ SHORT = 16  # characters of a line that costs no more than the note that it is m
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is read in chunks, or one line could take all the room
 GAP = 5  # tokens that the note between two runs of lines costs
 SAMPLE = 300  # lines that may tell the language where the question is too short to
-REACH = 60  # characters that are read closely for each token that may stay (measured: more shows no more)
+REACH = 80  # characters for each token that may stay up to which a text is read whole (measured: more shows no more)
 CHARACTERS = 4  # a token has about so many; only the order of preference depends on it
 # What trouble is worth, in units of the best match: where the question is not about trouble, where it is (measured).
 RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
-STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
-# A line number before the indent is not part of it.
-STANDS_AS = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{STANDING.pattern})")
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -57,33 +54,37 @@ def lines_of(text: str) -> list[Line]:
 
 def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Callable[[str], bool]) -> str | None:
     """At most `limit` tokens of a text: the lines that bear on what was asked, its ends and its outline, in order, with
-    a note wherever lines are missing. None where not one line fits."""
+    a note wherever lines are missing. None where not one line with anything in it fits."""
     lines = lines_of(text)
     texts = [line.text for line in lines]
     tokens = tokens_by_line(texts)
     places = near(texts, tokens, asked, limit * REACH)
-    read = survey([lines[place] for place in places], [tokens[place] for place in places])
+    read = survey(lines, tokens, places)
     order = by_worth(read, worth_of(read, asked))
     chosen = [places[place] for place in _chosen(read, order, limit, meter)]
+    if not any(lines[place].text.strip() for place in chosen):
+        return None
     return most(lambda count: render(lines, chosen[:count]), len(chosen), fits)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The lines of a text, read once: the tokens of each and of all, which of them are identifiers, and which tell of
-    trouble and how loud."""
+    """Lines of a text, read once: where in it each stands, the tokens of each and of all, which of them are
+    identifiers, and which tell of trouble and how loud."""
 
     lines: Sequence[Line]
+    places: Sequence[int]
     tokens: Sequence[Sequence[str]]
     said: Set[str]
     names: frozenset[str]
     trouble: Mapping[str, int]
 
 
-def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]]) -> Survey:
-    """Reads the lines, of which the tokens are known."""
-    said = every(tokens)
-    return Survey(lines, tokens, said, names_in(said), trouble_in(said))
+def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]], places: Sequence[int]) -> Survey:
+    """Reads those of the lines that stand in these places; the tokens of each line are known."""
+    found = [tokens[place] for place in places]
+    said = every(found)
+    return Survey([lines[place] for place in places], places, found, said, names_in(said), trouble_in(said))
 
 
 def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
@@ -110,14 +111,17 @@ def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
 def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter) -> list[int]:
     """The places of the lines that fit, the ends first."""
 
+    at, count = read.places, len(read.lines)
+
     def cost(place: int, chosen: Collection[int]) -> int:
-        joins = place - 1 in chosen or place + 1 in chosen
+        joins = (place - 1 in chosen and at[place] - at[place - 1] == 1) or (
+            place + 1 in chosen and at[place + 1] - at[place] == 1
+        )
         return meter.text(read.lines[place].text) + 1 + (0 if joins else GAP)
 
     def least(place: int) -> int:
         return len(read.tokens[place])  # words and numbers: no tokenizer joins two of them
 
-    count = len(read.lines)
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
     ends = fill(list(both), cost, int(limit * ENDS_SHARE))
     left = limit - sum(cost(place, ends) for place in ends) - GAP
@@ -131,15 +135,15 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
     own = match(read.tokens, *asked.keys("\n".join(texts[:SAMPLE])), read.said)
     unit = max(own, default=0.0) or 1.0
     worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
-    hits = [place for place, score in enumerate(own) if score]
+    hits, at = [place for place, score in enumerate(own) if score], read.places
     for away, share in enumerate(NEIGHBOURS, 1):
         for place in hits:
-            if place >= away:
+            if place >= away and at[place] - at[place - away] == away:
                 worth[place - away] += share * own[place]
-            if place + away < len(own):
+            if place + away < len(own) and at[place + away] - at[place] == away:
                 worth[place + away] += share * own[place]
     news = _news(read, asked.about_trouble)
-    return [w + unit * (_standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
+    return [w + unit * (standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
 
 
 def _news(read: Survey, troubled: bool) -> list[float]:
@@ -156,17 +160,6 @@ def _news(read: Survey, troubled: bool) -> list[float]:
             weight = LOUD_WORTH[troubled] if loud else QUIET_WORTH[troubled]
             found[place] += weight * (0.4 + 0.6 * rarities[shapes[place]])
     return found
-
-
-def _standing(text: str) -> float:
-    """What a line is in its text: a heading, a definition, a routine line, an empty one."""
-    found = STANDS_AS.match(text)
-    if found is None:
-        return 0.0
-    kind = found.lastgroup or ""
-    if kind == "defines":
-        return 0.45 if len(found["indent"].expandtabs(4)) <= 4 else 0.25
-    return STANDS.get(kind, 0.0)
 
 
 def render(lines: Sequence[Line], chosen: Sequence[int]) -> str:

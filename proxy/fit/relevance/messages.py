@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -13,7 +12,7 @@ from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
 from proxy.fit.relevance.sources import Source, ends, leaves
 from proxy.fit.shorten import content_of, head_and_tail, shorten_content
-from proxy.types import Block, Json, Message, Meter, replace, text_of
+from proxy.types import FIELDS, RAWS, Block, Json, Message, Meter, replace, text_of
 
 REMEMBERED = 16 << 20  # bytes of shortened messages that are remembered: those of a hundred long conversations
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
@@ -24,8 +23,7 @@ RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "
 
 SHORTENED: Memo[bytes] = Memo(REMEMBERED)
 Raws = dict[str, msgspec.Raw]
-RAWS, CALLS = msgspec.json.Decoder(Raws), msgspec.json.Decoder(list[Raws])
-FUNCTION = msgspec.json.Decoder(dict[str, Any])
+CALLS = msgspec.json.Decoder(list[Raws])
 
 
 def shorten_result(
@@ -80,7 +78,7 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
 
 def _call(call: Raws, asked: Asked, meter: Meter, limit: int) -> Raws:
     try:
-        function = FUNCTION.decode(call.get("function", b"{}"))
+        function = FIELDS.decode(call.get("function", b"{}"))
         arguments = decoded(function.get("arguments") or "")
     except (msgspec.MsgspecError, TypeError, UnicodeError):
         return call

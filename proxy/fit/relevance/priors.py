@@ -37,6 +37,9 @@ ROUTINE = re.compile(r"(?:import\b|from\b|//|#|/\*|\*|[)}\]]+[,;]?$|\"\"\"|retur
 STANDING = re.compile(
     rf"(?P<empty>\s*\Z)|(?P<defines>{DEFINES.pattern})|(?P<heads>{HEADS.pattern})|(?P<routine>{ROUTINE.pattern})"
 )
+STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
+# A line number before the indent is not part of it.
+STANDS_AS = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{STANDING.pattern})")
 HUGE = 10**300  # JSON may write numbers that no float holds
 NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
 STAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
@@ -48,6 +51,17 @@ def trouble_of(token: str) -> int:
     if token in LOUD or (token.endswith(NAMES_TROUBLE) and NAMED_TROUBLE.fullmatch(token)):
         return 2
     return int(token.lower() in TROUBLE)
+
+
+def standing(text: str) -> float:
+    """What a line is in its text: a heading, a definition, a routine line, an empty one."""
+    found = STANDS_AS.match(text)
+    if found is None:
+        return 0.0
+    kind = found.lastgroup or ""
+    if kind == "defines":
+        return 0.45 if len(found["indent"].expandtabs(4)) <= 4 else 0.25
+    return STANDS.get(kind, 0.0)
 
 
 def wants_extremes(question: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -19,19 +20,20 @@ from proxy.types import Block, Json, Message, text_of
 USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
-    """Where the question of a block's results stands: the user message before it, the call, and the user message that
-    directly follows the round which the results ended."""
+    """Where the question of a block's results stands: the user message before it (`said`: a digest of that), the call,
+    and the user message that directly follows the round which the results ended."""
 
     call: Message
     user: Message | None = None
     following: Message | None = None
+    said: int = 0
 
-    @property
+    @cached_property
     def mark(self) -> int:
         """A digest of these three."""
-        return digest(*[b"" if m is None else m.raw for m in (self.user, self.call, self.following)])
+        return digest(str(self.said), self.call.raw, b"" if self.following is None else self.following.raw)
 
     def asked(self, answers: str | None = None) -> Asked:
         """The question as text, for the result of one call or of all."""
@@ -45,16 +47,16 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
     """For each block with results, its question; None for the others. With `following`, what the user asks directly
     after a round counts too: then a result is chosen anew once, when that question comes."""
     found: list[Source | None] = []
-    user = None
+    user, said = None, 0
     for place, block in enumerate(blocks):
         first = block.messages[0]
         if first.role == "user":
-            user = first
+            user, said = first, digest(first.raw)
         if not block.has_results:
             found.append(None)
             continue
         after = _following(blocks, place) if following else None
-        found.append(Source(first, user, after))
+        found.append(Source(first, user, after, said))
     return found
 
 

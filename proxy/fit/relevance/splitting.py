@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 
 PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
 TOGETHER = 512  # lines that are read together
@@ -83,7 +83,7 @@ def times_of(found: Iterable[str]) -> Counter[str]:
 def every(found: Iterable[Collection[str]]) -> set[str]:
     """All tokens of many texts, likewise."""
     tokens: set[str] = set()
-    rest = iter(found)
-    while some := list(islice(rest, TOGETHER)):
-        tokens.update(*some)
+    rest = chain.from_iterable(found)
+    while piece := list(islice(rest, PIECE)):
+        tokens.update(piece)
     return tokens

@@ -28,7 +28,7 @@ def log(count: int) -> list[str]:
 
 
 def worths(lines: list[str], question: str) -> list[float]:
-    return worth_of(survey(lines_of("\n".join(lines)), tokens_by_line(lines)), Asked(question))
+    return worth_of(survey(lines_of("\n".join(lines)), tokens_by_line(lines), range(len(lines))), Asked(question))
 
 
 def test_the_lines_that_were_asked_for_stay_with_their_neighbours() -> None:

@@ -137,3 +137,9 @@ def test_it_is_always_within_the_limit_and_the_same_every_time(
 )
 def test_what_no_parser_takes_is_text(text: str) -> None:
     assert METER.text(shortened(text, 50)) <= 50
+
+
+def test_it_is_never_a_bare_note_of_what_is_missing() -> None:
+    text = "".join(f"{words(90, f'w{i}x')}\n" for i in range(40))  # every line is too long, but for the empty last one
+    found = shorten(text, 60, Asked(""), METER)
+    assert METER.text(found) <= 60 and "w0x" in found
