@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,15 @@ def test_it_fails_where_the_promise_does_not_hold(monkeypatch: pytest.MonkeyPatc
     assert "The simulator read 1 messages" in console.export_text()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell starts in the background ignores SIGINT, and so does all that this starts in turn."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_with_serve_both_stay_until_they_are_told_to_end() -> None:
     command = [sys.executable, "-m", "proxy.cli", "demo", "--serve"]
     with subprocess.Popen(command, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
