@@ -1,4 +1,4 @@
-"""How long a plan takes: chats of 100 to 10,000 messages, and agents' runs of some 75k tokens cut to 16k, in process.
+"""How long a plan takes: chats of 100 to 5,000 messages, and agents' runs of some 75k tokens cut to 16k, in process.
 
 python -m tests.bench.planning [FOLDER]
 

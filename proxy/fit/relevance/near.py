@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.matching import MISSES, match_literally
-from proxy.fit.relevance.priors import NAMES_TROUBLE, TROUBLE, standing
+from proxy.fit.relevance.priors import standing, trouble_of
 from proxy.fit.relevance.splitting import every
 from proxy.fit.relevance.words import STOP, parts, stem
 
@@ -76,8 +76,7 @@ def _wanted(said: Collection[str], wanted: Set[str]) -> set[str]:
         token
         for token in said
         if (lower := token.lower()) in wanted
-        or lower in TROUBLE
         or (lower.isalpha() and stem(lower) in wanted)
-        or token.endswith(NAMES_TROUBLE)
+        or trouble_of(token)
         or not (token.isascii() or wanted.isdisjoint(parts(token)))
     }

@@ -107,6 +107,13 @@ def test_arguments_that_are_short_or_no_json_stay_as_they_are(arguments: str) ->
     assert shorten_arguments(block.messages[0], source, METER) is block.messages[0]
 
 
+def test_arguments_that_are_one_long_string_are_shortened_and_stay_json() -> None:
+    block, source = told("ok", json.dumps(LOG))
+    short = shorten_arguments(block.messages[0], source, METER)
+    arguments = json.loads(short.fields()["tool_calls"][0]["function"]["arguments"])
+    assert isinstance(arguments, str) and METER.text(arguments) <= LONG_ARGUMENT < METER.text(LOG)
+
+
 def test_what_cannot_be_read_stays_as_it_is() -> None:
     block, source = told("ok", {"a": LOG})
     call = block.messages[0]
