@@ -1,16 +1,20 @@
 """Texts are counted exactly, in pieces or whole, and cut to a number of tokens."""
 
+import random
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 from proxy.tokens import encodings
 from proxy.tokens.encodings import PIECE, SAFE, Encoding, encoding, own, pieces
-from proxy.tokens.ranks import EncodingUnavailable
+from proxy.tokens.ranks import EncodingUnavailable, ranks_of, source_of
 from tests.tokens.vocabulary import write
 
 BOTH = ("o200k_base", "cl100k_base")
@@ -72,6 +76,23 @@ def test_text_that_looks_like_a_special_token_is_ordinary_text(name: str) -> Non
 def test_a_lone_surrogate_counts_as_the_replacement_character(name: str) -> None:
     assert encoding(name).count("a\ud800b") == encoding(name).count("a\ufffdb")
     assert encoding(name).cut("a \ud800 b " * 9, 5)
+
+
+@cache
+def published(name: str) -> tiktoken.Encoding:
+    """The encoding with the pattern that tiktoken itself has for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openai_public, "load_tiktoken_bpe", lambda *_, **__: {})
+        pattern = openai_public.ENCODING_CONSTRUCTORS[name]()["pat_str"]
+    assert pattern != source_of(name).pattern
+    return tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks_of(source_of(name)), special_tokens={})
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_text_has_the_tokens_that_it_has_by_the_published_pattern(name: str) -> None:
+    dice = random.Random(7)
+    for text in ("".join(dice.choices(dice.sample(SHREDS, k=4), k=12)) for _ in range(5_000)):
+        assert encoding(name)._encode(text) == published(name).encode_ordinary(text)
 
 
 @given(names, texts)
