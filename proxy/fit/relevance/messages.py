@@ -114,9 +114,9 @@ def _brief_call(message: Message) -> int:
     if message.tokens <= LONG_ARGUMENT or not message.calls:
         return message.tokens
     try:
-        calls = message.fields().get("tool_calls") or ()
-        arguments = [decoded(call["function"]["arguments"]) for call in calls]
-        whole = len(text_of(content_of(message))) + sum(len(msgspec.json.encode(value)) for value in arguments)
+        fields = message.fields()
+        arguments = [decoded(call["function"]["arguments"]) for call in fields.get("tool_calls") or ()]
+        whole = len(text_of(fields.get("content"))) + sum(len(msgspec.json.encode(value)) for value in arguments)
         sizes = [len(msgspec.json.encode(text)) for value in arguments for text in leaves(value)]
     except (msgspec.MsgspecError, UnicodeError, TypeError, KeyError, RecursionError):
         return message.tokens

@@ -15,7 +15,9 @@ from proxy.fit.relevance.splitting import times_of, tokens
 from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
+Key = bytes | str | int  # what is read; a digest of it where that is much more than what is read of it
 LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens
+ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: more shows no more)
 HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
 
 # "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"
@@ -30,7 +32,7 @@ class Reading:
     text is known to be English; `length` is how many words it has in all, `english` how many of them only English uses
     so often. `names` are its identifiers."""
 
-    key: int
+    key: Key
     tokens: tuple[str, ...] = field(compare=False)
     times: tuple[int, ...] = field(compare=False)
     length: int = field(compare=False)
@@ -69,24 +71,23 @@ READ: Memo[Reading] = Memo(LIMIT)
 def read_text(text: str) -> Reading:
     """The reading of a bare text."""
     found = READ.get(text)
-    return found if found is not None else _kept(text, reading(digest(b"text", text), text))
+    return found if found is not None else _kept(reading(text, text))
 
 
 def read_message(message: Message, head: int | None = None) -> Reading:
     """The reading of a message: its text (with `head`, only so many characters of it), and the names and arguments of
     its calls."""
-    source = message.raw if head is None else digest(b"head", str(head), message.raw)
+    source: Key = message.raw if head is None else digest(str(head), message.raw)
     found = READ.get(source)
-    return found if found is not None else _kept(source, _reading_of(message, head))
+    return found if found is not None else _kept(_reading_of(source, message, head))
 
 
-def _kept(source: bytes | str | int, made: Reading) -> Reading:
-    length = 0 if isinstance(source, int) else len(source)
-    return READ.put(source, made, 2 * len(made.tokens) + len(made.names) + length // 8 + 32)
+def _kept(made: Reading) -> Reading:
+    length = 0 if isinstance(made.key, int) else len(made.key)
+    return READ.put(made.key, made, 2 * len(made.tokens) + len(made.names) + length // 8 + 32)
 
 
-def _reading_of(message: Message, head: int | None) -> Reading:
-    key = digest(b"message", str(head), message.raw)
+def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
     try:
         fields = message.fields()
     except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there
@@ -103,10 +104,11 @@ def called(call: Json) -> str:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return ""
-    return f"{function.get('name', '')} {unescaped(str(function.get('arguments', '')))}"
+    arguments = str(function.get("arguments", ""))[:ARGUMENTS]
+    return f"{function.get('name', '')} {unescaped(arguments)}"
 
 
-def reading(key: int, text: str, name: str = "") -> Reading:
+def reading(key: Key, text: str, name: str = "") -> Reading:
     """Reads a text; who wrote it may be known from elsewhere."""
     times = times_of(tokens(text))
     found, length, english, names = summed(times)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.relevance.dates import Day
-from proxy.fit.relevance.reading import Reading, called, read_message, read_text, reading
+from proxy.fit.relevance.reading import ARGUMENTS, Reading, called, read_message, read_text, reading
 from proxy.types import Message
 
 
@@ -49,6 +49,12 @@ def test_calls_are_read_with_their_names_and_arguments() -> None:
     assert {"grep", "pattern", "one", "two"} <= set(read.words)
     assert read.names == ("grep_files",)
     assert read_message(message(role="assistant", content=None, tool_calls=calls)) is read
+
+
+def test_of_long_arguments_the_beginning_is_read() -> None:
+    calls = [{"id": "1", "function": {"name": "write", "arguments": f"early{' filler' * ARGUMENTS} late"}}]
+    read = read_message(message(role="assistant", content="said", tool_calls=calls))
+    assert set(read.words) == {"said", "write", "early", "filler"}
 
 
 def test_escapes_in_json_do_not_grow_onto_words() -> None:
