@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 
 from proxy.fit.relevance.memo import Memo
 from proxy.fit.relevance.reading import Reading
@@ -50,7 +50,7 @@ class Index:
     def __init__(self) -> None:
         self._holding: dict[str, list[int]] = {}  # word -> place, count, place, count, ...
         self._posted = 0  # documents that are in it
-        self._own: dict[bool, tuple[list[Counter[str]], Counter[str]]] = {}  # see `_counted`
+        self._own: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # see `_counted`
         self._lengths: list[int] = []
         self._english = self._words = 0
         self._kin: dict[str, list[str]] = {}  # stem -> its words
@@ -104,22 +104,22 @@ class Index:
         found = {}
         for place in places:
             counts, norm = own[place], norms[place]
-            hits = [(gains[key], counts[key]) for key in filter(counts.__contains__, gains)]
-            found[place] = sum([gain * count / (count + norm) for gain, count in hits])
+            hits = gains.keys() & counts.keys()  # a set: their order must not matter
+            found[place] = math.fsum([gains[key] * counts[key] / (counts[key] + norm) for key in hits])
         return found
 
-    def _counted(self, english: bool) -> tuple[list[Counter[str]], Counter[str]]:
+    def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """How often each word (in English, each stem) stands in each document, and in how many it stands."""
         own, holding = self._own.setdefault(english, ([], Counter()))
         for document in islice(self.documents, len(own), None):
-            found: Counter[str] = Counter()
+            found: dict[str, int] = {}
             for reading in document:
-                forms = list(found_by(reading.tokens, english))
-                found.update(chain.from_iterable(forms))
-                for keys, times in zip(forms, reading.times, strict=True):
-                    if times > 1:
-                        for key in keys:
-                            found[key] += times - 1
+                for keys, times in zip(found_by(reading.tokens, english), reading.times, strict=True):
+                    for key in keys:
+                        if key in found:
+                            found[key] += times
+                        else:
+                            found[key] = times
             own.append(found)
             holding.update(found.keys())
         return own, holding

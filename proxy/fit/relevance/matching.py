@@ -13,7 +13,7 @@ from proxy.fit.relevance.words import found_by
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
 COMMON = 0.5  # share of the texts from which a literal that stands in more tells nothing
-MISSES = 24  # texts too long for what is left that are passed over before the rest is given up
+MISSES = 10  # texts too long for what is left that are passed over before the rest is given up
 
 
 def match(

@@ -37,8 +37,13 @@ STOP = ENGLISH | frozenset(
     " into just also any some all both each few more most other such only own same am d ll m o re s t ve y".split()
 )
 STOP_TOKENS = STOP | {word.capitalize() for word in STOP}
-ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""))
-LAST = frozenset(ending[-1] for ending, _ in ENDINGS)
+# By the last letter; of each the first that fits.
+ENDINGS = {
+    "s": (("ies", "y"), ("sses", "ss"), ("es", ""), ("s", "")),
+    "g": (("ing", ""),),
+    "d": (("ed", ""),),
+    "y": (("edly", ""), ("ly", "")),
+}
 
 
 def parts(token: str) -> tuple[str, ...]:
@@ -68,14 +73,17 @@ Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 def _known(token: str) -> Known:
     """A token, its parts and their stems, whether it is an identifier, how many of the parts only English uses often,
     and how loud it tells of trouble. Thousands are new in a conversation: what is simple is told first."""
-    lower = token.lower()
-    if token.isascii() and token.isdigit():
+    if not token.isascii():
+        found = _other_parts(token)
+    elif token.isdigit():
         number = (token[:BLOB],)
         return token, number, number, False, 0, 0
-    if token.isascii() and token.isalpha() and lower[1:] == token[1:]:
-        word = lower[:BLOB]
-        return token, (word,), (stem(word),), False, int(word in ENGLISH), trouble_of(token)
-    found = _parts(token, lower) if token.isascii() else _other_parts(token)
+    else:
+        lower = token.lower()
+        if token.isalpha() and (lower == token or lower[1:] == token[1:]):
+            word = (lower[:BLOB],)
+            return token, word, (stem(lower[:BLOB]),), False, int(lower in ENGLISH), trouble_of(token)
+        found = _parts(token, lower)
     named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
     stems = tuple([stem(part) if part.isalpha() else part for part in found])
@@ -147,7 +155,7 @@ def stem(word: str) -> str:
     """An English word without its ending, lightly: plural, -ing, -ed, -ly. Anything else comes back as it is."""
     if not (word.isascii() and word.isalpha()):
         return word
-    if len(word) > 4 and word[-1] in LAST:
+    if len(word) > 4 and word[-1] in ENDINGS:
         word = _without_ending(word)
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
@@ -155,7 +163,7 @@ def stem(word: str) -> str:
 
 
 def _without_ending(word: str) -> str:
-    for ending, instead in ENDINGS:
+    for ending, instead in ENDINGS[word[-1]]:
         if not word.endswith(ending) or len(word) - len(ending) < 3 or (ending == "s" and word.endswith("ss")):
             continue
         short = word[: -len(ending)] + instead
