@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import accumulate, chain
 
 from proxy.fit.relevance.asked import Asked
@@ -54,8 +54,9 @@ def _within(room: float, sizes: Sequence[int], order: Iterable[tuple[int, int]])
     return sorted(chosen)
 
 
-def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked) -> list[tuple[int, int]]:
-    """The places of the lines in which something tells, the rarest first, and how many lines beside it matter."""
+def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked) -> Iterator[tuple[int, int]]:
+    """The places of the lines in which something tells, the rarest first, and how many lines beside it matter; then,
+    as far as they are asked for, those of the outline."""
     wanted = asked.words.keys() - STOP
     telling = _wanted(every(tokens), wanted | set(map(stem, wanted)))
     held = {place: telling.intersection(said) for place, said in enumerate(tokens) if not telling.isdisjoint(said)}
@@ -64,9 +65,11 @@ def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked
     for place, score in enumerate(match_literally(texts, asked.literals)):
         if score:
             lines[place] = min(score**-2, lines.get(place, math.inf))
-    first = sorted(lines, key=lambda place: (lines[place], place))
-    outline = [place for place, text in enumerate(texts) if place not in lines and standing(text) >= OUTLINE]
-    return [(place, AROUND) for place in first] + [(place, 0) for place in outline]
+    for place in sorted(lines, key=lambda place: (lines[place], place)):
+        yield place, AROUND
+    for place, text in enumerate(texts):
+        if place not in lines and standing(text) >= OUTLINE:
+            yield place, 0
 
 
 def _wanted(said: Collection[str], wanted: Set[str]) -> set[str]:
