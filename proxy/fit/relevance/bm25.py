@@ -18,6 +18,7 @@ ALIKE = 0.8  # what a word counts that only means the same (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
 SHORTEST = 3  # letters of a word that is looked up in the table
 LIMIT = 400_000  # postings remembered in all, 70 bytes each (measured): about 10 conversations of 75k tokens
+READING = 16  # postings that what else a reading holds weighs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Index:
         for reading in document:
             self._english += reading.english
             self._words += reading.length
-            self.weight += len(reading.tokens)
+            self.weight += len(reading.tokens) + READING
         self._lengths.append(sum(r.length for r in document))
         self.documents.append(document)
         self.number = _next_number(self.number, document)

@@ -15,7 +15,8 @@ from proxy.fit.relevance.splitting import times_of, tokens
 from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
-Key = bytes | str | int  # what is read; a digest of it where that is much more than what is read of it
+Key = bytes | str | int
+OWN_KEY = 1024  # up to this length what is read is its own key; of what is longer a digest is, so that no image is held
 LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens
 ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: more shows no more)
 HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
@@ -70,16 +71,21 @@ READ: Memo[Reading] = Memo(LIMIT)
 
 def read_text(text: str) -> Reading:
     """The reading of a bare text."""
-    found = READ.get(text)
-    return found if found is not None else _kept(reading(text, text))
+    key = _key(text, "text")
+    found = READ.get(key)
+    return found if found is not None else _kept(reading(key, text))
 
 
 def read_message(message: Message, head: int | None = None) -> Reading:
     """The reading of a message: its text (with `head`, only so many characters of it), and the names and arguments of
     its calls."""
-    source: Key = message.raw if head is None else digest(str(head), message.raw)
-    found = READ.get(source)
-    return found if found is not None else _kept(_reading_of(source, message, head))
+    key = _key(message.raw) if head is None else digest(str(head), message.raw)
+    found = READ.get(key)
+    return found if found is not None else _kept(_reading_of(key, message, head))
+
+
+def _key(read: bytes | str, kind: str = "") -> Key:
+    return read if len(read) <= OWN_KEY else digest(kind, read)
 
 
 def _kept(made: Reading) -> Reading:

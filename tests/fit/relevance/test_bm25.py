@@ -149,11 +149,21 @@ def test_a_number_that_two_conversations_share_by_accident_is_not_trusted() -> N
     assert indexed(mine).documents == [tuple(mine[0])]
 
 
+def test_documents_without_words_weigh_something_too() -> None:
+    INDEXED.clear()
+    many = bm25.LIMIT // bm25.READING // 2
+    for word in ("one", "two", "three"):
+        keep(indexed(documents(word, *["--"] * many)))
+    assert len(INDEXED) == 1
+
+
 def test_scores_do_not_depend_on_the_hash_seed() -> None:
     code = (
         "from tests.fit.relevance.test_bm25 import CHAT, index_of, read_text\n"
         "index = index_of(*CHAT)\n"
-        "print(index.scores(index.query(read_text('What do the children paint at the sea?')), meaning=True))"
+        "print(index.scores(index.query(read_text('What do the children paint at the sea?')), meaning=True))\n"
+        "many = index_of(*(' '.join(f'n{j} ' * (1 + j % 3) for j in range(60) if j % (i + 2)) for i in range(9)))\n"
+        "print(many.scores_at(range(9), many.query(read_text(' '.join(f'n{j}' for j in range(60))))))"
     )
     seeds = ("0", "1", "77")
     printed = {

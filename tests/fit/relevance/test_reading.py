@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.relevance.dates import Day
-from proxy.fit.relevance.reading import ARGUMENTS, Reading, called, read_message, read_text, reading
+from proxy.fit.relevance.reading import ARGUMENTS, OWN_KEY, Reading, called, read_message, read_text, reading
 from proxy.types import Message
 
 
@@ -55,6 +55,15 @@ def test_of_long_arguments_the_beginning_is_read() -> None:
     calls = [{"id": "1", "function": {"name": "write", "arguments": f"early{' filler' * ARGUMENTS} late"}}]
     read = read_message(message(role="assistant", content="said", tool_calls=calls))
     assert set(read.words) == {"said", "write", "early", "filler"}
+
+
+def test_what_is_remembered_holds_nothing_long_but_what_was_read_of_it() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 2 * OWN_KEY}}
+    sent = message(role="user", content=[image, {"type": "text", "text": "alpha"}])
+    for read in (read_message(sent), read_message(sent, 3), read_text("alpha " * OWN_KEY)):
+        assert isinstance(read.key, int)
+    assert len({read_message(sent).key, read_message(sent, 3).key, read_text(sent.raw.decode()).key}) == 3
+    assert read_message(sent) is read_message(sent) and words(read_message(sent)) == {"alpha": 1}
 
 
 def test_escapes_in_json_do_not_grow_onto_words() -> None:
