@@ -11,14 +11,13 @@ from heapq import heapify, heappop, heapreplace
 import msgspec
 
 from proxy.fit.relevance.asked import Asked
-from proxy.fit.relevance.matching import fill, match, match_literally, most
+from proxy.fit.relevance.matching import NEIGHBOURS, fill, match, match_literally, most
 from proxy.fit.relevance.near import near
 from proxy.fit.relevance.priors import standing
 from proxy.fit.relevance.splitting import every, tokens_by_line
 from proxy.fit.relevance.words import names_in, trouble_in
 from proxy.types import Meter
 
-NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
 NEW_NAME = 0.2  # worth of an identifier that no chosen line has yet, in units of the best match (measured)
 LITERAL = 1.0  # worth of a line in which what the question quotes stands to the letter
 COST_EXPONENT = 0.25  # how much shorter lines are preferred (measured)

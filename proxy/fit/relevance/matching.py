@@ -13,7 +13,8 @@ from proxy.fit.relevance.words import found_by
 K1, B = 1.2, 0.4  # measured on rows and lines (facts)
 LITERALS = 32  # of what a question quotes, so much is looked for
 COMMON = 0.5  # share of the texts from which a literal that stands in more tells nothing
-MISSES = 10  # texts too long for what is left that are passed over before the rest is given up
+MISSES = 10  # texts too long for what is left that are passed over before the rest is given up (24 find no more)
+NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
 
 
 def match(

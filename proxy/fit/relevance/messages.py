@@ -10,7 +10,7 @@ from proxy.fit.nested import decoded
 from proxy.fit.relevance.asked import Asked
 from proxy.fit.relevance.memo import Memo, digest
 from proxy.fit.relevance.results import shorten
-from proxy.fit.relevance.sources import Source, ends, leaves
+from proxy.fit.relevance.sources import Source, leaves
 from proxy.fit.shorten import content_of, head_and_tail, shorten_content
 from proxy.types import FIELDS, RAWS, Block, Json, Message, Meter, replace, text_of
 
@@ -66,7 +66,7 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
             calls = CALLS.decode(parts.get("tool_calls", b"[]"))
         except (msgspec.MsgspecError, UnicodeError):
             return message
-        asked = Asked("" if source.user is None else ends(text_of(content_of(source.user))))
+        asked = Asked("" if source.user is None else source.user.text)
         shorter = [_call(call, asked, meter, limit) for call in calls]
         if all(a is b for a, b in zip(calls, shorter, strict=True)):
             return message

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import accumulate, chain
 
 from proxy.fit.relevance.asked import Asked
-from proxy.fit.relevance.matching import MISSES, match_literally
+from proxy.fit.relevance.matching import MISSES, NEIGHBOURS, match_literally
 from proxy.fit.relevance.priors import standing, trouble_of
 from proxy.fit.relevance.splitting import every
 from proxy.fit.relevance.words import STOP, parts, stem
 
 SHARE = 1 / 6  # of the characters: at the beginning, at the end, and elsewhere
-AROUND = 3  # lines beside one that tells: so far a match counts for its neighbours
+AROUND = len(NEIGHBOURS)  # lines beside one that tells: so far a match counts for its neighbours
 OUTLINE = 0.2  # what a line stands for from which it is of the outline
 
 

@@ -18,7 +18,7 @@ from proxy.types import Json, Message, text_of
 Key = bytes | str | int
 OWN_KEY = 1024  # up to this length what is read is its own key; of what is longer a digest is, so that no image is held
 LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens
-ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: more shows no more)
+ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: all show a thousandth more)
 HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
 
 # "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"

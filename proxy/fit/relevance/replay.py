@@ -20,7 +20,7 @@ from proxy.types import Block
 INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
-LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show no more)
+LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show hardly more)
 CUTS = 4096  # cuts remembered, a few hundred bytes each
 
 

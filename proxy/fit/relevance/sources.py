@@ -21,24 +21,40 @@ USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
 
 
 @dataclass(frozen=True)
+class Said:
+    """A user message, read once for all results that it asks for."""
+
+    message: Message
+
+    @cached_property
+    def text(self) -> str:
+        """Its text, as far as a question may stand there."""
+        return ends(text_of(content_of(self.message)))
+
+    @cached_property
+    def mark(self) -> int:
+        """A digest of it."""
+        return digest(self.message.raw)
+
+
+@dataclass(frozen=True)
 class Source:
-    """Where the question of a block's results stands: the user message before it (`said`: a digest of that), the call,
-    and the user message that directly follows the round which the results ended."""
+    """Where the question of a block's results stands: the user message before it, the call, and the user message that
+    directly follows the round which the results ended."""
 
     call: Message
-    user: Message | None = None
-    following: Message | None = None
-    said: int = 0
+    user: Said | None = None
+    following: Said | None = None
 
     @cached_property
     def mark(self) -> int:
         """A digest of these three."""
-        return digest(str(self.said), self.call.raw, b"" if self.following is None else self.following.raw)
+        return digest(*["" if said is None else str(said.mark) for said in (self.user, self.following)], self.call.raw)
 
     def asked(self, answers: str | None = None) -> Asked:
         """The question as text, for the result of one call or of all."""
         said, arguments = _spoken(self.call, answers)
-        asked = [ends(text_of(content_of(m))) for m in (self.following, self.user) if m is not None]
+        asked = [each.text for each in (self.following, self.user) if each is not None]
         texts = (*asked, said[:SPOKEN])
         return Asked("\n".join(texts), arguments[:ARGUMENTS], texts)
 
@@ -47,24 +63,24 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
     """For each block with results, its question; None for the others. With `following`, what the user asks directly
     after a round counts too: then a result is chosen anew once, when that question comes."""
     found: list[Source | None] = []
-    user, said = None, 0
+    user = None
     for place, block in enumerate(blocks):
         first = block.messages[0]
         if first.role == "user":
-            user, said = first, digest(first.raw)
+            user = Said(first)
         if not block.has_results:
             found.append(None)
             continue
         after = _following(blocks, place) if following else None
-        found.append(Source(first, user, after, said))
+        found.append(Source(first, user, after))
     return found
 
 
-def _following(blocks: Sequence[Block], place: int) -> Message | None:
+def _following(blocks: Sequence[Block], place: int) -> Said | None:
     """The user message after a round, where nothing but an answer in words stands between."""
     for block in blocks[place + 1 : place + 3]:
         if block.messages[0].role == "user":
-            return block.messages[0]
+            return Said(block.messages[0])
         if block.messages[0].role != "assistant" or block.has_results:
             return None
     return None

@@ -77,7 +77,7 @@ def test_it_depends_on_the_limit_the_question_and_the_count() -> None:
     found = {
         shorten_result(result, 100, source, METER).raw,
         shorten_result(result, 110, source, METER).raw,
-        shorten_result(result, 100, replace(source, user=None, said=0), METER).raw,
+        shorten_result(result, 100, replace(source, user=None), METER).raw,
         shorten_result(replace(result, tokens=9_999), 100, source, CharMeter(ratio=2)).raw,
         shorten_result(result, 100, source, METER, cap_chars=200).raw,
     }

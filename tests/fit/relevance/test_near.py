@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.relevance.asked import Asked
-from proxy.fit.relevance.lines import NEIGHBOURS
-from proxy.fit.relevance.near import AROUND, near
+from proxy.fit.relevance.near import near
 from proxy.fit.relevance.splitting import tokens_by_line
 
 LOG = ["10:00:00 INFO a worker is done with its part of all the work"] * 900  # 61 characters each, with the line break
@@ -17,10 +16,6 @@ ENDS = [*range(50), *range(850, 900)]  # what is read of it where nothing else i
 
 def read(lines: list[str], asked: str = "", characters: int = 18_300) -> list[int]:
     return list(near(lines, tokens_by_line(lines), Asked(asked), characters))
-
-
-def test_as_many_lines_beside_one_are_read_as_its_match_counts_for() -> None:
-    assert len(NEIGHBOURS) == AROUND
 
 
 def test_a_text_that_is_not_long_is_read_whole() -> None:

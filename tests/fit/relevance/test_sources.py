@@ -9,7 +9,7 @@ import pytest
 
 from proxy.fit.blocks import group
 from proxy.fit.relevance.asked import Asked
-from proxy.fit.relevance.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Source, sources
+from proxy.fit.relevance.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Said, Source, sources
 from proxy.types import Block, Message
 from tests.makers import assistant, prompt, system, tool_round, user, words
 
@@ -88,5 +88,5 @@ def test_of_long_texts_the_beginning_and_the_end_are_read() -> None:
 
 def test_what_cannot_be_read_asks_nothing() -> None:
     broken = Message(b'{"role":"user","content":"\xff"}', "user")
-    assert Source(broken, broken).asked() == Asked("\n")
+    assert Source(broken, Said(broken)).asked() == Asked("\n")
     assert Source(broken).asked() == Asked("")
