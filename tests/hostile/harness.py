@@ -1,0 +1,271 @@
+"""The proxy as a user starts it, for attacks: real processes and sockets; its memory and processor time are seen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.recorder import Peer, Recorder, Request, Script, answer, recording
+
+ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "gpt-4o",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
+}
+HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as a client sees it; names of headers in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class Running:
+    """A running proxy: its ports, and what the system says of its processes."""
+
+    process: subprocess.Popen[str]
+    port: int = 0
+    admin_port: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that was started and all that came of it."""
+        found = [self.process.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    found += [int(child) for child in (task / "children").read_text().split()]
+        return found
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes that serve."""
+        return self.pids[1:] or self.pids
+
+    def memory_mb(self, peak: bool = False) -> float:
+        """Resident memory of all its processes in MB, now or at its peak (of each; shared pages count in each)."""
+        key = "VmHWM" if peak else "VmRSS"
+        total = 0
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                found = re.search(rf"{key}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+                total += int(found[1]) if found else 0
+        return total / 1024
+
+    def forget_peak(self) -> None:
+        """From now on the peak is counted anew."""
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its processes so far."""
+        total = 0
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += int(fields[11]) + int(fields[12])
+        return total / TICKS
+
+    def files(self) -> int:
+        """Open file descriptors of all its processes."""
+        total = 0
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                total += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        return total
+
+    def ask(
+        self,
+        body: Any = None,
+        path: str = CHAT,
+        method: str = "",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 60,
+        admin: bool = False,
+    ) -> Answered:
+        """One request on a connection of its own; a body that is no bytes is sent as JSON."""
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {} if raw is None else {"content-type": "application/json"}
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port if admin else self.port, timeout=timeout)
+        try:
+            connection.request(
+                method or ("GET" if raw is None else "POST"),
+                path,
+                raw,
+                {**given, "authorization": "Bearer sk-test", **(headers or {})},
+            )
+            got = connection.getresponse()
+            return Answered(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())
+        finally:
+            connection.close()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels."""
+        text = self.ask(path="/metrics", admin=bool(self.admin_port)).body.decode()
+        total = 0.0
+        for line in text.splitlines():
+            head, _, value = line.rpartition(" ")
+            bare, _, rest = head.partition("{")
+            if bare == name and all(f'{key}="{wanted}"' in rest for key, wanted in labels.items()):
+                total += float(value)
+        return total
+
+    def log(self, text: str = "", seconds: float = 5.0) -> list[str]:
+        """The lines of its log that hold a text; waits until there is one."""
+        deadline = time.monotonic() + seconds
+        while not (found := [line for line in list(self.lines) if text in line]) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
+    def stop(self, seconds: float = 20.0) -> int:
+        """Sends SIGTERM and waits for the end; gives the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+
+@contextlib.contextmanager
+def running(upstream: str, *, workers: int = 1, admin: bool = False, **environment: str) -> Iterator[Running]:
+    """`plimsoll serve` before the upstream at a URL, as processes of their own; `environment` is its own."""
+    settings = {
+        "PLIMSOLL_UPSTREAM": upstream,
+        "PLIMSOLL_PORT": "0",
+        "PLIMSOLL_WORKERS": str(workers),
+        "PLIMSOLL_LOG": "json",
+        "PLIMSOLL_DRAIN": "2",
+        **({"PLIMSOLL_ADMIN_PORT": "0"} if admin else {}),
+        **environment,
+    }
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "proxy.cli", "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**kept, **settings},
+        cwd=Path(__file__).parents[2],
+    )
+    made = Running(process)
+    reader = threading.Thread(target=_read, args=(made,), daemon=True)
+    reader.start()
+    try:
+        _until_ready(made, admin)
+        yield made
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                made.stop(10)
+        for pid in made.pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        reader.join(5)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _read(made: Running) -> None:
+    assert made.process.stdout is not None
+    with contextlib.suppress(ValueError):
+        for line in made.process.stdout:
+            made.lines.append(line.rstrip("\n"))
+
+
+def _until_ready(made: Running, admin: bool) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and made.process.poll() is None:
+        ports = [int(found[1]) for line in list(made.lines) if (found := re.search(r"http://[^/ ]*:(\d+)/", line))]
+        if len(ports) > admin:
+            made.port, made.admin_port = ports[0], ports[1] if admin else 0
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if made.ask(path="/readyz", admin=admin, timeout=5).status == 200:
+                    return
+        time.sleep(0.02)
+    raise TimeoutError("the proxy did not become ready:\n" + "\n".join(made.lines[-20:]))
+
+
+def ok(usage: int | None = None, text: str = "ok", model: str = "gpt-4o") -> bytes:
+    """A whole chat answer; `usage` is the prompt that it reports."""
+    message = {"role": "assistant", "content": text}
+    told = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    counts = (
+        {} if usage is None else {"usage": {"prompt_tokens": usage, "completion_tokens": 1, "total_tokens": usage + 1}}
+    )
+    return answer(json.dumps({**ANSWER, "model": model, **told, **counts}).encode())
+
+
+def refused(message: str, status: bytes = b"400 Bad Request", code: str | None = "context_length_exceeded") -> bytes:
+    """An error in OpenAI's shape."""
+    error = {"message": message, "type": "invalid_request_error", "param": "messages", "code": code}
+    return answer(json.dumps({"error": error}).encode(), status)
+
+
+async def friendly(request: Request, peer: Peer) -> None:
+    """The script of an upstream that answers every chat, and lists one model."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[{"id":"gpt-4o","object":"model"}]}'))
+    else:
+        await peer.send(ok())
+
+
+@contextlib.contextmanager
+def upstream(script: Script = friendly, streaming: bool = False) -> Iterator[Recorder]:
+    """A scripted upstream in a thread with an event loop of its own."""
+    loop = asyncio.new_event_loop()
+    opened: list[Recorder] = []
+    ready, over = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with recording(script, streaming) as made:
+            opened.append(made)
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    if not ready.wait(20):
+        raise TimeoutError("the upstream did not start")
+    try:
+        yield opened[0]
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(20)
+        loop.close()
+
+
+def eventually(true: Callable[[], object], seconds: float = 10.0) -> None:
+    """Waits until something is so. Raises TimeoutError when it does not become so in time."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.01)
