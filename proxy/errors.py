@@ -67,3 +67,13 @@ def not_understood(reason: str) -> ClientError:
 def bad_header(name: str, reason: str) -> ClientError:
     """A control header of ours with a value that means nothing."""
     return ClientError(400, f"The request header {name} {reason}.", code="invalid_header", param=name)
+
+
+def not_found() -> ClientError:
+    """A path of our own that is not here; it never goes to the upstream."""
+    return ClientError(404, "There is nothing at this path of the proxy.", code="not_found")
+
+
+def wrong_method(allowed: str) -> ClientError:
+    """A path of our own that takes other methods."""
+    return ClientError(405, f"This path of the proxy takes {allowed} alone.", code="method_not_allowed")

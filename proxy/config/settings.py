@@ -38,6 +38,7 @@ class Settings:
     upstream: str
     host: str
     port: int
+    admin_host: str
     admin_port: int | None
     secret: bytes | None = field(repr=False)
     rules: Path | None
@@ -100,6 +101,7 @@ SETTINGS = (
     Setting("PLIMSOLL_UPSTREAM", values.upstream, "https://api.openai.com/v1", "URL of the provider, with its /v1"),
     Setting("PLIMSOLL_HOST", values.host, "127.0.0.1", "address to listen on"),
     Setting("PLIMSOLL_PORT", port, "8080", "port to listen on; 0 takes a free one"),
+    Setting("PLIMSOLL_ADMIN_HOST", values.host, "", "address of the admin port; empty: PLIMSOLL_HOST's"),
     Setting("PLIMSOLL_ADMIN_PORT", optional(port), "", "own port for /metrics, /healthz, /readyz and /inspect"),
     Setting("PLIMSOLL_SECRET", optional(values.secret), "", "key for hashes and seals, one for all replicas", True),
     Setting("PLIMSOLL_RULES", optional(Path), "", "folder that is laid over the built-in rules"),

@@ -1,22 +1,24 @@
-"""The web surface: routes to the fitted endpoint, admin routes, everything else passed through; it decides nothing."""
+"""The web surface: the fitted endpoint, our own paths, everything else passed through; it decides nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Router
 
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
 from proxy.config.windows import Windows, load_windows
+from proxy.errors import not_found, wrong_method
 from proxy.serve.asking import Asking
 from proxy.serve.cache import Cache
-from proxy.serve.client import Receive, Scope, Send
+from proxy.serve.client import Receive, Scope, Send, send_error
 from proxy.serve.embeddings import Embeddings
 from proxy.serve.gateway import Gateway
 from proxy.serve.inspecting import Inspecting
@@ -34,10 +36,15 @@ from proxy.serve.upstream import Upstream
 from proxy.tokens.encodings import encoding
 from proxy.types import Outcome
 from proxy.wire.endpoints import chat
+from proxy.wire.paths import one_path
 
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
 SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
 TEXT = b"text/plain"
+CHAT = chat.PATH.encode()
+FITTED = frozenset((CHAT, chat.BARE_PATH.encode()))
+INSPECT = "/inspect"
+OWN = frozenset(("/metrics", "/healthz", "/readyz"))
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -122,21 +129,23 @@ def _asking(settings: Settings, upstream: Upstream, url: str | None, key: str | 
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A fitted path: POST to its handler; other methods (stored completions) and odd spellings pass through."""
+class Own:
+    """A path of our own: its handler, and the methods that it takes; it answers all others itself."""
 
-    path: bytes
     handler: Asgi
-    other: Asgi
+    methods: tuple[str, ...] = ("GET", "HEAD")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exact = scope["method"] == "POST" and scope.get("raw_path", b"").partition(b"?")[0] == self.path
-        await (self.handler if exact else self.other)(scope, receive, send)
+        if scope["method"] in self.methods:
+            await self.handler(scope, receive, send)
+        else:
+            allowed = ", ".join(self.methods)
+            await send_error(send, wrong_method(allowed), [(b"allow", allowed.encode())])
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An admin route: answers with what a function of the server's state says: a status, a type and a body."""
+    """Answers with what a function of the server's state says: a status, a type and a body."""
 
     answer: Callable[[Mapping[str, Any]], tuple[int, bytes, bytes]]
 
@@ -147,65 +156,73 @@ class Plain:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A handler as Starlette knows an ASGI application from a function of a request: an object that is called."""
-
-    handler: Asgi
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.handler(scope, receive, send)
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer at a path of our own where there is nothing."""
+    await send_error(send, not_found())
 
 
-def admin_routes(house: House) -> list[Route]:
-    """What operators and people ask of the proxy itself."""
+def own_paths(house: House) -> dict[str, Asgi]:
+    """What operators and people ask of the proxy itself, by path."""
 
     def ready(state: Mapping[str, Any]) -> tuple[int, bytes, bytes]:
         """Encodings are loaded, and nobody told us to stop; never a question to Redis or the upstream."""
         serves = house.ready and not state.get("draining")
         return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
-    return [
-        Route("/metrics", Plain(lambda state: (200, CONTENT_TYPE, house.metrics.exposition()))),
-        Route("/healthz", Plain(lambda state: (200, TEXT, b"alive\n"))),
-        Route("/readyz", Plain(ready)),
-        Route("/inspect" + chat.PATH, house.inspecting, methods=["POST"]),
-    ]
+    return {
+        "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, house.metrics.exposition()))),
+        "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
+        "/readyz": Own(Plain(ready)),
+        INSPECT + chat.PATH: Own(house.inspecting, ("POST",)),
+    }
+
+
+def is_own(path: str) -> bool:
+    """Whether a path is ours whatever is there: it never reaches the provider."""
+    return path in OWN or path == INSPECT or path.startswith(INSPECT + "/")
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The routes, and before them the one that nearly every request takes: to be matched costs more than to be passed
-    through (measured: 12 us)."""
+    """Every request to its handler; the path that nearly all of them take is looked for first.
 
-    path: bytes
-    handler: Asgi
-    router: Router
+    `fitted` takes POST alone (other methods are stored completions), `own` are the paths of ours that are served
+    here, `through` gets what is neither. Doubled and trailing slashes do not change a path.
+    """
+
+    fitted: Asgi
+    own: Mapping[str, Asgi]
+    through: Asgi
+    lifespan: Router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("plimsoll.target") == self.path and scope["method"] == "POST":
-            await self.handler(scope, receive, send)
+        if scope["type"] != "http":
+            await self.lifespan(scope, receive, send)
+        elif scope.get("plimsoll.target") == CHAT and scope["method"] == "POST":
+            await self.fitted(scope, receive, send)
         else:
-            await self.router(scope, receive, send)
+            await self.handler(scope)(scope, receive, send)
+
+    def handler(self, scope: Scope) -> Asgi:
+        """Who answers a request. A path of ours is ours however it is written; one that is fitted must be written as
+        the upstream will read it."""
+        path = posixpath.normpath("/" + scope["path"].lstrip("/"))
+        if is_own(path):
+            return self.own.get(path, nothing_here)
+        raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
+        return self.fitted if scope["method"] == "POST" and raw in FITTED else self.through
 
 
 def create_app(house: House) -> Front:
-    """The data port: the fitted endpoint, everything else passed through; the admin routes unless they have their own
-    port. Routes alone: what an application of Starlette's puts before them costs more than they do."""
-    through = house.gateway.other
-    routes: list[Route | Mount] = [
-        Route(path, Fitted(path.encode(), house.gateway.chat, through)) for path in (chat.PATH, chat.BARE_PATH)
-    ]
-    if house.settings.admin_port is None:
-        routes += admin_routes(house)
-    routes.append(Mount("/", Asked(through)))
-    router = Router(routes, redirect_slashes=False, default=through, lifespan=_lifespan(house))
-    return Front(chat.PATH.encode(), house.gateway.chat, router)
+    """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
+    their own."""
+    own = own_paths(house) if house.settings.admin_port is None else {}
+    return Front(house.gateway.chat, own, house.gateway.other, Router(lifespan=_lifespan(house)))
 
 
-def create_admin(house: House) -> Router:
-    """The admin port, where it has one of its own."""
-    return Router(admin_routes(house), redirect_slashes=False)
+def create_admin(house: House) -> Front:
+    """The admin port, where it has one of its own: our own paths, and nothing else."""
+    return Front(nothing_here, own_paths(house), nothing_here, Router())
 
 
 def _lifespan(house: House) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

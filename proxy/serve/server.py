@@ -105,16 +105,20 @@ def run(
     port: int,
     *,
     admin: Asgi | None = None,
+    admin_host: str = "",
     admin_port: int | None = None,
     drain: float = 30.0,
     settle: float = SETTLE_SECONDS,
     sockets: list[socket.socket] | None = None,
     admin_sockets: Sequence[socket.socket] = (),
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of the same host. Sockets that are
-    bound already, and perhaps shared with other processes, go before host and ports."""
+    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of `admin_host` (of the same host
+    where that is empty). Sockets that are bound already, and perhaps shared with other processes, go before hosts and
+    ports."""
     _take_all_files()
-    beside = configuration(admin, host, admin_port) if admin is not None and admin_port is not None else None
+    beside = None
+    if admin is not None and admin_port is not None:
+        beside = configuration(admin, admin_host or host, admin_port)
     Server(configuration(app, host, port, drain), beside, settle, admin_sockets).run(sockets)
 
 

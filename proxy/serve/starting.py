@@ -28,10 +28,12 @@ ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also
 def start(settings: Settings, say: Callable[[str], None]) -> int:
     """Serves until it is told to stop, and returns the exit code. Raises ConfigError for wrong settings and rules, and
     where it cannot listen."""
+    if settings.admin_host and settings.admin_port is None:
+        raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_log(settings.log)
     house = build(settings, log)
     doors = listen(settings.host, settings.port)
-    beside = [] if settings.admin_port is None else listen(settings.host, settings.admin_port)
+    beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}")
     if beside:
         say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
@@ -54,6 +56,7 @@ def _serve(house: House, log: Log, doors: list[socket.socket], beside: list[sock
         settings.host,
         settings.port,
         admin=create_admin(house) if beside else None,
+        admin_host=settings.admin_host,
         admin_port=settings.admin_port,
         drain=settings.drain,
         sockets=doors,

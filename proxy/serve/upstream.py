@@ -6,7 +6,7 @@ settings of the environment: what stands between a sidecar and its provider is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,7 @@ from proxy.errors import ClientError, ConfigError
 from proxy.serve.exchange import Fault, LinkError, Sink
 from proxy.serve.pool import Pool, Timeouts, Wired
 from proxy.wire.headers import Header, to_upstream, value_of
+from proxy.wire.paths import takes_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
@@ -192,16 +193,17 @@ class Upstream:
         self,
         method: str,
         target: bytes,
-        headers: Iterable[Header],
+        headers: Sequence[Header],
         body: bytes | AsyncIterator[bytes] | None = None,
     ) -> Answer:
         """Sends a client's request and waits for the head of the answer.
 
         `target` is the client's own, `headers` are as the client sent them: what may not be forwarded is left out
         here, and the length is set to the body's. A streamed body is sent as it comes, under the client's
-        content-length or in chunks; what it raises is raised here. Otherwise raises UpstreamError.
+        content-length or in chunks; what it raises is raised here. Otherwise raises UpstreamError. Our own key goes
+        along where the client sent none and the endpoint is one that it is meant for (`takes_key`).
         """
-        ready = self._headers(headers, body)
+        ready = self._headers(method, target, headers, body)
         try:
             return Answer(await self._link.send(Wired(method, self.target(target), ready, body or b"")))
         except LinkError as error:
@@ -214,9 +216,12 @@ class Upstream:
             return (self._path + rest) if self._path or rest.startswith(b"/") else b"/" + rest
         return self._path + target
 
-    def _headers(self, headers: Iterable[Header], body: bytes | AsyncIterator[bytes] | None) -> list[Header]:
+    def _headers(
+        self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None
+    ) -> list[Header]:
         ours = [self._host, *to_upstream(headers)]
-        if self._key and not any(name in CREDENTIALS for name, _ in ours):
+        # As received: a client that hides its own key from us (`connection: authorization`) does not get ours.
+        if self._key and not any(name in CREDENTIALS for name, _ in headers) and takes_key(method, target):
             ours.append((b"authorization", self._key))
         length = value_of(ours, b"content-length")
         if body is not None and not isinstance(body, bytes):

@@ -13,6 +13,7 @@ from proxy.types import Mode
 def test_an_empty_environment_means_the_documented_defaults() -> None:
     settings = read_settings({})
     assert (settings.upstream, settings.host, settings.port) == ("https://api.openai.com/v1", "127.0.0.1", 8080)
+    assert settings.admin_host == "", "the host of the data port"
     assert (settings.admin_port, settings.secret, settings.rules, settings.redis, settings.api_key) == (None,) * 5
     assert (settings.mode, settings.ladder, settings.workers, settings.log) == (Mode.FIT, "default", 1, "auto")
     assert settings.max_body == 64 * 1024 * 1024
@@ -34,6 +35,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_UPSTREAM": "http://localhost:8000/v1/",
             "PLIMSOLL_HOST": "0.0.0.0",
             "PLIMSOLL_PORT": "0",
+            "PLIMSOLL_ADMIN_HOST": "127.0.0.2",
             "PLIMSOLL_ADMIN_PORT": "9090",
             "PLIMSOLL_SECRET": " 32 random bytes\n",
             "PLIMSOLL_RULES": "/etc/plimsoll",
@@ -68,6 +70,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         upstream="http://localhost:8000/v1",
         host="0.0.0.0",
         port=0,
+        admin_host="127.0.0.2",
         admin_port=9090,
         secret=b"32 random bytes",
         rules=Path("/etc/plimsoll"),

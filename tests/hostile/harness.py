@@ -112,8 +112,9 @@ class Running:
         headers: Mapping[str, str] | None = None,
         timeout: float = 60,
         admin: bool = False,
+        key: str | None = "sk-test",
     ) -> Answered:
-        """One request on a connection of its own; a body that is no bytes is sent as JSON."""
+        """One request on a connection of its own; a body that is no bytes is sent as JSON; None is no key."""
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {} if raw is None else {"content-type": "application/json"}
         connection = http.client.HTTPConnection("127.0.0.1", self.admin_port if admin else self.port, timeout=timeout)
@@ -122,7 +123,7 @@ class Running:
                 method or ("GET" if raw is None else "POST"),
                 path,
                 raw,
-                {**given, "authorization": "Bearer sk-test", **(headers or {})},
+                {**given, **({} if key is None else {"authorization": f"Bearer {key}"}), **(headers or {})},
             )
             got = connection.getresponse()
             return Answered(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())

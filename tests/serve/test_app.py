@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -67,17 +68,19 @@ def noted(made: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("GET", CHAT, None, "other"),
         ("DELETE", CHAT, None, "other"),
         ("POST", CHAT, b"/v1/chat%2Fcompletions", "other"),
-        ("POST", CHAT + "/", None, "other"),
+        ("POST", CHAT + "/", None, "chat"),
+        ("POST", "//v1//chat/completions//", None, "chat"),
+        ("POST", "/chat/completions/", None, "chat"),
+        ("GET", CHAT + "/", None, "other"),
         ("POST", CHAT + "/chatcmpl-1", None, "other"),
         ("POST", "/v1/Chat/Completions", None, "other"),
         ("POST", "/v1/completions", None, "other"),
         ("GET", "/", None, "other"),
-        ("GET", "/metrics/", None, "other"),
+        ("GET", "/v1/inspect" + CHAT, None, "other"),
         ("GET", "/v1/metrics", None, "other"),
         ("OPTIONS", "*", None, "other"),
         ("POST", "/inspect" + CHAT, None, "inspect"),
-        ("GET", "/inspect" + CHAT, None, "other"),
-        ("POST", "/inspect/v1/completions", None, "other"),
+        ("POST", "//inspect/" + CHAT + "/", None, "inspect"),
     ],
 )
 def test_every_path_has_its_place(
@@ -89,14 +92,45 @@ def test_every_path_has_its_place(
     assert seen == [handler]
 
 
-def test_with_an_admin_port_nothing_of_ours_is_on_the_data_port(monkeypatch: pytest.MonkeyPatch) -> None:
+OURS = ("/metrics", "/healthz", "/readyz", "/inspect" + CHAT)
+SPELLINGS = ("{}", "/{}", "{}/", "//{}//", "/.{}", "/v1/..{}")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_path_of_ours_is_ours_however_it_is_written(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = house()
+    seen = noted(made, monkeypatch)
+    for path in OURS:
+        asyncio.run(call(create_app(made), spelling.format(path), "POST" if path == OURS[-1] else "GET"))
+    assert seen == ["inspect"]
+
+
+@pytest.mark.parametrize("path", ["/inspect", "/inspect/", "/inspect/v1/completions", "/inspect/metrics"])
+def test_what_is_not_there_below_a_path_of_ours_is_a_404_of_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = house()
+    seen = noted(made, monkeypatch)
+    status, _, told = asyncio.run(call(create_app(made), path, "POST"))
+    assert (status, json.loads(told)["error"]["code"], seen) == (404, "not_found", [])
+
+
+@pytest.mark.parametrize("path", OURS)
+def test_a_path_of_ours_tells_which_methods_it_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = house()
+    seen = noted(made, monkeypatch)
+    status, headers, _ = asyncio.run(call(create_app(made), path, "DELETE"))
+    assert (status, seen) == (405, [])
+    assert headers[b"allow"] == (b"POST" if path == OURS[-1] else b"GET, HEAD")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_with_an_admin_port_nothing_of_ours_is_on_the_data_port(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = house(PLIMSOLL_ADMIN_PORT="9")
     seen = noted(made, monkeypatch)
-    for path in ("/metrics", "/healthz", "/readyz", "/inspect" + CHAT):
-        asyncio.run(call(create_app(made), path, "POST"))
-    assert seen == ["other"] * 4
+    for path in OURS:
+        assert asyncio.run(call(create_app(made), spelling.format(path), "POST"))[0] == 404
+    assert seen == []
     asyncio.run(call(create_admin(made), "/inspect" + CHAT, "POST"))
-    assert seen[4:] == ["inspect"]
+    assert seen == ["inspect"]
     assert asyncio.run(call(create_admin(made), CHAT, "POST"))[0] == 404
 
 

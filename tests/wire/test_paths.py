@@ -1,0 +1,54 @@
+"""Which spellings are one path, and where the operator's key goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.wire.paths import one_path, takes_key
+
+
+def test_doubled_and_trailing_slashes_do_not_change_a_path() -> None:
+    for path in (b"/v1/models", b"//v1//models", b"/v1/models/", b"/v1///models//"):
+        assert one_path(path) == b"/v1/models"
+    assert one_path(b"/") == one_path(b"") == b"/"
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", b"/v1/chat/completions"),
+        ("POST", b"/chat/completions"),
+        ("POST", b"//v1/chat//completions/?x=1"),
+        ("POST", b"/v1/completions"),
+        ("POST", b"/v1/embeddings"),
+        ("POST", b"/v1/responses"),
+        ("GET", b"/v1/responses"),
+        ("POST", b"/v1/messages"),
+        ("POST", b"/v1/messages/count_tokens"),
+        ("GET", b"/v1/models"),
+        ("GET", b"/models?limit=3"),
+    ],
+)
+def test_the_key_goes_to_what_asks_a_model_and_to_the_list_of_models(method: str, target: bytes) -> None:
+    assert takes_key(method, target)
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", b"/v1/organization/admin_api_keys"),
+        ("GET", b"/v1/chat/completions"),
+        ("DELETE", b"/v1/models"),
+        ("GET", b"/v1/models/../organization/admin_api_keys"),
+        ("POST", b"/v1/chat/completions/../../files"),
+        ("POST", b"/v1/chat%2Fcompletions"),
+        ("POST", b"/v1/files"),
+        ("POST", b"/v1/fine_tuning/jobs"),
+        ("GET", b"/v1/responses/resp_1"),
+        ("POST", b"/v1/v1/embeddings"),
+        ("GET", b"/v1"),
+        ("GET", b"?/v1/models"),
+    ],
+)
+def test_it_goes_nowhere_else(method: str, target: bytes) -> None:
+    assert not takes_key(method, target)
