@@ -44,7 +44,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "uvicorn": ("proxy.serve.server", "proxy.serve.protocol", "proxy.serve.cycle"),
     "uvloop": ("proxy.serve.server",),
     "httptools": ("proxy.serve.connection", "proxy.serve.protocol"),
-    "aiohappyeyeballs": ("proxy.serve.pool",),
+    "aiohappyeyeballs": ("proxy.serve.dialing",),
     "rich": ("proxy.demo", "proxy.knowing", "proxy.picture", "proxy.cli"),
     "xxhash": ("proxy.tokens", "proxy.wire", "proxy.serve"),
     "msgspec": ("proxy",),

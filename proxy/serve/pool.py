@@ -1,4 +1,4 @@
-"""The connections to one upstream: dials them, keeps them for the next request, ends those that are silent too long.
+"""The connections to one upstream: opens them, keeps them for the next request, ends those that are silent too long.
 
 It never sends a request twice that may have been acted upon.
 """
@@ -6,26 +6,22 @@ It never sends a request twice that may have been acted upon.
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
-
-import aiohappyeyeballs
+from typing import NamedTuple, TypeVar
 
 from proxy.serve.connection import Connection
+from proxy.serve.dialing import Address, Dialer, Proxy
 from proxy.serve.exchange import Exchange, Fault, Header, LinkError
 
 # RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
-NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
 PACE = 1.0  # seconds between two looks at what is silent: one timer for all instead of one for each request
 LINE = b"%b: %b"
+P = TypeVar("P", bound=asyncio.Protocol)
 JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
-# A model may think for minutes without a byte: probes keep NAT and load balancers from forgetting the connection.
-PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +60,11 @@ class Wired(NamedTuple):
 class Pool:
     """Connections to `host` and `port`, as many as there are requests at once."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts) -> None:
-        self._host, self._port, self._tls, self._timeouts = host, port, tls, timeouts
+    def __init__(
+        self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts, proxy: Proxy | None = None
+    ) -> None:
+        self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
+        self._timeouts = timeouts
         self._idle: dict[Connection, None] = {}  # the newest last
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -121,30 +120,13 @@ class Pool:
         if reusable:
             self._idle[connection] = None
 
-    async def _dial(self) -> Connection:
-        where = f"{self._host}:{self._port}"
-        try:
-            async with asyncio.timeout(self._timeouts.connect):
-                return await self._connect()
-        except TimeoutError as error:
-            raise LinkError(Fault.CONNECT_TIMEOUT, f"No connection to {where} in time.") from error
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise LinkError(Fault.CONNECT, f"No connection to {where}: {reason}.") from error
+    async def open(self, made: Callable[[], P]) -> P:
+        """A protocol of somebody else's with a connection of its own to the upstream, through a proxy by a tunnel: it
+        is not kept, and whoever asked for it closes it. Raises LinkError."""
+        return await self._dialer.open(made, tunnel=True)
 
-    async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
-        try:
-            _tune(sock)
-            name = self._host if self._tls else None
-            made = partial(Connection, loop, self._ended)
-            _, connection = await loop.create_connection(made, sock=sock, ssl=self._tls, server_hostname=name)
-        except BaseException:
-            sock.close()
-            raise
-        return connection
+    async def _dial(self) -> Connection:
+        return await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended))
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -175,14 +157,6 @@ class Pool:
             connection.close()
         while len(self):
             await asyncio.sleep(0)
-
-
-def _tune(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in PROBES:
-        if hasattr(socket, name):  # macOS calls the first another name
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _write(connection: Connection, head: bytes, body: bytes) -> None:

@@ -6,9 +6,10 @@ settings of the environment: what stands between a sidecar and its provider is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 
@@ -24,6 +25,7 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
+P = TypeVar("P", bound=asyncio.Protocol)
 CHUNKED = (b"transfer-encoding", b"chunked")
 
 # What a client may be told: status and code.
@@ -206,6 +208,16 @@ class Upstream:
         ready = self._headers(method, target, headers, body)
         try:
             return Answer(await self._link.send(Wired(method, self.target(target), ready, body or b"")))
+        except LinkError as error:
+            raise UpstreamError.of(error) from error
+
+    async def open(self, made: Callable[[], P]) -> P:
+        """A protocol of the caller's on a connection of its own, for what is no exchange of HTTP messages; it is the
+        caller's to close. Raises UpstreamError."""
+        if not isinstance(self._link, Pool):
+            raise UpstreamError(502, "upstream_error", "The upstream's transport opens no connections.")
+        try:
+            return await self._link.open(made)
         except LinkError as error:
             raise UpstreamError.of(error) from error
 
