@@ -19,10 +19,17 @@ T = TypeVar("T")
 DEFAULT_RESERVE = 3000  # seed 000: the reply that a request is thought to want where it sets no limit
 STARVING = 0.5  # a reply limit over half the window (some clients ask for all of it) must not starve the prompt
 FLOOR = 500  # seed 001: the least reply worth asking for
+LONGEST_NAME = 200  # characters of a model's name: longer ones are nobody's, and clients choose them
+NAMELESS = "(a name of over 200 characters)"  # what all of those are known by
 UNKNOWN_WINDOW = 8192  # seed 000: what a model counts as that nobody knows
 # Made once: naming the type in every call costs up to four times more.
 FIELDS = msgspec.json.Decoder(dict[str, Any])
 RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def name_of(model: str) -> str:
+    """What a model is known by: its name, or for all names that are too long to be any model's the same."""
+    return model if len(model) <= LONGEST_NAME else NAMELESS
 
 
 def replace(value: T, /, **changes: Any) -> T:
@@ -298,7 +305,7 @@ class Memory(Protocol):
     def get(self, key: bytes) -> tuple[int, ...] | None:
         """What was remembered, or None."""
 
-    def put(self, key: bytes, value: tuple[int, ...]) -> None:
+    def put(self, key: bytes, value: tuple[int, ...]) -> object:
         """Remember it; the oldest may go."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = frozenset({"types", "errors"})
+VOCABULARY = frozenset({"types", "errors", "bounded"})
 PURE = frozenset({"fit", "tokens", "wire"})  # they decide, count and understand: none of them needs another
 FRONT = frozenset({"cli", "demo", "knowing", "picture"})  # the command line, and what it shows
 SIMULATOR = frozenset({"simulator", "simulating"})
@@ -22,6 +22,7 @@ SIMULATOR = frozenset({"simulator", "simulating"})
 ALLOWED: Mapping[str, frozenset[str]] = {
     "types": frozenset(),
     "errors": frozenset(),
+    "bounded": frozenset(),
     **{part: VOCABULARY for part in PURE},
     "config": VOCABULARY | PURE,
     "serve": VOCABULARY | PURE | {"config"},

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-LONGEST = 200  # characters; longer names are nobody's, and clients choose them: not worth the search
+from proxy.types import LONGEST_NAME
+
+LONGEST = LONGEST_NAME
 MOST_SEGMENTS = 16  # parts grow with the square of it
 SHORTEST_PART = 4  # characters: `o1` inside another name says nothing
 
@@ -42,7 +44,9 @@ def stem(name: str) -> str:
 
 def forms(name: str) -> tuple[str, ...]:
     """What a name may be known by, most exact first: itself, then without one leading folder after another and the
-    maker, then each of these without its version."""
+    maker, then each of these without its version. None for one that is too long to be a model's name."""
+    if len(name) > LONGEST:
+        return ()
     name = name.strip().lower()
     pieces = name.split("/")
     found = ["/".join(pieces[start:]) for start in range(len(pieces))]

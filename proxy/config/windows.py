@@ -18,7 +18,7 @@ from proxy.config import names
 from proxy.config.answers import from_models_answer as from_models_answer
 from proxy.config.sheet import Gap, Limit, Roles, Row, Sheet
 from proxy.config.table import Entry, Table, read_table, table_file
-from proxy.types import UNKNOWN_WINDOW, Window
+from proxy.types import UNKNOWN_WINDOW, Window, name_of
 
 REMEMBERED = 4096  # names; clients choose them
 # The `source` of what we find. What a refusal taught outranks all of them but a row that the user wrote.
@@ -72,7 +72,7 @@ class Windows:
 
     def find(self, model: str) -> Window:
         """The window of a model; for one that nobody knows a guess of 8192 tokens, marked as such."""
-        return self._windows(model) if len(model) <= names.LONGEST else window_of(Found())
+        return self._windows(name_of(model))
 
     def _window(self, model: str) -> Window:
         forms = names.forms(model)
@@ -92,7 +92,7 @@ class Windows:
 
     def look(self, model: str) -> Found:
         """Under what a model was found, to show where we know something from. Takes about 60 us, then 0.1."""
-        return self._remembered(model) if len(model) <= names.LONGEST else Found()
+        return self._remembered(name_of(model))
 
     def _search(self, model: str) -> Found:
         forms = names.forms(model)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 
+from proxy.bounded import Bounded
 from proxy.fit.relevance.vectors import Vector, packed
 from proxy.serve import log
 from proxy.serve.asking import Asking, caller_of
 from proxy.serve.listing import Headers
-from proxy.serve.shared.memory import Recent
 from proxy.serve.upstream import UpstreamError
 from proxy.types import Want
 from proxy.wire.embedding import NoVectors, question, vectors_in
@@ -40,10 +40,10 @@ class Embeddings:
 
     asking: Asking
     seconds: float
-    _known: Recent[Vector | None] = field(default_factory=lambda: Recent(MOST, BYTES))
+    _known: Bounded[bytes, Vector | None] = field(default_factory=lambda: Bounded(MOST, BYTES))
     _under_way: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
-    _failed: Recent[float] = field(default_factory=lambda: Recent(MOST_CALLERS))
-    _late: Recent[float] = field(default_factory=lambda: Recent(MOST_CALLERS))
+    _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
+    _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def told(self, want: Want, headers: Headers, ask: bool = True) -> Mapping[str, Vector]:
@@ -69,7 +69,7 @@ class Embeddings:
         found = {text: vector for text, key in keys.items() if (vector := self._known.get(key)) is not None}
         if len({vector.size for vector in found.values()}) > 1:
             for key in keys.values():
-                self._known.put(key, None)
+                self._known.take(key)
             self._fail(caller, model, "its vectors are of several lengths")
             return {}
         return found if len(found) == len(keys) else {}
@@ -140,6 +140,6 @@ def _key(caller: bytes, model: str, text: str) -> bytes:
     return made.digest()
 
 
-def _holds(until: Recent[float], caller: bytes) -> bool:
+def _holds(until: Bounded[bytes, float], caller: bytes) -> bool:
     """Whether a caller's time out is not over."""
     return time.monotonic() < (until.get(caller) or 0.0)

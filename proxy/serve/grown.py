@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
+from proxy.bounded import Bounded
 from proxy.tokens.terms import SEED
 from proxy.types import Glance, Marks, Stretch
 from proxy.wire.glance import stretch_of
@@ -13,17 +14,17 @@ from proxy.wire.glance import stretch_of
 # Conversations are told apart by so many bytes of their beginning, the most first: many share their instructions.
 LEVELS = (262_144, 65_536, 16_384, 8_192)
 RIVALS = 4  # conversations with one beginning that are remembered, the latest first
-MOST = 2_000  # beginnings of each of two generations: some 10 MB together
+MOST, BYTES = 4_000, 24 << 20  # beginnings
+STRETCH = 4_096  # bytes of what is remembered of a conversation besides its instructions: digests, and their state
 
 Ends = tuple[tuple[bytes, Stretch], ...]
 
 
 @dataclass(slots=True)
 class Grown:
-    """A bounded memory of two generations. A body is known by a digest of all its bytes so far, never by less."""
+    """A bounded memory. A body is known by a digest of all its bytes so far, never by less."""
 
-    _now: dict[int, Ends] = field(default_factory=dict)
-    _before: dict[int, Ends] = field(default_factory=dict)
+    _ends: Bounded[int, Ends] = field(default_factory=lambda: Bounded(MOST, BYTES))
 
     def find(self, body: bytes) -> Stretch | None:
         """The longest stretch that is remembered of those that the body begins with; takes 0.1 ms for a megabyte."""
@@ -33,7 +34,7 @@ class Grown:
         for level in LEVELS:
             if level <= len(body):
                 key = xxh3_64_intdigest(view[:level], SEED)
-                for digest, stretch in self._now.get(key) or self._before.get(key, ()):
+                for digest, stretch in self._ends.get(key) or ():
                     if stretch.end <= len(body) and xxh3_128_digest(view[: stretch.end], SEED) == digest:
                         return stretch
         return None
@@ -47,11 +48,14 @@ class Grown:
             return
         view = memoryview(body)
         found = (xxh3_128_digest(view[: stretch.end], SEED), stretch)
-        if len(self._now) >= MOST:
-            self._before, self._now = self._now, {}
         for level in LEVELS:
             if level <= stretch.end:
                 key = xxh3_64_intdigest(view[:level], SEED)
-                rivals = self._now.get(key) or self._before.get(key, ())
-                others = [rival for rival in rivals if rival[1] is not glance.known]
-                self._now[key] = (found, *others[: RIVALS - 1])
+                others = [rival for rival in self._ends.get(key) or () if rival[1] is not glance.known]
+                ends = (found, *others[: RIVALS - 1])
+                self._ends.put(key, ends, sum(map(_weight, ends)))
+
+
+def _weight(end: tuple[bytes, Stretch]) -> int:
+    """Its bytes; it may stand at every level, and is counted at each for its share."""
+    return (STRETCH + len(end[1].lead)) // len(LEVELS)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 
+from proxy.bounded import Bounded
 from proxy.config.windows import RULES, Windows, capped
 from proxy.fit.plan import BODY, with_learned
 from proxy.serve import log
@@ -44,9 +45,9 @@ class Knowledge:
     cache: Cache
     listing: Listing
     offline: bool = False
-    _warned: set[str] = field(default_factory=set)
-    _steady: dict[str, float] = field(default_factory=dict)
-    _standing: dict[str, Standing] = field(default_factory=dict)
+    _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _steady: Bounded[str, float] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _standing: Bounded[str, Standing] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def known(self, model: str) -> Window:
         """A model's own window by what is known without waiting, what refusals taught included; a guess where that
@@ -82,11 +83,8 @@ class Knowledge:
         lesson, known = self.cache.lesson_now(model), self.known(model)
         if known.guessed or lesson.learned.supposed:
             return None
-        if len(self._standing) >= MOST_MODELS:
-            self._standing.clear()
         standing = Standing(lesson, self._under_caps(known, ladder, None), self._counted_as(model))
-        self._standing[model] = standing
-        return standing
+        return self._standing.put(model, standing)
 
     def _under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
         if cap is not None:
@@ -143,9 +141,7 @@ class Knowledge:
             return None
         steady = self._steady.get(model)
         if steady is None or abs(ratio - steady) >= NOTCH:
-            if len(self._steady) >= MOST_MODELS:
-                self._steady.clear()
-            steady = self._steady[model] = round(ratio / NOTCH) * NOTCH
+            steady = self._steady.put(model, round(ratio / NOTCH) * NOTCH)
         return steady
 
     def _rivals_window(self, model: str, ladder: Ladder, cap: int | None) -> Window:
@@ -175,8 +171,8 @@ class Knowledge:
         if not self.offline:
             await self.listing.ask(model, headers)
         guess = self.known(model)
-        if guess.guessed and model not in self._warned and len(self._warned) < MOST_MODELS:
-            self._warned.add(model)
+        if guess.guessed and self._warned.get(model) is None:
+            self._warned.put(model, True)
             log.event("nobody knows this model's window", model=log.printable(model), guess=guess.tokens)
 
     async def close(self) -> None:

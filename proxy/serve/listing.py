@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
+from proxy.bounded import Bounded
 from proxy.config.answers import from_models_answer
 from proxy.serve.upstream import Upstream, UpstreamError
 from proxy.types import Window
@@ -28,14 +30,14 @@ class Listing:
     """One upstream's `GET /v1/models`, one question at a time for all models and all requests."""
 
     upstream: Upstream
-    _found: dict[str, Window | None] = field(default_factory=dict)
+    _found: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _list: bytes = b""
     _stale_at: float = 0.0
     _question: asyncio.Task[None] | None = None
 
     def now(self, model: str) -> Window | None:
         """What the list said of a model, by what is known without waiting."""
-        return self._found.get(model)
+        return self._found.get(model) or None
 
     async def ask(self, model: str, headers: Headers) -> None:
         """Asks for a model that nobody else knows, with a client's own credentials. Waits `WAIT_SECONDS` at most and
@@ -70,12 +72,11 @@ class Listing:
             await answer.close()
 
     async def _look(self, model: str) -> None:
-        if len(self._found) >= MOST_MODELS:
-            self._found.clear()
         if len(self._list) <= INLINE_BYTES:
-            self._found[model] = from_models_answer(self._list, model)
+            found = from_models_answer(self._list, model)
         else:
-            self._found[model] = await asyncio.to_thread(from_models_answer, self._list, model)
+            found = await asyncio.to_thread(from_models_answer, self._list, model)
+        self._found.put(model, found or False)
 
     async def close(self) -> None:
         """Gives up a question that is under way."""

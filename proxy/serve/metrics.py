@@ -22,6 +22,7 @@ from prometheus_client import (
     values,
 )
 
+from proxy.bounded import Bounded
 from proxy.config import names
 from proxy.config.table import Entry
 from proxy.config.windows import Windows
@@ -285,7 +286,7 @@ class Metrics:
         self._several = values.ValueClass is not values.MutexValue
         self.in_flight = Level(self._soon if self._several else None)
         self._label, self._shared = label, shared
-        self._labels: dict[str, str] = {}
+        self._labels: Bounded[str, str] = Bounded(REMEMBERED)
         self._models: set[str] = set()
         self._new: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -326,10 +327,8 @@ class Metrics:
             label = self._label(model)
             if label not in self._models and len(self._models) >= MOST_MODELS:
                 label = OTHER
-            if len(self._labels) >= REMEMBERED:
-                self._labels.clear()
             self._models.add(label)
-            self._labels[model] = label
+            self._labels.put(model, label)
         return label
 
     def observe(self, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from proxy.bounded import Bounded
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.lore import Entry
@@ -35,7 +36,7 @@ class Planner:
     measuring: Measuring
     default: str
     behind: set[asyncio.Task[None]] = field(default_factory=set)
-    by_rules: dict[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=dict)
+    by_rules: Bounded[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
@@ -99,9 +100,7 @@ class Planner:
         chosen = self.by_rules.get(visit.model)
         if chosen is None:
             ladder = self.ladder_for(visit)
-            if len(self.by_rules) >= MOST_MODELS:
-                self.by_rules.clear()
-            chosen = self.by_rules[visit.model] = ladder, self.lore_for(visit, ladder)
+            chosen = self.by_rules.put(visit.model, (ladder, self.lore_for(visit, ladder)))
         visit.ladder, visit.lore = chosen
         return visit.ladder
 

@@ -17,6 +17,7 @@ HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, t
 MAX_HEAD = 64 * 1024  # bytes of a request's head
 MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
+SHORT_TARGET = 256  # bytes of a target that is remembered
 LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
 REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
 REFUSAL_HEAD = (
@@ -34,12 +35,18 @@ NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", 
 NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
 
 
-@lru_cache(maxsize=1024)
 def _parts(url: bytes) -> tuple[str, bytes, bytes]:
-    """A target's path, its bytes and its query. Raises HttpParserError where it is none."""
+    """A target's path, its bytes and its query; of short ones remembered. Raises HttpParserError where it is none."""
+    return _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
+
+
+def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 class Protocol(HttpToolsProtocol):

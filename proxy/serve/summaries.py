@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from proxy.bounded import Bounded
 from proxy.fit.transcripts import packed, transcript
 from proxy.serve import log
 from proxy.serve.asking import Asking, caller_of
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.shared.contents import Contents
-from proxy.serve.shared.memory import Recent
 from proxy.serve.upstream import UpstreamError
 from proxy.tokens.meter import meter_for
 from proxy.types import Block, Prompt, Want, Window
@@ -46,7 +46,7 @@ class Summaries:
     instructions: str | None
     seconds: float
     _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
-    _failed: Recent[float] = field(default_factory=lambda: Recent(MOST_FAILURES))
+    _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
     async def told(self, want: Want, headers: Headers, ask: bool = True) -> str:
         """The summary that is wanted; empty where it failed, or is not here in time. Without `ask` nobody is asked.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
 
+from proxy.bounded import Bounded
 from proxy.fit.blocks import runs
 from proxy.serve.knowledge import Knowledge
 from proxy.tokens.meter import unit_of
@@ -13,7 +14,7 @@ from proxy.tokens.terms import SEED
 from proxy.types import Glance, Margin, Marks, Message, Prompt, Quality, Total
 from proxy.wire.endpoints import chat
 
-MOST = 100_000  # conversations' ends that are remembered: some 20 MB
+MOST = 100_000  # conversations' ends that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,11 @@ class Part:
 
 @dataclass(slots=True)
 class Totals:
-    """Two bounded memories of two generations: frames, and tokens of messages, by the digest of all bytes so far."""
+    """Two bounded memories: frames, and tokens of messages, by the digest of all bytes so far."""
 
     knowledge: Knowledge
-    _frames: dict[int, Frame] = field(default_factory=dict)
-    _old_frames: dict[int, Frame] = field(default_factory=dict)
-    _tokens: dict[int, int] = field(default_factory=dict)
-    _old_tokens: dict[int, int] = field(default_factory=dict)
+    _frames: Bounded[int, Frame] = field(default_factory=lambda: Bounded(MOST))
+    _tokens: Bounded[int, int] = field(default_factory=lambda: Bounded(MOST))
 
     def marks(self, glance: Glance) -> Marks | None:
         """Digests of the messages and of all else that their counts depend on; none where some part's cost is not in
@@ -65,8 +64,8 @@ class Totals:
         """The total of a request all of whose bytes were counted before; takes a microsecond."""
         if marks is None:
             return None
-        frame = self._frames.get(marks.first) or self._old_frames.get(marks.first)
-        tokens = self._tokens_at(marks.latest[-1])
+        frame = self._frames.get(marks.first)
+        tokens = self._tokens.get(marks.latest[-1])
         if frame is None or tokens is None:
             return None
         return frame.total(tokens, marks.count)
@@ -76,7 +75,7 @@ class Totals:
         if marks is None:
             return Part(chat.parse(body))
         for back in range(2, len(marks.latest) + 1):
-            before = self._tokens_at(marks.latest[-back])
+            before = self._tokens.get(marks.latest[-back])
             if before is not None:
                 start = marks.count - back + 1
                 rest = _from(start, body, glance)
@@ -95,22 +94,11 @@ class Totals:
             tokens += newest
         frame = Frame(sum(meter.fixed.values()), meter.margin, meter.quality, unit_of(meter))
         if marks is not None:
-            self._remember(marks, frame, tokens)
+            self._tokens.put(marks.latest[-1], tokens)
+            self._frames.put(marks.first, frame)
             if len(new) > 1 and new[-1].answers is None and len(marks.latest) > 1:
-                self._tokens[marks.latest[-2]] = tokens - newest  # the same may be asked something else
+                self._tokens.put(marks.latest[-2], tokens - newest)  # the same may be asked something else
         return frame.total(tokens, part.start + len(new))
-
-    def _tokens_at(self, mark: int) -> int | None:
-        found = self._tokens.get(mark)
-        return self._old_tokens.get(mark) if found is None else found
-
-    def _remember(self, marks: Marks, frame: Frame, tokens: int) -> None:
-        if len(self._tokens) >= MOST // 2:
-            self._old_tokens, self._tokens = self._tokens, {}
-        if len(self._frames) >= MOST // 2:
-            self._old_frames, self._frames = self._frames, {}
-        self._tokens[marks.latest[-1]] = tokens
-        self._frames[marks.first] = frame
 
 
 def _from(start: int, body: bytes, glance: Glance) -> Prompt:

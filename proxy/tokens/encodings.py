@@ -16,12 +16,13 @@ from pathlib import Path
 import tiktoken
 from xxhash import xxh3_128_digest
 
+from proxy.bounded import Bounded
 from proxy.tokens.ranks import ranks_of, source_of
 
 FILE = "file:"  # how the names of users' own begin
 PIECE = 1 << 15  # characters encoded at once: 2 ms, and far from the 1,000,000 blanks that make tiktoken panic
 LINE = 256  # characters of a text that is remembered as it is; of a longer one a digest is
-LINES, TEXTS = 1 << 14, 1 << 12  # of either so many: 5 MB at most
+LINES, TEXTS = 1 << 14, 1 << 13  # of either so many: 7 MB at most
 SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two texts share a digest
 REACH = 16  # characters by which a cut is tried to be longer: few tokens are longer
 NEAR = 1 << 11  # characters to the next safe place beyond which that is not tried: words are shorter, and time is short
@@ -48,7 +49,7 @@ class Encoding:
         self._encode = encode
         self._decode = decode
         self._line = lru_cache(maxsize=LINES)(self._counted)
-        self._lately: dict[bytes, int] = {}
+        self._lately: Bounded[bytes, int] = Bounded(TEXTS)
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
@@ -57,10 +58,7 @@ class Encoding:
         key = xxh3_128_digest(text.encode("utf-8", "surrogatepass"), SEED)
         found = self._lately.get(key)
         if found is None:
-            found = self._counted(text)
-            if len(self._lately) >= TEXTS:
-                self._lately.clear()
-            self._lately[key] = found
+            found = self._lately.put(key, self._counted(text))
         return found
 
     def _counted(self, text: str) -> int:

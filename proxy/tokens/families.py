@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from proxy.tokens.images import Crops, Flat, Images, Patches, Tiles
 from proxy.tokens.recipes import AUDIO, CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, REASONING, SEARCH, Recipe
-from proxy.types import Margin
+from proxy.types import Margin, name_of
 
 SURE = Margin(100, 0.0)  # exact: the gap of seed 001
 ASSUMED = Margin(100, 0.02)  # an exact count but for a part that is assumed, or a correction
@@ -154,7 +154,7 @@ FAMILIES: tuple[Family, ...] = (
     _rough("qwen", r"qw(en|q)", 1.02, tool=1.5, tools=120, message=7, base=2, margin=(1000, 0.12)),
     _rough(
         "mistral",
-        r"mi[sx]tral|(code|dev|magi|vox|pix)[a-z]*stral|nemo",
+        r"mi[sx]tral|(code|dev|magi|vox|pix)[a-z]{0,16}stral|nemo",
         1.04,
         tool=1.6,
         tools=10,
@@ -163,7 +163,15 @@ FAMILIES: tuple[Family, ...] = (
         margin=(1000, 0.12),
     ),
     _rough(
-        "grok-fast", r"grok-4.*fast", 1.12, tool=2.0, tools=20, message=7, base=165, margin=(250, 0.25), images=GROK
+        "grok-fast",
+        r"grok-4.{0,64}fast",
+        1.12,
+        tool=2.0,
+        tools=20,
+        message=7,
+        base=165,
+        margin=(250, 0.25),
+        images=GROK,
     ),
     _rough("grok-code", r"grok-code", 1.12, tool=2.0, tools=20, message=7, base=205, margin=(250, 0.25), images=GROK),
     _rough("grok-4", r"grok-[4-9]", 1.12, tool=2.0, tools=40, message=7, base=690, margin=(250, 0.25), images=GROK),
@@ -183,7 +191,7 @@ FAMILIES: tuple[Family, ...] = (
 
 def family_of(model: str) -> Family:
     """The first row whose pattern is found in the model's name, without its case and whatever stands before it."""
-    name = model.lower().rsplit("/", 1)[-1].removeprefix("ft:")
+    name = name_of(model).lower().rsplit("/", 1)[-1].removeprefix("ft:")
     return next(family for family in FAMILIES if family.pattern.search(name))
 
 

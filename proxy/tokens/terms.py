@@ -11,9 +11,9 @@ from xxhash import xxh3_64_intdigest
 from proxy.tokens.encodings import encoding, own
 from proxy.tokens.families import Family, counted_with, family_of
 from proxy.tokens.messages import Counting
+from proxy.types import name_of
 
 SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two messages share a key
-NAME = 256  # characters of a model's name that are looked at: what a client invents must not fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def terms_for(model: str, schema: int, opaque: bool, tokenizer: str | None = Non
     """The terms of a model; `schema` is 1 where the answer has one, 2 where instructions stand before it, `opaque`
     whether there may be images, whose formula then is part of the name. Loads no encoding, but for a `tokenizer` (the
     path of the user's own for this model), which is named by what is in it."""
-    return _terms(model[:NAME], schema, opaque, tokenizer)
+    return _terms(name_of(model), schema, opaque, tokenizer)
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from operator import attrgetter
 import msgspec
 from xxhash import xxh3_64
 
-from proxy.types import Glance, Marks, Seen, Stretch
+from proxy.types import Glance, Marks, Seen, Stretch, name_of
 
 RESULTS = ("tool", "function")
 INSTRUCTIONS = ("system", "developer")
@@ -109,7 +109,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     cheap = costly == CHEAP
     bounded = not seen.opaque and not seen.heard and (cheap or not _unprovable(top))
     return Glance(
-        top.model,
+        name_of(top.model),
         n * max(asks) if asks else None,
         n,
         bool(top.stream),

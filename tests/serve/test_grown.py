@@ -42,7 +42,7 @@ def test_a_conversation_that_grew_is_known_as_far_as_it_went_by() -> None:
 def test_a_short_one_is_not_remembered() -> None:
     memory = Grown()
     kept(memory, [user("a")])
-    assert memory.find(body([user("a"), user("b")])) is None and not memory._now
+    assert memory.find(body([user("a"), user("b")])) is None and not memory._ends
 
 
 def test_a_byte_that_differs_is_another_conversation() -> None:
@@ -73,6 +73,6 @@ def test_the_memory_is_bounded(monkeypatch: Any) -> None:
     memory = Grown()
     for i in range(100):
         kept(memory, [user(sentence(i, 3_000))])
-        assert len(memory._now) + len(memory._before) <= 2 * (10 + len(LEVELS))
+        assert len(memory._ends) <= 10
     assert memory.find(body([user(sentence(99, 3_000))])) is not None
     assert memory.find(body([user(sentence(0, 3_000))])) is None

@@ -1,6 +1,7 @@
 """The terms that models count on, and the names of what is remembered."""
 
-from proxy.tokens.terms import NAME, terms_for
+from proxy.tokens.terms import terms_for
+from proxy.types import LONGEST_NAME
 
 
 def test_models_that_count_alike_share_their_terms_name_and_seed() -> None:
@@ -26,9 +27,12 @@ def test_images_weigh_what_the_models_own_tokens_are_worth() -> None:
     assert terms.family.ratio is not None and terms.how.unit * terms.family.ratio == 1
 
 
-def test_of_an_endless_name_only_the_start_is_looked_at() -> None:
-    name = "gpt-4o-".ljust(NAME, "x")
-    assert terms_for(name + "a" * 100_000, 0, False) is terms_for(name + "b", 0, False)
+def test_names_that_are_too_long_to_be_a_models_count_as_nobodys() -> None:
+    long = terms_for("gpt-4o-".ljust(LONGEST_NAME + 1, "x"), 0, False)
+    assert long is terms_for("claude" * 10_000, 0, False)
+    assert (
+        long.family.name == "other" and terms_for("gpt-4o-".ljust(LONGEST_NAME, "x"), 0, False).family.name == "gpt-4o"
+    )
 
 
 def test_the_terms_count_with_their_own_encoding() -> None:

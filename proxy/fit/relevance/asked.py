@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from proxy.bounded import SMALL, Bounded
 from proxy.fit.relevance.priors import ABOUT_TROUBLE
 from proxy.fit.relevance.splitting import times_of, tokens
 from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, is_english, stem, summed, words_of
 
-TEXTS = 64  # remembered as they were read, 50 KB each at most
+TEXTS, TEXTS_BYTES = 128, 8 << 20  # remembered as they were read
+EACH = 8  # bytes that a reading takes for a character of its text, at most
 
 # What a question quotes, it wants to the letter: between quotation marks, or an identifier, or a long number.
 QUOTED = re.compile(
@@ -105,7 +107,12 @@ class _Text:
         return _stems_of(self.words)
 
 
-_text = lru_cache(maxsize=TEXTS)(_Text)
+READ: Bounded[str, _Text] = Bounded(TEXTS, TEXTS_BYTES)
+
+
+def _text(text: str) -> _Text:
+    found = READ.get(text)
+    return READ.put(text, _Text(text), EACH * len(text) + SMALL) if found is None else found
 
 
 def _read(text: str) -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from proxy.fit.relevance.memo import Memo
+from proxy.bounded import Bounded
 from proxy.fit.relevance.reading import Reading
 from proxy.fit.relevance.table import word_table
 from proxy.fit.relevance.words import FEW, KNOWN_ENGLISH, STOP, found_by, stem
@@ -17,7 +17,8 @@ K1, B = 1.2, 0.3  # measured on chats and meetings (facts); messages differ in l
 ALIKE = 0.8  # what a word counts that only means the same (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
 SHORTEST = 3  # letters of a word that is looked up in the table
-LIMIT = 400_000  # postings remembered in all, 50 to 70 bytes each (measured): 6 chats of 75k tokens, 30 agents' runs
+MOST, LIMIT = 1_000, 40 << 20  # indices, and their bytes: 8 chats of 75k tokens, 40 agents' runs
+POSTING = 64  # bytes (measured: 50 to 70)
 READING = 16  # postings that what else a reading holds weighs (measured)
 
 
@@ -191,7 +192,7 @@ class Index:
         self._looked_up = len(self._holding)
 
 
-INDEXED: Memo[Index] = Memo(LIMIT)
+INDEXED: Bounded[int, Index] = Bounded(MOST, LIMIT)
 
 
 def indexed(documents: Sequence[Document]) -> Index:
@@ -222,4 +223,4 @@ def _next_number(number: int, document: Document) -> int:
 
 def keep(index: Index) -> None:
     """Remembers an index once its user is done with it."""
-    INDEXED.put(index.number, index, index.weight)
+    INDEXED.put(index.number, index, POSTING * index.weight)

@@ -6,22 +6,24 @@ from collections.abc import Callable
 
 import msgspec
 
+from proxy.bounded import Bounded
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.asked import Asked
-from proxy.fit.relevance.memo import Memo, digest
+from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.results import shorten
 from proxy.fit.relevance.sources import Source, leaves
 from proxy.fit.shorten import content_of, head_and_tail, shorten_content
 from proxy.types import FIELDS, RAWS, Block, Json, Message, Meter, replace, text_of
 
-REMEMBERED = 16 << 20  # bytes of shortened messages that are remembered: those of a hundred long conversations
+MOST, REMEMBERED = 20_000, 16 << 20  # shortened messages, and their bytes: those of a hundred long conversations
+ENTRY = 256  # bytes of what is remembered besides the message
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
 FRAME = 64  # tokens: the most that role and name of a result cost besides its text
 ANSWER = 60  # tokens of an old answer that stays only because a round may not stand without one
 ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
-SHORTENED: Memo[bytes] = Memo(REMEMBERED)
+SHORTENED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
 Raws = dict[str, msgspec.Raw]
 CALLS = msgspec.json.Decoder(list[Raws])
 
@@ -167,7 +169,7 @@ def _remembered(message: Message, make: Callable[[], Message], how: str) -> Mess
     found = SHORTENED.get(key)
     if found is None:
         done = make()
-        SHORTENED.put(key, b"" if done is message else done.why.encode() + b"\0" + done.raw, 64 + len(done.raw))
+        SHORTENED.put(key, b"" if done is message else done.why.encode() + b"\0" + done.raw, ENTRY + len(done.raw))
         return done
     why, _, raw = found.partition(b"\0")
     return replace(message, raw=raw, why=why.decode()) if found else message

@@ -9,15 +9,16 @@ from itertools import compress
 
 import msgspec
 
+from proxy.bounded import Bounded
 from proxy.fit.relevance.dates import Day, first_day
-from proxy.fit.relevance.memo import Memo, digest
+from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.splitting import times_of, tokens
 from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
 from proxy.types import Json, Message, text_of
 
 Key = bytes | str | int
 OWN_KEY = 1024  # up to this length what is read is its own key; of what is longer a digest is, so that no image is held
-LIMIT = 1_500_000  # tokens and words remembered in all, 16 bytes each: about 12 conversations of 75k tokens
+MOST, LIMIT = 50_000, 24 << 20  # readings, and their bytes: about 12 conversations of 75k tokens
 ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: all show a thousandth more)
 HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
 
@@ -66,7 +67,7 @@ class Reading:
         return tuple(words), tuple(words.values())
 
 
-READ: Memo[Reading] = Memo(LIMIT)
+READ: Bounded[Key, Reading] = Bounded(MOST, LIMIT)
 
 
 def read_text(text: str) -> Reading:
@@ -90,7 +91,7 @@ def _key(read: bytes | str, kind: str = "") -> Key:
 
 def _kept(made: Reading) -> Reading:
     length = 0 if isinstance(made.key, int) else len(made.key)
-    return READ.put(made.key, made, 2 * len(made.tokens) + len(made.names) + length // 8 + 32)
+    return READ.put(made.key, made, 32 * len(made.tokens) + 16 * len(made.names) + 2 * length + 512)
 
 
 def _reading_of(key: Key, message: Message, head: int | None) -> Reading:

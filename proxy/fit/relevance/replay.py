@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from proxy.bounded import Bounded
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.blocks import ACTIONS, COST_EXPONENT, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.bm25 import Document, Index, indexed, keep
-from proxy.fit.relevance.memo import Memo
 from proxy.fit.relevance.reading import Reading, read_message
 from proxy.types import Block
 
@@ -21,7 +21,8 @@ INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
 LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show hardly more)
-CUTS = 4096  # cuts remembered, a few hundred bytes each
+CUTS, CUTS_BYTES = 4096, 8 << 20  # cuts remembered
+PLACE = 150  # bytes of one of a cut's places
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Kept:
 
 
 NOTHING = Kept({}, {})
-CUT: Memo[Kept] = Memo(CUTS)
+CUT: Bounded[int, Kept] = Bounded(CUTS, CUTS_BYTES)
 
 
 def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
@@ -71,7 +72,8 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
         live[place] = blocks[place].tokens
         used += live[place]
         if used > marks.room:
-            kept = CUT.put(numbers[place], _cut(seen, live, pins, marks, brief))
+            kept = _cut(seen, live, pins, marks, brief)
+            CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
     seen.close()

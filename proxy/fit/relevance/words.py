@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import compress
 from operator import itemgetter, mul
 
@@ -150,8 +149,7 @@ def is_english(words: Mapping[str, int]) -> bool:
     return bool(words) and english_in(words) >= KNOWN_ENGLISH * sum(words.values())
 
 
-@lru_cache(maxsize=1 << 15)
-def stem(word: str) -> str:
+def _stem(word: str) -> str:
     """An English word without its ending, lightly: plural, -ing, -ed, -ly. Anything else comes back as it is."""
     if not (word.isascii() and word.isalpha()):
         return word
@@ -172,6 +170,7 @@ def _without_ending(word: str) -> str:
     return word
 
 
+stem = Table(_stem, REMEMBERED, LONGEST).__getitem__
 # A conversation says the same few thousand tokens again and again.
 KNOWN: Table[Known] = Table(_known, REMEMBERED, LONGEST)
 TOKEN_ITSELF, PARTS, STEMS, NAMED, IN_ENGLISH, TROUBLE = map(itemgetter, range(6))

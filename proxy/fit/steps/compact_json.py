@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.fit.relevance.memo import Memo, digest
+from proxy.bounded import Bounded
+from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.tables import compacted
 from proxy.fit.shorten import content_of
 from proxy.types import Block, Draft, Facts, Json, Message, replace
 
-REMEMBERED = 8 << 20  # bytes of compacted messages that are remembered: those of fifty long conversations
+MOST, REMEMBERED = 20_000, 8 << 20  # compacted messages, and their bytes: those of fifty long conversations
+ENTRY = 256  # bytes of what is remembered besides the message
 SHORTEST = 40  # characters of a text that is worth a try
 WHY = "JSON written shorter"
 
 # A look that spares most results the reading: a content of parts, or a text that begins as JSON does.
 MAY_HOLD_JSON = re.compile(rb'"content"\s*+:\s*+(?:\[|"(?:\\[nrt]|\s)*+[\[{])')
 
-COMPACTED: Memo[bytes] = Memo(REMEMBERED)
+COMPACTED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ def _shorter(message: Message) -> Message:
     raw = COMPACTED.get(key)
     if raw is None:
         made = _made(message)
-        raw = COMPACTED.put(key, b"" if made is message else made.raw, 64 + (0 if made is message else len(made.raw)))
+        raw = b"" if made is message else made.raw
+        COMPACTED.put(key, raw, ENTRY + len(raw))
     return replace(message, raw=raw, why=WHY) if raw else message
 
 

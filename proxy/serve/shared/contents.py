@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from proxy.bounded import SMALL, Bounded
 from proxy.serve.shared.counts import DAY, Tally
 from proxy.serve.shared.keyring import Keyring
-from proxy.serve.shared.memory import Recent
 from proxy.serve.shared.remote import Remote, Values
 
 MOST = 10_000
@@ -18,7 +18,7 @@ class Contents:
         self._remote = remote
         self._keyring = keyring
         self._tally = tally
-        self._here: Recent[bytes] = Recent(MOST, BYTES)
+        self._here: Bounded[bytes, bytes] = Bounded(MOST, BYTES)
 
     async def get(self, kind: str, caller: bytes, key: bytes) -> bytes | None:
         """What was put: from this process, else from the backend within a request's budget."""
@@ -32,14 +32,14 @@ class Contents:
             (value,) = values
             found = self._tally.note(value, None if value is None else seals.unseal(name, caller, value))
             if found is not None:
-                self._here.put(local, found, len(found))
+                self._here.put(local, found, SMALL + len(found))
 
         await self._remote.ask([name], take)
         return self._here.get(local)
 
     def put(self, kind: str, caller: bytes, key: bytes, content: bytes, seconds: float = 7 * DAY) -> None:
         """Keeps content; nobody waits for the backend."""
-        self._here.put(self._keyring.local.name(kind, caller, key), content, len(content))
+        self._here.put(self._keyring.local.name(kind, caller, key), content, SMALL + len(content))
         seals = self._keyring.seals
         if self._remote is not None and seals is not None and self._keyring.may_seal:
             name = seals.name(kind, caller, key)

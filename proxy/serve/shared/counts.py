@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from proxy import __version__
+from proxy.bounded import Bounded
 from proxy.serve.shared.keyring import Keyring
 from proxy.serve.shared.memory import LocalMemory
 from proxy.serve.shared.remote import Remote, Values
@@ -51,7 +52,7 @@ class Counts:
         self._remote = remote
         self._keyring = keyring
         self._tally = tally
-        self._asked: dict[bytes, bytes] = {}
+        self._asked: Bounded[bytes, bytes] = Bounded(MOST_ASKED)
 
     async def fetch(self, pairs: Sequence[Pair]) -> None:
         """Puts what the backend knows of these into the memory: one question, within a request's budget, and none
@@ -64,16 +65,15 @@ class Counts:
             return
         longest = sorted(pairs, key=lambda pair: -len(pair[1]))[:MOST_KEYS]
         names = await _named(seals, [material for _, material in longest])
-        if len(self._asked) > MOST_ASKED:
-            self._asked.clear()  # of requests that came to nothing before they were counted
-        self._asked.update((key, name) for (key, _), name in zip(longest, names, strict=True))
+        for (key, _), name in zip(longest, names, strict=True):
+            self._asked.put(key, name)
 
         def take(values: Values) -> None:
             for (key, _), name, value in zip(longest, names, values, strict=True):
                 counts = self._tally.note(value, None if value is None else _counts(seals.unwrap(name, value)))
                 if counts is not None:
                     self._memory.put(key, counts)
-                    self._asked.pop(key, None)
+                    self._asked.take(key)
 
         if sum(len(material) for _, material in longest) >= WORTH:
             await self._remote.ask(names, take)
@@ -81,7 +81,7 @@ class Counts:
     def store(self, pairs: Sequence[Pair]) -> None:
         """Shares what the memory now knows of pairs that were asked for in vain. Nobody waits for it."""
         for key, _ in pairs:
-            name, seals = self._asked.pop(key, None), self._keyring.seals
+            name, seals = self._asked.take(key), self._keyring.seals
             if name is not None and seals is not None and (counts := self._memory.get(key)):
                 self._remote.write(name, seals.wrap(name, msgspec.msgpack.encode(counts)), DAY)
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from proxy.bounded import Bounded
 from proxy.serve.shared.counts import DAY, Tally
 from proxy.serve.shared.keyring import Keyring
 from proxy.serve.shared.lessons import Lesson, pack, unpack
-from proxy.serve.shared.memory import Recent
 from proxy.serve.shared.remote import Remote, Values
 from proxy.types import NOTHING_LEARNED, Learned
 
@@ -48,7 +48,7 @@ class Teaching:
         self._tally = tally
         self._clock = clock
         self._wall = wall
-        self._models: Recent[Known] = Recent(MOST_MODELS)
+        self._models: Bounded[bytes, Known] = Bounded(MOST_MODELS)
         self._lately: dict[str, Known] = {}  # of `_models`, those in use since the last new one came
         self._unsent: dict[str, None] = {}
         self._changed = asyncio.Event()

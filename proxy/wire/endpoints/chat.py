@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from proxy.types import Call, Message, Plan, Prompt, Stretch
+from proxy.types import Call, Message, Plan, Prompt, Stretch, name_of
 from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
 PATH = "/v1/chat/completions"
@@ -60,7 +60,7 @@ def parse(
         else:
             lead = (_message(known.lead, 0),) if known.lead else ()
             messages = (*lead, *(_message(bytes(raw), i) for i, raw in enumerate(raws, known.seen.count)))
-        model = msgspec.json.decode(head["model"], type=str)
+        model = name_of(msgspec.json.decode(head["model"], type=str))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
     if not messages:

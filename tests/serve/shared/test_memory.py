@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from proxy.serve.shared.memory import LocalMemory, Recent
+from proxy.serve.shared.memory import LocalMemory
 from proxy.types import Memory
 
 
@@ -47,28 +44,10 @@ def test_putting_what_is_there_forgets_nothing() -> None:
     assert (memory.get(b"a"), memory.get(b"b")) == ((1,), (3,))
 
 
-def test_the_least_recent_goes_first() -> None:
-    recent: Recent[int] = Recent(2)
-    recent.put(b"a", 1)
-    recent.put(b"b", 2)
-    assert recent.get(b"a") == 1
-    recent.put(b"c", 3)
-    assert (recent.get(b"b"), recent.get(b"a"), recent.get(b"c")) == (None, 1, 3)
-    assert dict(recent) == {b"a": 1, b"c": 3}
-
-
-def test_what_alone_is_over_the_limit_is_not_kept_and_drives_nothing_out() -> None:
-    recent: Recent[int] = Recent(10, 100)
-    recent.put(b"a", 1, 60)
-    recent.put(b"b", 2, 101)
-    assert (recent.get(b"a"), recent.get(b"b")) == (1, None)
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=60))
-def test_entries_never_weigh_more_than_the_limit(puts: list[tuple[int, int]]) -> None:
-    recent: Recent[int] = Recent(5, 100)
-    for key, weight in puts:
-        recent.put(b"%d" % key, weight, weight)
-        assert len(recent) <= 5
-        assert sum(weight for _, weight in recent) <= 100
-        assert recent.get(b"%d" % key) == weight
+def test_the_costs_of_many_messages_weigh_what_they_take() -> None:
+    memory = LocalMemory(1_000, 100_000)
+    for number in range(100):
+        memory.put(b"%d" % number, (1,) * 500)
+    assert len(memory) <= 4 and memory.get(b"99") is not None
+    memory.put(b"too many", (1,) * 10_000)
+    assert memory.get(b"too many") is None

@@ -1,0 +1,81 @@
+"""Bounds in bytes: no input makes the proxy work or remember out of proportion to its size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hostile.harness import Running, friendly, running, upstream
+from tests.recorder import Recorder
+
+LONG_NAMES = ("/" * 1_000_000, "code" * 50_000, "grok-4" * 40_000, "a.b-" * 100_000, "\u0000\u001b[2J" * 20_000)
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one worker", "two workers"])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Recorder]]:
+    """A proxy before an upstream that lists one model, and answers everything."""
+    with upstream(friendly) as behind, running(behind.url, workers=request.param) as proxy:
+        for number in range(24):  # so that every worker has seen a bit of everything
+            proxy.ask(asked("hi " * 5_000, ("gpt-4o", "nobodys", "x" * 10_000)[number % 3]))
+        yield proxy, behind
+
+
+def asked(text: str = "hi", model: str = "gpt-4o", **more: Any) -> dict[str, Any]:
+    """A chat request of one message."""
+    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+
+
+def cost(proxy: Running, *bodies: Any) -> float:
+    """Processor seconds that these requests take; each is answered."""
+    before = proxy.cpu_seconds()
+    for body in bodies:
+        assert proxy.ask(body, timeout=120).status == 200
+    return proxy.cpu_seconds() - before
+
+
+def test_F1_H1_F11_a_name_of_a_megabyte_costs_what_its_bytes_do(pair: tuple[Running, Recorder]) -> None:
+    proxy, behind = pair
+    for name in LONG_NAMES:
+        body = json.dumps(asked("hi", name)).encode()
+        proxy.forget_peak()
+        idle = proxy.memory_mb()
+        assert cost(proxy, body) < 1.0
+        assert behind.requests[-1].body == body
+        assert proxy.memory_mb(peak=True) - idle < 16 + 4 * len(body) / 2**20
+
+
+def test_F1_names_too_long_for_a_model_are_one_unknown_model(pair: tuple[Running, Recorder]) -> None:
+    proxy, _ = pair
+    for name in ("gpt-4o-" + "x" * 200, "claude-" * 40):
+        told = proxy.ask(asked("hi", name), path="/inspect/v1/chat/completions").json
+        assert told["window"] == 8192 and len(told["model"]) < 60
+        assert told["request"]["model"] == name
+    assert all(name * 3 not in line for line in proxy.log() for name in ("x" * 50, "claude-"))
+
+
+def test_H2_names_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None:
+    proxy, _ = pair
+    for number in range(10):
+        proxy.ask(asked("hi", f"{number}" * 1_000_000))
+    before = proxy.memory_mb()
+    for number in range(60):
+        proxy.ask(asked("hi", f"{number}/" * 500_000))
+    assert proxy.memory_mb() - before < 40  # 60 names are 90 MB
+
+
+def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None:
+    proxy, _ = pair
+
+    def system(number: int) -> dict[str, Any]:
+        long = {"role": "system", "content": f"{number} " + "word " * 60_000}
+        return {"model": "gpt-4o", "messages": [long, {"role": "user", "content": "hi"}]}
+
+    for number in range(40):
+        proxy.ask(system(number))
+    before = proxy.memory_mb()
+    for number in range(40, 440):
+        proxy.ask(system(number))
+    assert proxy.memory_mb() - before < 48  # they are 120 MB
