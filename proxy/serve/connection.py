@@ -6,6 +6,7 @@ It dials nothing and repeats nothing.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import cast
 
@@ -17,16 +18,19 @@ from proxy.serve.exchange import Exchange, Fault, LinkError
 class Connection(asyncio.Protocol):
     """A socket to an upstream, at most one exchange at a time on it.
 
-    `idle_since` and `stalled_since` are the loop's times since which nobody uses it, or the upstream takes no bytes.
+    `idle_since` and `stalled_since` are the loop's times since which nobody uses it, or the upstream takes no bytes;
+    `chunked` says that its last answer came in chunks.
     """
 
     __slots__ = (
+        "_arrivals",
         "_loop",
         "_lost",
         "_on_end",
         "_parser",
         "_transport",
         "_writable",
+        "chunked",
         "exchange",
         "idle_since",
         "stalled_since",
@@ -34,12 +38,14 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[Connection, bool], None]) -> None:
         self.exchange: Exchange | None = None
+        self.chunked = False
         self.idle_since = 0.0
         self.stalled_since: float | None = None
         self._loop = loop
         self._on_end = on_end
         self._lost = False
         self._transport: asyncio.Transport
+        self._arrivals = select.poll()
         self._writable: asyncio.Future[None] | None = None
         self._parser: httptools.HttpResponseParser | None = None
 
@@ -47,6 +53,12 @@ class Connection(asyncio.Protocol):
     def open(self) -> bool:
         """Whether a request may be sent on it."""
         return not self._lost and not self._transport.is_closing()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is open and nothing came on it, not even what the event loop has not seen yet: a connection that
+        the upstream closes can be read. So can one with tickets of TLS, which are read in the loop's next turn."""
+        return self.open and not self._arrivals.poll(0)
 
     def begin(self, method: str) -> Exchange:
         """Starts an exchange; its request is sent with `write`."""
@@ -62,6 +74,7 @@ class Connection(asyncio.Protocol):
         if reusable:
             self._transport.resume_reading()  # else nobody would notice that the upstream closes it
             self.idle_since = self._loop.time()
+            self.chunked = exchange.chunked
         else:
             self.close()
         self._on_end(self, reusable)
@@ -113,6 +126,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            self._arrivals.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; where no answer is due (a 408 on an idle connection) the connection is no longer good."""

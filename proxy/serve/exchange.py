@@ -63,12 +63,14 @@ class Exchange:
 
     `status` and `headers` (names in lower case) stand once `head()` has returned; `sent` says that the request is
     out; `silent_since` is the loop's time since which somebody waits for the upstream's bytes, None if nobody does;
-    `answered` that the head is whole, `ended` that the whole answer has come, though it may still wait to be read.
+    `answered` that the head is whole, `chunked` that a body in chunks follows it, `ended` that the whole answer has
+    come, though it may still wait to be read.
     """
 
     __slots__ = (
         "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_waiter",
-        "_waiting", "_waiting_bytes", "answered", "ended", "headers", "sent", "silent_since", "status", "upload",
+        "_waiting", "_waiting_bytes", "answered", "chunked", "ended", "headers", "sent",
+        "silent_since", "status", "upload",
     )  # fmt: skip
 
     def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str) -> None:
@@ -81,7 +83,7 @@ class Exchange:
         self._loop = loop
         self._head = method == "HEAD"
         self._head_bytes = 0
-        self.ended = self.answered = self._to_eof = self._keep = False
+        self.ended = self.answered = self.chunked = self._to_eof = self._keep = False
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -244,9 +246,11 @@ class Exchange:
     def _framed_by_end(self) -> bool:
         framed = self._head or self.status in NO_BODY
         for name, value in self.headers:
-            if name == b"transfer-encoding" and value.lower() != b"chunked":
-                raise ValueError("a transfer coding that nobody asked for")  # RFC 9112, 7.4: we sent no TE
-            framed = framed or name in (b"content-length", b"transfer-encoding")
+            if name == b"transfer-encoding":
+                if value.lower() != b"chunked":
+                    raise ValueError("a transfer coding that nobody asked for")  # RFC 9112, 7.4: we sent no TE
+                self.chunked = True
+            framed = framed or self.chunked or name == b"content-length"
         return not framed
 
     def on_body(self, body: bytes) -> None:

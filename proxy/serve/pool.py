@@ -10,11 +10,13 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from proxy.serve.connection import Connection
 from proxy.serve.dialing import Address, Dialer, Proxy
 from proxy.serve.exchange import Exchange, Fault, Header, LinkError
+from proxy.serve.idle import Idle
 
 # RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
@@ -65,26 +67,31 @@ class Pool:
     ) -> None:
         self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
         self._timeouts = timeouts
-        self._idle: dict[Connection, None] = {}  # the newest last
+        self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
 
     def __len__(self) -> int:
         """How many connections there are."""
-        return len(self._idle) + len(self._busy)
+        return sum(map(len, self._idle)) + len(self._busy)
 
     async def send(self, request: Wired) -> Exchange:
         """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
-        kept = self._kept()
+        kept = self._kept(request.repeatable)
         if kept is not None:
+            idle = self._idle[kept.chunked]
             try:
                 exchange = self._begin(kept, request)
                 await exchange.head()
-                return exchange
             except LinkError as error:
+                if error.fault is Fault.CLOSED:
+                    idle.disproved()
                 if error.fault is not Fault.CLOSED or not request.repeatable:
                     raise
+            else:
+                idle.proved()
+                return exchange
         exchange = self._begin(await self._dial(), request)
         await exchange.head()
         return exchange
@@ -107,18 +114,18 @@ class Pool:
             raise
         return exchange
 
-    def _kept(self) -> Connection | None:
-        while self._idle:
-            connection, _ = self._idle.popitem()
-            if connection.open:
-                return connection
-        return None
+    def _kept(self, repeatable: bool) -> Connection | None:
+        now = asyncio.get_running_loop().time()
+        whole, chunked = self._idle
+        return whole.take(now, repeatable) or chunked.take(now, repeatable)
 
     def _ended(self, connection: Connection, reusable: bool) -> None:
         self._busy.discard(connection)
-        self._idle.pop(connection, None)
+        idle = self._idle[connection.chunked]
         if reusable:
-            self._idle[connection] = None
+            idle.put(connection)
+        else:
+            idle.lost(connection, asyncio.get_running_loop().time())
 
     async def open(self, made: Callable[[], P]) -> P:
         """A protocol of somebody else's with a connection of its own to the upstream, through a proxy by a tunnel: it
@@ -133,10 +140,9 @@ class Pool:
         now = loop.time()
         for connection in tuple(self._busy):
             self._look_at(connection, now)
-        for connection in tuple(self._idle):
-            if now - connection.idle_since < self._timeouts.idle:
-                break  # the rest is younger
-            connection.close()
+        for idle in self._idle:
+            for late in idle.overdue(now, self._timeouts.idle):
+                late.close()
         self._timer = loop.call_later(self._pace, self._sweep) if len(self) else None
 
     def _look_at(self, connection: Connection, now: float) -> None:
@@ -153,7 +159,7 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for connection in (*self._idle, *self._busy):
+        for connection in (*chain(*(idle.connections for idle in self._idle)), *self._busy):
             connection.close()
         while len(self):
             await asyncio.sleep(0)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
 from proxy.serve.exchange import Fault, LinkError
+from proxy.serve.idle import GRACE
 from proxy.serve.pool import Pool, Timeouts, Wired
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
 
 PATIENT = Timeouts()
+RESTED = 1.5 * GRACE  # seconds after which a POST may go out on a connection of an upstream that proved nothing yet
 
 
 def wired(method: str = "GET", body: bytes | AsyncIterator[bytes] = b"", **headers: str) -> Wired:
@@ -107,10 +110,60 @@ def test_what_may_not_be_repeated_is_sent_once(method: str) -> None:
         async with recording(closes_at_the_second) as up:
             pool = pool_for(up)
             await whole(pool, wired())
+            await asyncio.sleep(RESTED)
             with pytest.raises(LinkError) as raised:
                 await pool.send(wired(method, b"{}"))
             assert raised.value.fault is Fault.CLOSED
             assert [r.method.decode() for r in up.requests] == ["GET", method]
+            await pool.close()
+
+    run(check())
+
+
+@pytest.mark.parametrize("reply", [answer(), head(b"200 OK", b"transfer-encoding: chunked") + chunk(b"")])
+def test_a_post_trusts_a_kept_connection_only_once_one_has_been_proven(reply: bytes) -> None:
+    async def answers(request: Request, peer: Peer) -> None:
+        await peer.send(reply)
+
+    async def check() -> None:
+        async with recording(answers) as up:
+            pool = pool_for(up)
+            await whole(pool, wired("POST", b"{}"))
+            await whole(pool, wired("POST", b"{}"))
+            assert up.connections == 2
+            await asyncio.sleep(RESTED)
+            for _ in range(4):
+                await whole(pool, wired("POST", b"{}"))
+            assert (up.connections, len(pool)) == (2, 2)
+            await pool.close()
+
+    run(check())
+
+
+def test_what_may_be_repeated_proves_a_connection_at_once() -> None:
+    async def check() -> None:
+        async with recording() as up:
+            pool = pool_for(up)
+            for method in ("GET", "GET", "POST", "POST"):
+                await whole(pool, wired(method))
+            assert up.connections == 1
+            await pool.close()
+
+    run(check())
+
+
+def test_a_connection_that_can_be_read_gets_no_request() -> None:
+    """The event loop has not seen the closing yet: nothing is awaited between the close and the request."""
+
+    async def check() -> None:
+        async with recording() as up:
+            pool = pool_for(up)
+            for method in ("GET", "GET"):
+                await whole(pool, wired(method))
+            sock = up.peers[0].writer.get_extra_info("socket")
+            os.write(sock.fileno(), b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+            assert await whole(pool, wired("POST", b"{}")) == b"{}"
+            assert [request.connection for request in up.requests] == [0, 0, 1]
             await pool.close()
 
     run(check())
@@ -180,6 +233,7 @@ def test_a_streamed_body_is_framed_in_chunks_or_by_its_length() -> None:
         async with recording() as up:
             pool = pool_for(up)
             await whole(pool, wired("POST", slowly(b"ab", b"", b"c"), transfer_encoding="chunked"))
+            await asyncio.sleep(RESTED)
             await whole(pool, wired("POST", slowly(b"ab", b"", b"c"), content_length="3"))
             assert [r.raw_body for r in up.requests] == [b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", b"abc"]
             assert up.connections == 1
