@@ -137,6 +137,8 @@ def _parts(told: Told) -> Table:
 
 
 def _verdict(told: Told) -> Text:
+    if not told["fits"] and told["possible"]:
+        return Text(f"just fits: {told['excess']:,} tokens of the margin or the reply's floor are missing", OVER)
     if not told["fits"]:
         return Text(f"does not fit: {told['excess']:,} tokens too many, whatever may be cut", OVER)
     said = "" if told["steps"] else "forwarded byte for byte, "

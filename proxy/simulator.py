@@ -144,7 +144,7 @@ def _counted(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> A
     """The answer to a lawful request whose prompt has so many tokens."""
     speech = SPEECHES[config.speaks]
     window = config.windows.get(body["model"], config.window)
-    asked = (body.get("max_completion_tokens") or body.get("max_tokens") or 0) * (body.get("n") or 1)
+    asked = body.get("max_completion_tokens") or body.get("max_tokens") or 0
     refusal = speech.refusal(window, prompt, asked)
     streams = bool(body.get("stream"))
     if refusal is not None and not speech.finish:

@@ -22,6 +22,10 @@ FLOOR = 500  # seed 001: the least reply worth asking for
 LONGEST_NAME = 200  # characters of a model's name: longer ones are nobody's, and clients choose them
 NAMELESS = "(a name of over 200 characters)"  # what all of those are known by
 UNKNOWN_WINDOW = 8192  # seed 000: what a model counts as that nobody knows
+# Floor and margin are constants that suit large windows. In a window under this many tokens the floor is at most a
+# 16th of it (500 of 8,000) and the margin's constant part at most a 64th, so that what the upstream answers is not cut.
+SMALL_WINDOW = 8_000
+FLOOR_PART, MARGIN_PART = 16, 64
 # Made once: naming the type in every call costs up to four times more.
 FIELDS = msgspec.json.Decoder(dict[str, Any])
 RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -77,10 +81,30 @@ class Window:
     limit_field: str | None = None
     alternates: bool | None = None
 
+    def floor(self, floor: int) -> int:
+        """The least reply worth asking for in this window, where it is `floor` tokens in a large one."""
+        return floor if self.tokens >= SMALL_WINDOW else max(1, min(floor, self.tokens // FLOOR_PART))
+
+    def margin(self, margin: Margin) -> Margin:
+        """The margin kept in this window, where it is `margin` in a large one."""
+        if self.tokens >= SMALL_WINDOW or margin.base <= self.tokens // MARGIN_PART:
+            return margin
+        return Margin(self.tokens // MARGIN_PART, margin.share)
+
+    def excess(self, prompt: int, reply: int, margin: Margin) -> int:
+        """Tokens by which a prompt does not fit beside a reply; at most 0 means that it fits (section 1). Whatever
+        compares a request with a window asks here."""
+        gap = self.margin(margin)
+        over = prompt + reply + gap.of(prompt) - self.tokens
+        if self.max_input is None:
+            return over
+        return max(over, prompt + gap.of(prompt) - gap.base - self.max_input)
+
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The gap kept between prompt + reply and the window: `base` tokens and a `share` of the prompt."""
+    """The gap kept between prompt + reply and the window: `base` tokens and a `share` of the prompt. A small window
+    keeps less (`Window.margin`)."""
 
     base: int = 100
     share: float = 0.0
@@ -88,6 +112,9 @@ class Margin:
     def of(self, prompt: int) -> int:
         """The margin in tokens beside a prompt of so many."""
         return self.base + math.ceil(self.share * prompt)
+
+
+NO_MARGIN = Margin(0)
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -167,9 +194,10 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 class Prompt:
     """What a client asked, understood: `head` is every top-level field but the messages, raw, in its order.
 
-    `ask` is the reply limit that the client set, in the field `ask_field`, for each of `n` answers; `reply_floor`
-    the least that this request's own options allow (a thinking budget); `needs` what a model must be able to do;
-    `pins` further message indices the client pinned; `opaque` that parts are in it whose cost no count can prove.
+    `ask` is the reply limit that the client set, in the field `ask_field`; `reply_floor` the least that this request's
+    own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
+    client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
+    matter: they share the prompt, but each has the window to itself.
     """
 
     model: str
@@ -177,7 +205,6 @@ class Prompt:
     head: Mapping[str, bytes] = field(default_factory=dict)
     ask: int | None = None
     ask_field: str = "max_tokens"
-    n: int = 1
     reply_floor: int = 0
     needs: frozenset[str] = frozenset()
     stream: bool = False
@@ -236,7 +263,6 @@ class Glance(msgspec.Struct, frozen=True):
 
     model: str
     reserve: int | None
-    n: int
     stream: bool
     most: int | None
     head: bytes = b""
@@ -369,7 +395,8 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 class Draft:
     """A request on its way down the ladder. Steps return another one; they never change this one.
 
-    `reply` is the limit that will be sent for each answer (None: the client set none, and none is added).
+    `reply` is the limit that will be sent (None: the client set none, and none is added). `ladder_floor` is the
+    ladder's least reply worth asking for, in a large window; `least` the least that the request's own options allow.
     """
 
     model: str
@@ -378,26 +405,31 @@ class Draft:
     blocks: tuple[Block, ...]
     prompt: int
     reply: int | None = None
-    n: int = 1
-    floor: int = FLOOR
+    ladder_floor: int = FLOOR
+    least: int = 1
     default_reserve: int = DEFAULT_RESERVE
     needs: frozenset[str] = frozenset()
     drops: tuple[Drop, ...] = ()
 
     @property
     def reserve(self) -> int:
-        """Room kept for the reply: all `n` answers."""
-        return self.n * (self.default_reserve if self.reply is None else self.reply)
+        """Room kept for the reply."""
+        return self.default_reserve if self.reply is None else self.reply
+
+    @property
+    def floor(self) -> int:
+        """The least reply worth asking for."""
+        return max(self.least, self.window.floor(self.ladder_floor))
 
     @property
     def least_reply(self) -> int:
         """The reply that must fit beside the prompt: what we send, or the floor where the client set none."""
-        return self.n * (self.floor if self.reply is None else self.reply)
+        return self.floor if self.reply is None else self.reply
 
     @property
     def margin(self) -> int:
         """The gap kept beside this prompt."""
-        return self.meter.margin.of(self.prompt)
+        return self.window.margin(self.meter.margin).of(self.prompt)
 
     @property
     def load(self) -> float:
@@ -407,23 +439,26 @@ class Draft:
     @property
     def excess(self) -> int:
         """Tokens by which it does not fit; at most 0 means that it fits."""
-        over = self.prompt + self.least_reply + self.margin - self.window.tokens
-        if self.window.max_input is None:
-            return over
-        return max(over, self.prompt + self.margin - self.meter.margin.base - self.window.max_input)
+        return self.window.excess(self.prompt, self.least_reply, self.meter.margin)
+
+    @property
+    def possible(self) -> bool:
+        """Whether its prompt alone leaves room for a reply: then the upstream may answer it, though neither margin nor
+        floor be kept."""
+        return self.window.excess(self.prompt, min(self.least, self.least_reply), NO_MARGIN) <= 0
 
     @property
     def held(self) -> int:
         """What a cut leaves free for the reply: of a reserve over half the window only half counts (the clamp gives
         back the rest of it), but never less than the floor."""
         wanted = max(self.reserve, self.least_reply)
-        return min(wanted, max(self.n * self.floor, int(self.window.tokens * STARVING)))
+        return min(wanted, max(self.floor, int(self.window.tokens * STARVING)))
 
     @property
     def room(self) -> int:
         """What the prompt may take: the largest that fits beside what is held and the margin, and the model's own
         input bound."""
-        margin = self.meter.margin
+        margin = self.window.margin(self.meter.margin)
         room = self.window.tokens - self.held - margin.base
         if self.window.max_input is not None:
             room = min(room, self.window.max_input)
@@ -522,6 +557,11 @@ class Plan:
     def fits(self) -> bool:
         """Whether what is to be sent fits, or (`trusting`) nobody knows the window and the upstream shall tell."""
         return self.trusting or self.draft.excess <= 0
+
+    @property
+    def possible(self) -> bool:
+        """Whether it may go out: it fits, or only the floor or the margin say that it does not."""
+        return self.trusting or self.draft.possible
 
     @property
     def changed(self) -> bool:

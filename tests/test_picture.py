@@ -37,6 +37,7 @@ def told(**changes: Any) -> dict[str, Any]:
         "window_sent": 8192,
         "tokens": {"quality": "exact", "reserve": 3000, "max_tokens_sent": 1200},
         "fits": True,
+        "possible": True,
         "excess": 0,
         "steps": [
             {"step": "trim_tool_results", "tokens_before": 10_900, "tokens_after": 5_800},
@@ -136,7 +137,13 @@ def test_what_stays_free_is_said() -> None:
 
 
 def test_what_does_not_fit_is_said_in_figures() -> None:
-    assert "does not fit: 1,234 tokens too many, whatever may be cut" in drawn(told(fits=False, excess=1234))
+    assert "does not fit: 1,234 tokens too many, whatever may be cut" in drawn(
+        told(fits=False, possible=False, excess=1234)
+    )
+
+
+def test_what_goes_out_without_its_margin_is_said_in_figures() -> None:
+    assert "just fits: 60 tokens of the margin or the reply's floor are missing" in drawn(told(fits=False, excess=60))
 
 
 def test_another_model_and_a_guess_are_named() -> None:

@@ -44,11 +44,39 @@ def test_a_block_costs_what_its_messages_cost() -> None:
     assert one[0].tokens == 13 + 5 and one[0].has_results
 
 
-def test_the_reserve_is_what_was_asked_for_or_the_default_for_each_answer() -> None:
+def test_the_reserve_is_what_was_asked_for_or_the_default_however_many_answers() -> None:
     found = draft([user("a")], 9000, max_tokens=50, n=3)
-    assert (found.reserve, found.least_reply) == (150, 150)
+    assert (found.reserve, found.least_reply) == (50, 50)
     found = draft([user("a")], 9000, n=2)
-    assert (found.reserve, found.least_reply) == (6000, 1000)
+    assert (found.reserve, found.least_reply) == (3000, 500)
+
+
+@pytest.mark.parametrize(
+    ("window", "floor", "bases"),
+    [
+        (128_000, 500, (100, 150, 500)),
+        (8_192, 500, (100, 150, 500)),
+        (8_000, 500, (100, 150, 500)),
+        (7_999, 499, (100, 124, 124)),
+        (4_096, 256, (64, 64, 64)),
+        (2_000, 125, (31, 31, 31)),
+        (300, 18, (4, 4, 4)),
+        (10, 1, (0, 0, 0)),
+    ],
+)
+def test_floor_and_margin_shrink_with_small_windows_only(window: int, floor: int, bases: tuple[int, ...]) -> None:
+    found = Window(window)
+    assert (found.floor(500), found.floor(1)) == (floor, 1)
+    assert tuple(found.margin(Margin(base, 0.1)).base for base in (100, 150, 500)) == bases
+    assert found.margin(Margin(500, 0.1)).share == 0.1 and found.margin(Margin(0)) == Margin(0)
+
+
+def test_what_only_floor_or_margin_forbid_is_possible() -> None:
+    found = draft([user(words(1900))], 2000, WordMeter(margin=Margin(100)))
+    assert found.excess > 0 and found.possible
+    assert draft([user(words(1992))], 2000).possible and not draft([user(words(1993))], 2000).possible
+    assert not replace(found, window=Window(4000, 1906)).possible
+    assert not replace(found, least=94).possible and replace(found, least=94, reply=90).possible
 
 
 def test_load_compares_prompt_and_reserve_with_the_window() -> None:
@@ -57,17 +85,17 @@ def test_load_compares_prompt_and_reserve_with_the_window() -> None:
 
 def test_excess_is_what_does_not_fit_to_the_token() -> None:
     margin = WordMeter(margin=Margin(40, 0.1))
-    found = draft([user(words(93))], 250, margin, max_tokens=100)
-    assert (found.prompt, found.margin, found.excess) == (100, 50, 0)
-    assert replace(found, reply=101).excess == 1
+    found = draft([user(words(93))], 250, margin, max_tokens=137)
+    assert (found.prompt, found.margin, found.excess) == (100, 13, 0)
+    assert replace(found, reply=138).excess == 1
     assert replace(found, window=Window(10_000, 109)).excess == 1  # a share of the prompt may be missed by the count
     assert replace(found, window=Window(10_000, 110)).excess == 0
-    assert replace(found, window=Window(100, 110)).excess == 150
+    assert replace(found, window=Window(100, 110)).excess == 148
 
 
 def test_the_room_is_the_largest_prompt_that_fits() -> None:
     assert draft([user("a")], 1000, max_tokens=100).room == 900
-    assert draft([user("a")], 1000, WordMeter(margin=Margin(45, 0.25)), max_tokens=330).room == 500
+    assert draft([user("a")], 1000, WordMeter(margin=Margin(15, 0.25)), max_tokens=360).room == 500
     bounded = replace(draft([user("a")], 1000, max_tokens=100), window=Window(1000, 300))
     assert bounded.room == 300
 
@@ -76,7 +104,8 @@ def test_of_a_reserve_over_half_the_window_only_half_is_held() -> None:
     found = draft([user("a")], 4000, max_tokens=4000)
     assert (found.held, found.room) == (2000, 2000)
     assert draft([user("a")], 4000).held == 2000
-    assert draft([user("a")], 800).held == 500  # but never less than the floor
+    thinking = {"type": "enabled", "budget_tokens": 3000}
+    assert draft([user("a")], 4000, thinking=thinking).held == 3001  # but never less than the floor
     assert replace(draft([user("a")], 8000), default_reserve=0).held == 500
     assert replace(draft([user("a")], 8000, max_tokens=50), default_reserve=0).held == 50
 

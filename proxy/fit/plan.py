@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.fit import alternation
 from proxy.fit.blocks import group
+from proxy.fit.steps.clamp_output import squeezed
 from proxy.types import (
     UNKNOWN_WINDOW,
     Block,
@@ -26,6 +27,7 @@ STINT = 0.7  # a refusal that names no figure teaches only that what we sent was
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
 BODY = "body"  # what a refusal bounds that counts bytes
 ROLES = "roles"  # what a refusal is about that is about no length
+CLAMP = "clamp_output"  # the step that lowers reply limits
 FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 
 
@@ -53,6 +55,10 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     after = alternation.in_turn(first, draft)
     if after is not draft:
         notes.append(note(alternation.NAME, draft, after))
+    if after.excess > 0 and any(rung.step == CLAMP for rung in ladder.rungs):
+        draft, after = after, squeezed(after)
+        if after is not draft:
+            notes.append(note(CLAMP, draft, after))
     return Plan(first, after, tuple(notes))
 
 
@@ -90,8 +96,8 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         blocks=blocks,
         prompt=fixed + sum(b.tokens for b in blocks),
         reply=prompt.ask,
-        n=prompt.n,
-        floor=max(ladder.floor, prompt.reply_floor),
+        ladder_floor=ladder.floor,
+        least=max(1, prompt.reply_floor),
         default_reserve=ladder.default_reserve,
         needs=prompt.needs,
     )

@@ -132,7 +132,7 @@ class Planner:
         if glance.most is None:
             return False
         window = visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
-        reserve = glance.reserve or glance.n * ladder.default_reserve
+        reserve = glance.reserve or ladder.default_reserve
         most = glance.most + PROOF_MARGIN
         if window.guessed or most + reserve > window.tokens * min(1.0, ladder.least_at):
             return False  # of a guess the upstream's own list may know better
@@ -154,7 +154,7 @@ class Planner:
             self._look_ahead(visit, ladder, headers)
         if not visit.acts:
             return visit.body
-        if not made.fits:
+        if not made.possible:
             return self._unfit(visit, ladder, made)
         if not made.changed:
             return visit.body
@@ -237,7 +237,7 @@ class Planner:
             if facts is None:
                 return None
             again = await self.measuring.plan(visit, facts, ladder, headers)
-            if not again.changed or not again.fits:
+            if not again.changed or not again.possible:
                 return None
             visit.facts, visit.plan, visit.result = facts, again, "fitted"
             return await self.measuring.render(visit, again)
@@ -267,7 +267,7 @@ def _load(visit: Visit, glance: Glance, ladder: Ladder) -> float:
     """How full the window of a counted request would be; of a guessed one that says nothing."""
     if visit.total is None or visit.window is None or visit.window.guessed:
         return 0.0
-    reserve = glance.n * ladder.default_reserve if glance.reserve is None else glance.reserve
+    reserve = ladder.default_reserve if glance.reserve is None else glance.reserve
     return (visit.total.prompt + reserve) / visit.window.tokens
 
 
@@ -276,9 +276,8 @@ def _within(total: Total, glance: Glance, ladder: Ladder, window: Window) -> boo
     holds everything."""
     if window.guessed and ladder.unknown == "learn":
         return True
-    margin = total.margin.of(total.prompt)
-    reply = glance.n * ladder.floor if glance.reserve is None else glance.reserve
-    reserve = glance.n * ladder.default_reserve if glance.reserve is None else glance.reserve
-    if total.prompt + reply + margin > window.tokens or total.prompt + reserve >= ladder.least_at * window.tokens:
+    reply = window.floor(ladder.floor) if glance.reserve is None else glance.reserve
+    reserve = ladder.default_reserve if glance.reserve is None else glance.reserve
+    if total.prompt + reserve >= ladder.least_at * window.tokens:
         return False
-    return window.max_input is None or total.prompt + margin - total.margin.base <= window.max_input
+    return window.excess(total.prompt, reply, total.margin) <= 0

@@ -110,9 +110,8 @@ class Visit:
 
     @property
     def reply(self) -> int | None:
-        """The reply limit that the client set for each answer."""
-        asked = self.glance.reserve if self.glance else None
-        return None if asked is None or self.glance is None else asked // self.glance.n
+        """The reply limit that the client set."""
+        return self.glance.reserve if self.glance else None
 
     @property
     def told(self) -> Usage | None:
@@ -121,8 +120,8 @@ class Visit:
 
     def _counted(self, total: Total, window: Window, ladder: Ladder) -> Outcome:
         """The outcome of nearly every request, made without a detour."""
-        n, reply = self.glance.n if self.glance else 1, self.reply
-        reserve = n * (ladder.default_reserve if reply is None else reply)
+        reply = self.reply
+        reserve = ladder.default_reserve if reply is None else reply
         load = (total.prompt + reserve) / window.tokens
         return Outcome(
             endpoint=self.endpoint,

@@ -101,7 +101,8 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
             return glance(body)  # so that the reason speaks of the body that the client sent
         raise NotUnderstood(reason(error)) from None
     asks = [ask for said in (top.max_completion_tokens, top.max_tokens) if said is not None if (ask := limit_of(said))]
-    n = 1 if top.n is None else checked(top.n)
+    if top.n is not None:
+        checked(top.n)
     seen = UNSEEN if known is None else known.seen
     if top.messages:
         seen = _looked(top.messages, seen)
@@ -110,8 +111,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     bounded = not seen.opaque and not seen.heard and (cheap or not _unprovable(top))
     return Glance(
         name_of(top.model),
-        n * max(asks) if asks else None,
-        n,
+        max(asks) if asks else None,
         bool(top.stream),
         len(body) + seen.surplus if bounded else None,
         CHEAP_HEAD if cheap else b"\0".join(costly),
@@ -230,11 +230,10 @@ def _unprovable(top: _Top) -> bool:
     )
 
 
-def checked(count: int) -> int:
-    """A limit or a number of answers that can be. Raises `NotUnderstood`."""
+def checked(count: int) -> None:
+    """Sees that a number of answers can be. Raises `NotUnderstood`."""
     if not 1 <= count <= MOST:
-        raise NotUnderstood("a limit or n is less than 1, or no number of anything")
-    return count
+        raise NotUnderstood("n is less than 1, or no number of anything")
 
 
 def limit_of(said: float | None) -> int | None:

@@ -73,6 +73,7 @@ def inspection(plan: Plan, request: Json) -> dict[str, Any]:
         },
         "load": {"before": round(before.load, 4), "after": round(draft.load, 4)},
         "fits": plan.fits,
+        "possible": plan.possible,
         "excess": max(0, draft.excess),
         "steps": [_step(note) for note in plan.notes],
         "messages": {"in": count(before), "sent": count(draft), "detail": fates(plan)},
@@ -154,15 +155,14 @@ def parts(draft: Draft) -> dict[str, int]:
 
 def least_reply(draft: Draft) -> int:
     """The tokens of reply that an error speaks of: the floor where not even that fits, else what would be sent."""
-    floor = draft.n * (draft.floor if draft.reply is None else min(draft.floor, draft.reply))
+    floor = draft.floor if draft.reply is None else min(draft.floor, draft.reply)
     return floor if draft.prompt + floor + draft.margin > draft.window.tokens else draft.least_reply
 
 
 def takers(draft: Draft) -> str:
     """What takes the room, for an error: `tools alone take 7,100 of 8,192` and the parts, the largest first. The reply
-    is one of them: with a budget for thinking, or many answers, it may be what does not fit."""
-    replies = "the reply" if draft.n == 1 else f"{draft.n} replies"
-    names = {"tool_results": "tool results", "system": "system messages", "history": "messages", "reply": replies}
+    is one of them: with a budget for thinking it may be what does not fit."""
+    names = {"tool_results": "tool results", "system": "system messages", "history": "messages", "reply": "the reply"}
     taken = {names.get(k, k): v for k, v in {**parts(draft), "reply": least_reply(draft), "margin": 0}.items() if v > 0}
     told = sorted(taken.items(), key=lambda kv: -kv[1])
     first, most = told[0]

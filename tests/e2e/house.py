@@ -16,6 +16,8 @@ from tests.serving import Reply, ask, eventually, post, serving
 
 PATH = b"/v1/chat/completions"
 KEY = b"authorization: Bearer sk-test"
+# Fields that fit no window of 8,192: the reply must be larger than what is to be thought.
+TOO_MUCH: dict[str, Any] = {"max_tokens": 9001, "thinking": {"type": "enabled", "budget_tokens": 9000}}
 
 
 @dataclass(slots=True)

@@ -523,7 +523,6 @@ def test_what_cannot_fit_is_refused_with_the_figures_and_what_takes_the_room() -
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"n": 20, "max_tokens": 3_000}, "20 replies alone take 10,000 of 8,192"),
         ({"thinking": {"type": "enabled", "budget_tokens": 8_500}, "max_tokens": 9_000}, "the reply alone takes 8,501"),
     ],
 )

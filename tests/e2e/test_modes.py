@@ -17,7 +17,7 @@ from proxy.serve.server import Server, configuration
 from proxy.simulator import SimulatorConfig
 from proxy.types import Outcome
 from proxy.wire.endpoints import chat
-from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
+from tests.e2e.house import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording
 from tests.serving import ask, eventually, get, post, run, serving
 
@@ -42,7 +42,7 @@ def test_observing_tells_what_would_be_done_and_sends_the_original() -> None:
 
 
 def test_observing_lets_pass_what_could_not_be_made_to_fit() -> None:
-    sent = body([{"role": "system", "content": "x " * 9_000}, {"role": "user", "content": "Hi"}], n=100)
+    sent = body([{"role": "system", "content": "x " * 9_000}, {"role": "user", "content": "Hi"}], **TOO_MUCH)
 
     async def check() -> None:
         async with recording() as up, plimsoll(up.url) as proxy:
@@ -291,8 +291,8 @@ def test_inspect_heeds_the_headers_of_a_request() -> None:
 def test_inspect_says_what_cannot_fit() -> None:
     async def check() -> None:
         async with recording() as up, plimsoll(up.url) as proxy:
-            status, told = await inspected(proxy.port, body(talk(2), n=100))
-            assert (status, told["fits"]) == (200, False) and told["excess"] > 0
+            status, told = await inspected(proxy.port, body(talk(2), **TOO_MUCH))
+            assert (status, told["fits"]) == (200, False) and told["excess"] > 0 and not told["possible"]
 
     run(check())
 

@@ -137,10 +137,11 @@ def assert_fields_kept(before: bytes, after: bytes) -> None:
 def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
     """The bytes that would be sent, parsed and counted anew, are what the plan says; and they fit, or it says not."""
     draft, again = plan.draft, chat.parse(body, case.pins)
-    assert (again.model, again.ask, again.n) == (draft.model, draft.reply, draft.n)
+    assert (again.model, again.ask) == (draft.model, draft.reply)
     prompt = start(again, ladder(), Facts(draft.window, draft.meter)).prompt
     assert prompt == draft.prompt
-    margin, base = draft.meter.margin.of(prompt), draft.meter.margin.base
-    bound = draft.window.max_input or draft.window.tokens
-    reply = again.n * (draft.floor if again.ask is None else again.ask)
-    assert plan.fits == (prompt + reply + margin <= draft.window.tokens and prompt + margin - base <= bound)
+    window, gap = draft.window.tokens, draft.window.margin(draft.meter.margin)
+    margin, bound = gap.of(prompt), draft.window.max_input or window
+    reply = draft.floor if again.ask is None else again.ask
+    assert plan.fits == (prompt + reply + margin <= window and prompt + margin - gap.base <= bound)
+    assert plan.possible == (prompt + min(draft.least, reply) <= window and prompt <= bound)

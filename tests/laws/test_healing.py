@@ -23,7 +23,7 @@ def truth(body: bytes, ratio: float) -> tuple[int, int]:
     """What an upstream counts: prompt and reply."""
     sent = chat.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), WordMeter())).prompt
-    return math.ceil(ratio * counted), sent.n * (sent.ask or 0)
+    return math.ceil(ratio * counted), sent.ask or 0
 
 
 def refusal(body: bytes, ratio: float, window: int, told: int) -> Refusal | None:

@@ -70,6 +70,6 @@ def per_thousand(model: str) -> int:
 def assert_fits(found: Plan) -> None:
     """The post-condition of every plan."""
     draft = found.draft
-    reply = draft.n * (draft.floor if draft.reply is None else draft.reply)
+    reply = draft.floor if draft.reply is None else draft.reply
     assert found.fits and draft.prompt + reply + draft.margin <= draft.window.tokens
     assert draft.prompt <= (draft.window.max_input or draft.prompt)

@@ -16,7 +16,7 @@ from proxy.serve.totals import Part, Totals
 from proxy.serve.upstream import Answer, UpstreamError
 from proxy.types import Marks, Outcome, Total
 from proxy.wire.headers import Header
-from tests.e2e.house import body, sentence, talk
+from tests.e2e.house import TOO_MUCH, body, sentence, talk
 
 JSON = (b"content-type", b"application/json")
 DONE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":'
@@ -142,7 +142,7 @@ def test_a_long_request_is_counted_first_and_sent_as_it_was_made() -> None:
     assert steps.startswith(b"prune_history;-")
 
 
-@pytest.mark.parametrize("sent", [SHORT, LONG, b"{", body([{"role": "system", "content": "x"}], n=99)])
+@pytest.mark.parametrize("sent", [SHORT, LONG, b"{", body([{"role": "system", "content": "x"}], **TOO_MUCH)])
 def test_every_request_is_told_once_and_none_stays_in_flight(sent: bytes) -> None:
     desk, got = asking(sent, good)
     assert got[0]["type"] == "http.response.start" and len(desk.outcomes) == 1

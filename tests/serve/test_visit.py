@@ -68,7 +68,7 @@ def test_a_total_is_told_where_no_plan_was_needed(reserve: int | None, reply: in
         "chat",
         Mode.FIT,
         ladder=ladder(),
-        glance=Glance("m", reserve, 1, False, 100),
+        glance=Glance("m", reserve, False, 100),
         total=Total(1_000, Margin(), Quality.EXACT, 7, None),
         window=Window(8_000, source="x"),
     )
@@ -77,11 +77,6 @@ def test_a_total_is_told_where_no_plan_was_needed(reserve: int | None, reply: in
     assert (told.reply_asked, told.reply_sent, told.reserve, told.window) == (reply, reply, held, 8_000)
     assert told.load_before == told.load_after == (1_000 + held) / 8_000
     assert dict(visit.headers())[b"x-plimsoll-tokens"] == b"1000"
-
-
-def test_each_of_several_answers_has_its_share_of_the_reply() -> None:
-    visit = Visit("chat", Mode.FIT, glance=Glance("m", 300, 3, False, 100))
-    assert visit.reply == 100
 
 
 def test_headers_say_what_is_known_by_then() -> None:

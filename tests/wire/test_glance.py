@@ -35,9 +35,9 @@ def asking(**fields: Any) -> bytes:
 def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
     told = asking(max_tokens=5, max_completion_tokens=7, n=3, stream=True)
     found = glance(told)
-    assert (found.model, found.reserve, found.n, found.stream, found.most) == ("gpt-4o", 21, 3, True, len(told))
+    assert (found.model, found.reserve, found.stream, found.most) == ("gpt-4o", 7, True, len(told))
     plain = glance(asking(n=None, stream=None, max_tokens=None))
-    assert (plain.reserve, plain.n, plain.stream) == (None, 1, False)
+    assert (plain.reserve, plain.stream) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,7 @@ def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
         b'{"messages":[]}',
         b'{"model":"m","messages":[7]}',
         b'{"model":"m","messages":[],"max_tokens":"many"}',
+        b'{"model":"m","messages":[],"max_tokens":true}',
         b'{"model":"m","messages":[],"n":0}',
         b'{"model":"m","messages":[],"max_tokens":' + str(MOST + 1).encode() + b"}",
         b'{"model":"m","messages":[],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -172,7 +173,7 @@ def stretch(whole: bytes, known: Stretch | None = None, seed: int = 7) -> Stretc
 
 def same(found: Glance, plain: Glance) -> None:
     """Two looks at one body say the same, however much of it was known."""
-    for name in ("model", "reserve", "n", "stream", "most", "head", "seen"):
+    for name in ("model", "reserve", "stream", "most", "head", "seen"):
         assert getattr(found, name) == getattr(plain, name), name
     assert (found.marks is None) == (plain.marks is None)
     if plain.marks is not None:

@@ -25,14 +25,27 @@ def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with a reply limit that fits; unchanged where not even the floor does: then the prompt must shrink
-    first. With several answers (`n`) each gets its share."""
+    first."""
     if draft.reply is None:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
-    floor = min(asked, max(draft.floor, params.floor or 0))
+    floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
     prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # what is over that bound must go anyway
-    margin = draft.meter.margin.of(prompt)
-    if draft.window.tokens - prompt - margin < floor * draft.n:
+    margin = draft.window.margin(draft.meter.margin).of(prompt)
+    if draft.window.tokens - prompt - margin < floor:
         return draft
-    reply = clamp(draft.window.tokens, prompt, asked * draft.n, margin, floor * draft.n) // draft.n
-    return replace(draft, reply=reply) if reply < draft.reply else draft
+    return _lowered(draft, clamp(draft.window.tokens, prompt, asked, margin, floor))
+
+
+def squeezed(draft: Draft) -> Draft:
+    """The draft with the reply limit that it goes out with when no step can do more: the margin gives way first, then
+    the floor (seed 001's third example); unchanged where the prompt alone does not fit."""
+    if draft.reply is None or not draft.possible:
+        return draft
+    asked = min(draft.reply, draft.window.max_output or draft.reply)
+    reply = clamp(draft.window.tokens, draft.prompt, asked, draft.margin, min(asked, draft.floor))
+    return _lowered(draft, min(reply, draft.window.tokens - draft.prompt))
+
+
+def _lowered(draft: Draft, reply: int) -> Draft:
+    return replace(draft, reply=reply) if draft.reply is not None and reply < draft.reply else draft

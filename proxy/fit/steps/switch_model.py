@@ -46,7 +46,8 @@ def _in_order(rivals: tuple[Rival, ...], names: tuple[str, ...]) -> list[Rival]:
 
 def able(rival: Rival, draft: Draft) -> bool:
     """Whether nothing is known that the rival cannot do of what the request needs, a reply of the floor included."""
-    least = draft.floor if draft.reply is None else min(draft.floor, draft.reply)
+    floor = replace(draft, window=rival.window).floor
+    least = floor if draft.reply is None else min(floor, draft.reply)
     if rival.window.max_output is not None and rival.window.max_output < least:
         return False
     return rival.window.can is None or draft.needs <= rival.window.can

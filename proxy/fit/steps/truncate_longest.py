@@ -34,8 +34,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
     A reply limit over what a cut leaves free is lowered to that first: no text need make room for more."""
     draft = draft.made()
-    if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held // draft.n:
-        draft = replace(draft, reply=draft.held // draft.n)
+    if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
+        draft = replace(draft, reply=draft.held)
     question = next((m for m in reversed(tuple(draft.messages)) if m.role == "user"), None)
     others = [m for m in draft.messages if m.role not in INSTRUCTIONS and m is not question]
     rounds = [_indices(others)] if _spare(others, draft) >= draft.excess + SLACK else []

@@ -40,8 +40,8 @@ class _Message(msgspec.Struct, gc=False):
 _HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
-_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
+_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 
 
 def parse(
@@ -66,6 +66,7 @@ def parse(
     if not messages:
         raise NotUnderstood("messages is empty")
     fields = {key: bytes(raw) for key, raw in head.items()}
+    _check_answers(fields.get("n"))
     asked = {key: ask for key in LIMITS if (ask := _limit(fields.get(key))) is not None}
     return Prompt(
         model=model,
@@ -73,7 +74,6 @@ def parse(
         head=fields,
         ask=max(asked.values(), default=None),
         ask_field=next(iter(asked), "max_tokens"),
-        n=_positive(fields.get("n")) or 1,
         reply_floor=_thinking(fields),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
@@ -107,15 +107,14 @@ def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
     return range(start, len(raws)) if first is None else (first, *range(start, len(raws)))
 
 
-def _positive(raw: bytes | msgspec.Raw | None) -> int | None:
-    """A count from raw JSON; None for null or absent. Raises `NotUnderstood` for anything but a positive integer."""
-    if raw is None:
-        return None
+def _check_answers(raw: bytes | None) -> None:
+    """Sees that a number of answers from raw JSON can be. Raises `NotUnderstood` for what is no positive integer."""
     try:
-        value = _INT.decode(raw)
+        count = None if raw is None else _INT.decode(raw)
     except msgspec.MsgspecError:
         raise NotUnderstood("n is no integer") from None
-    return None if value is None else checked(value)
+    if count is not None:
+        checked(count)
 
 
 def _limit(raw: bytes | None) -> int | None:

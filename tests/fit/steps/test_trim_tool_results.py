@@ -208,7 +208,7 @@ def test_a_second_rung_shortens_further_what_the_first_left_for_later() -> None:
 
 def test_where_the_least_reply_leaves_room_it_is_made_at_once_for_the_clamp_to_count_on() -> None:
     calls = [m for i in range(14) for m in tool_round(f"c{i}", words(500))]
-    before = replace(draft([user("q"), *calls], 2000, max_tokens=1000), floor=100)
+    before = replace(draft([user("q"), *calls], 2000, max_tokens=1000), ladder_floor=100)
     after = apply(before, KNOWN, Params(cap_tokens=150))
     assert after.prompt > 1.25 * after.room and all(block.later is None for block in after.blocks)
     assert after.excess > 0 >= replace(after, reply=100).excess
