@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, cast
 from urllib.parse import unquote
@@ -12,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.errors import ClientError
 from proxy.serve.cycle import Cycle
+from proxy.wire.headers import Header
 
 HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
 MAX_HEAD = 64 * 1024  # bytes of a request's head
@@ -24,7 +26,7 @@ REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 ASGI = {"version": "3.0", "spec_version": "2.3"}
-UPGRADE = frozenset((b"upgrade", b"connection", b"http2-settings"))
+UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and what Connection says of them
 
 BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
 HEAD_TOO_LARGE = ClientError(
@@ -47,6 +49,15 @@ def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)
+
+
+def _staying(headers: Iterable[Header]) -> Iterator[Header]:
+    """The headers without the wish for another protocol. What else Connection says holds: it names what ends here."""
+    for name, value in headers:
+        if name == b"connection":
+            value = b",".join(option for option in value.split(b",") if option.strip().lower() not in UPGRADE)
+        if name not in UPGRADE and (value or name != b"connection"):
+            yield name, value
 
 
 class Protocol(HttpToolsProtocol):
@@ -205,7 +216,7 @@ class Protocol(HttpToolsProtocol):
             raise self._because(NO_WEBSOCKET)
         if self.parser.get_method() == b"CONNECT":
             raise self._because(BAD)
-        kept = [b"%b: %b\r\n" % header for header in self.headers if header[0] not in UPGRADE]
+        kept = [b"%b: %b\r\n" % header for header in _staying(self.headers)]
         return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(kept))
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:
