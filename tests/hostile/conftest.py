@@ -48,7 +48,7 @@ class Place:
 def house(request: pytest.FixtureRequest, workers: int) -> Iterator[Place]:
     """A proxy for all tests of a module, with the module's SETTINGS."""
     settings: dict[str, str] = getattr(request.module, "SETTINGS", {})
-    with upstream() as there, running(there.url, workers=workers, **settings) as proxy:
+    with upstream() as there, running(there.url, workers=workers, admin=False, **settings) as proxy:
         yield Place(proxy, there)
 
 

@@ -87,6 +87,15 @@ class Running:
             with contextlib.suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
 
+    def settled_mb(self) -> float:
+        """Resident memory once nothing changes it any more, as loading does after a start; its peak is counted anew."""
+        seen = [self.memory_mb()]
+        while len(seen) < 100 and not (len(seen) > 5 and max(seen[-5:]) - min(seen[-5:]) < 0.5):
+            time.sleep(0.1)
+            seen.append(self.memory_mb())
+        self.forget_peak()
+        return seen[-1]
+
     def cpu_seconds(self) -> float:
         """Processor time of all its processes so far."""
         total = 0
