@@ -151,12 +151,12 @@ def test_D22_packed_answers_stay_packed(place: Place) -> None:
     packed = {b"gzip": gzip.compress(plain), b"deflate": zlib.compress(plain), b"br": os.urandom(500)}
     for coding, body in {**packed, b"zstd": os.urandom(500), b"gzip, br": os.urandom(9)}.items():
         for status in (b"200 OK", b"400 Bad Request"):
-            place.scripted(saying(answer(body, status, (JSON, b"content-encoding: " + coding)), close=False))
             for target in TARGETS:
+                place.scripted(saying(answer(body, status, (JSON, b"content-encoding: " + coding)), close=False))
                 got = tried(place.proxy.port, post(BODY, b"accept-encoding: " + coding, target=target))
                 assert got is not None and (got.status, got.body) == (int(status[:3]), body)
                 assert got.headers["content-encoding"] == coding.decode()
-                asked = next(r for r in reversed(place.there.requests) if r.method == b"POST")
+                asked = next(r for r in place.there.requests if r.method == b"POST")  # a refusal may be asked for again
                 assert asked.header(b"accept-encoding") == [coding]
 
 
