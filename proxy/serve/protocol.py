@@ -183,7 +183,7 @@ class Protocol(HttpToolsProtocol):
             "plimsoll.target": self.url,
         }
         before = self.cycle
-        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        keep_alive = version != "1.0" and self.parser.should_keep_alive() and "draining" not in self.app_state
         self.cycle = cycle = scope["plimsoll.cycle"] = Cycle(
             scope,
             self.transport,
@@ -242,6 +242,11 @@ class Protocol(HttpToolsProtocol):
                 self.cycle.ends()
 
     # The ends.
+
+    def drain(self) -> None:
+        """The server will end: an answer that has not begun is the last on this connection, and says so."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from proxy.serve.log import Seldom
 from proxy.serve.protocol import Protocol
 
 KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
@@ -27,7 +29,8 @@ class Server(uvicorn.Server):
 
     From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
     are refused; then running requests get the configuration's `timeout_graceful_shutdown` to end. The other port
-    answers until the last one has; it is opened, unless sockets that are bound already are given for it.
+    answers until the last one has; it is opened, unless sockets that are bound already are given for it. `ready` is
+    called once all ports are open.
     """
 
     def __init__(
@@ -36,9 +39,11 @@ class Server(uvicorn.Server):
         admin: uvicorn.Config | None = None,
         settle: float = 0.0,
         admin_sockets: Sequence[socket.socket] = (),
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
-        self._admin, self._settle, self._admin_sockets = admin, settle, admin_sockets
+        self._admin, self._settle, self._admin_sockets, self._ready = admin, settle, admin_sockets, ready
+        self._no_files = Seldom("no file descriptor is free: connections are turned away; raise ulimit -n")
         self._watched = ServerState()
         self._doors: list[asyncio.Server] = []
 
@@ -60,10 +65,24 @@ class Server(uvicorn.Server):
             self._doors = [await open_door(sock=given) for given in self._admin_sockets]
             if not self._doors:
                 self._doors = [await open_door(admin.host, admin.port)]
+        if self.started:
+            self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Says where no file is left: the event loop drops those who want to connect then, and tells nobody."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            self._no_files(reason=error.strerror)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says that it drains, then drains."""
+        """Says that it drains, then drains: answers that begin from now on are the last on their connections, and
+        those without a request are closed when the door is."""
         self.lifespan.state["draining"] = True
+        for connection in (*self.server_state.connections, *self._watched.connections):
+            if isinstance(connection, Protocol):
+                connection.drain()
         if signal.SIGTERM in self._captured_signals:
             await asyncio.sleep(self._settle)
         await super().shutdown(sockets)
@@ -111,15 +130,16 @@ def run(
     settle: float = SETTLE_SECONDS,
     sockets: list[socket.socket] | None = None,
     admin_sockets: Sequence[socket.socket] = (),
+    ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of `admin_host` (of the same host
     where that is empty). Sockets that are bound already, and perhaps shared with other processes, go before hosts and
-    ports."""
+    ports; `ready` is called once they are open."""
     _take_all_files()
     beside = None
     if admin is not None and admin_port is not None:
         beside = configuration(admin, admin_host or host, admin_port)
-    Server(configuration(app, host, port, drain), beside, settle, admin_sockets).run(sockets)
+    Server(configuration(app, host, port, drain), beside, settle, admin_sockets, ready).run(sockets)
 
 
 def _take_all_files() -> None:

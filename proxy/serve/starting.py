@@ -38,17 +38,19 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
     if beside:
         say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
 
-    def work() -> None:
-        _serve(house, log, doors, beside)
+    def work(ready: Callable[[], None]) -> None:
+        _serve(house, log, doors, beside, ready)
 
     if settings.workers == 1:
-        work()
+        work(lambda: None)
         return 0
     encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
     return workers.run(settings.workers, work, forget, stopping=lambda: _close([*doors, *beside]))
 
 
-def _serve(house: House, log: Log, doors: list[socket.socket], beside: list[socket.socket]) -> None:
+def _serve(
+    house: House, log: Log, doors: list[socket.socket], beside: list[socket.socket], ready: Callable[[], None]
+) -> None:
     settings = house.settings
     settle()
     run(
@@ -61,6 +63,7 @@ def _serve(house: House, log: Log, doors: list[socket.socket], beside: list[sock
         drain=settings.drain,
         sockets=doors,
         admin_sockets=beside,
+        ready=ready,
     )
     house.metrics.pour()
     log.close()

@@ -17,50 +17,98 @@ from typing import NoReturn
 
 from proxy.serve import log
 
-YOUNG = 5.0  # seconds; a worker that dies sooner will die again
+YOUNG = 5.0  # seconds; a worker that dies sooner may well die again
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds until such a one is replaced: doubled each time
 Done = Callable[[], None]
 Gone = Callable[[int], None]
-WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+Work = Callable[[Done], None]
+WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 
 
-def run(count: int, work: Done, gone: Gone, stopping: Done = lambda: None) -> int:
+def run(count: int, work: Work, gone: Gone, stopping: Done = lambda: None) -> int:
     """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
 
-    A worker that dies is replaced, and `gone` told its process id; one that dies young takes all others with it, and
-    none outlives this process. `stopping` is called once the end has begun: what this process holds open keeps the
-    workers from closing it. Returns the exit code. Must be called before this process has threads.
+    `work` is given what it calls once it is ready. A worker that dies is replaced, and `gone` told its process id; one
+    that dies young is replaced after a pause, but before the first of all was ready it takes the others with it. None
+    outlives this process. `stopping` is called once the end has begun: what this process holds open keeps the workers
+    from closing it. Returns the exit code. Must be called before this process has threads.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for, not handled: nothing can come between
-    alive = os.pipe()
+    alive, ready = os.pipe(), os.pipe()
+    for end in ready:
+        os.set_blocking(end, False)
     try:
-        return _watch(count, partial(_start, work, alive), gone, stopping)
+        return _Crew(count, partial(_start, work, alive, ready[1]), gone, stopping, ready[0]).watch()
     finally:
-        for end in alive:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if signal.SIGALRM in signal.sigpending():
+            signal.sigwait((signal.SIGALRM,))
+        for end in (*alive, *ready):
             os.close(end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
 
 
-def _watch(count: int, start: Callable[[], int], gone: Gone, stopping: Done) -> int:
-    crew = {start(): time.monotonic() for _ in range(count)}
-    code, stop = 0, 0
-    while crew:
-        if signal.sigwait(WATCHED) is not signal.SIGCHLD:
-            stop = signal.SIGKILL if stop else signal.SIGTERM
-            _tell(crew, stop)
-            stopping()
-            continue
-        for pid, born, status in _ended(crew):
-            gone(pid)
-            if stop:
-                code = code or max(0, status)
-            elif time.monotonic() - born < YOUNG:
-                log.event("a worker ended as soon as it began; so do all", status=status)
-                code, stop = 1, signal.SIGTERM
-                _tell(crew, stop)
-            else:
-                log.event("a worker ended; another one takes its place", status=status)
-                crew[start()] = time.monotonic()
-    return code
+class _Crew:
+    """The workers that live, and when those that died young are replaced; times are `time.monotonic`'s."""
+
+    def __init__(self, count: int, start: Callable[[], int], gone: Gone, stopping: Done, ready: int) -> None:
+        self._start, self._gone, self._stopping, self._ready = start, gone, stopping, ready
+        self._born = {start(): time.monotonic() for _ in range(count)}
+        self._due: list[float] = []
+        self._young = 0  # deaths of young ones, one after the other
+        self._was_ready = False
+        self._code, self._stop = 0, 0
+
+    def watch(self) -> int:
+        """Returns the exit code when all have ended."""
+        while self._born or self._due:
+            heard = signal.sigwait(WATCHED)
+            if heard in (signal.SIGTERM, signal.SIGINT):
+                self._end(signal.SIGKILL if self._stop else signal.SIGTERM)
+                self._stopping()
+            for pid, born, status in _ended(self._born):
+                self._gone(pid)
+                self._bury(time.monotonic() - born, status)
+            self._replace()
+        return self._code
+
+    def _end(self, stop: signal.Signals) -> None:
+        self._stop = stop
+        self._due.clear()
+        _tell(self._born, stop)
+
+    def _bury(self, age: float, status: int) -> None:
+        if self._stop:
+            self._code = self._code or max(0, status)
+            return
+        self._was_ready = self._was_ready or _was_told(self._ready)
+        if age < YOUNG and not self._was_ready:
+            log.event("a worker ended as soon as it began; so do all", status=status)
+            self._code = 1
+            self._end(signal.SIGTERM)
+            return
+        self._young = self._young + 1 if age < YOUNG else 0
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._young - 1, 16)) if self._young else 0.0
+        told = {"pause_seconds": pause} if pause else {}
+        log.event("a worker ended; another one takes its place", status=status, **told)
+        self._due.append(time.monotonic() + pause)
+
+    def _replace(self) -> None:
+        """Starts those that are due, and has the system say when the next one is."""
+        now = time.monotonic()
+        later = [at for at in self._due if at > now]
+        for _ in range(len(self._due) - len(later)):
+            self._born[self._start()] = now
+        self._due = later
+        if later:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, min(later) - now))
+
+
+def _was_told(ready: int) -> bool:
+    try:
+        return bool(os.read(ready, 4096))
+    except BlockingIOError:
+        return False
 
 
 def _tell(crew: dict[int, float], stop: int) -> None:
@@ -77,21 +125,21 @@ def _ended(crew: dict[int, float]) -> list[tuple[int, float, int]]:
     return [(pid, crew.pop(pid), os.waitstatus_to_exitcode(status)) for pid, status in found]
 
 
-def _start(work: Done, alive: tuple[int, int]) -> int:
+def _start(work: Work, alive: tuple[int, int], ready: int) -> int:
     pid = os.fork()
     if not pid:
-        _be_worker(work, alive)
+        _be_worker(work, alive, ready)
     return pid
 
 
-def _be_worker(work: Done, alive: tuple[int, int]) -> NoReturn:
+def _be_worker(work: Work, alive: tuple[int, int], ready: int) -> NoReturn:
     """Does the work and leaves at once: what the parent has to clean up at its end is not the worker's."""
     code = 1
     try:
         os.close(alive[1])
         threading.Thread(target=_stop_with_parent, args=(alive[0],), daemon=True).start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
-        work()
+        work(partial(_say_ready, ready))
         code = 0
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else 1
@@ -102,6 +150,11 @@ def _be_worker(work: Done, alive: tuple[int, int]) -> NoReturn:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         os._exit(code)
+
+
+def _say_ready(ready: int) -> None:
+    with contextlib.suppress(BlockingIOError):  # enough of us have said so
+        os.write(ready, b".")
 
 
 def _stop_with_parent(alive: int) -> None:

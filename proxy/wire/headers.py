@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 Header = tuple[bytes, bytes]
 
-OURS = b"x-plimsoll-"  # control headers of our own: a provider has no use for them
+OURS = b"x-plimsoll-"  # what clients ask of us, and what we tell them: no provider is asked, and none may speak for us
 
 # RFC 9110, 7.6.1: fields that speak of one connection, and those that proxies are told to know beside them.
 HOP_BY_HOP = frozenset(
@@ -33,7 +33,7 @@ NOTHING: frozenset[bytes] = frozenset()
 
 def to_upstream(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
     """A client's headers as the upstream gets them; `drop` are further names to leave out."""
-    return _end_to_end(headers, NOT_TO_UPSTREAM | drop if drop else NOT_TO_UPSTREAM, OURS)
+    return _end_to_end(headers, NOT_TO_UPSTREAM | drop if drop else NOT_TO_UPSTREAM)
 
 
 def to_client(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
@@ -41,12 +41,12 @@ def to_client(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> li
     return _end_to_end(headers, HOP_BY_HOP | drop if drop else HOP_BY_HOP)
 
 
-def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes], prefix: bytes = b"\0") -> list[Header]:
+def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes]) -> list[Header]:
     kept, options = [], []
     for header in headers:
         name = header[0]
         if name not in unwanted:
-            if not name.startswith(prefix):
+            if not name.startswith(OURS):
                 kept.append(header)
         elif name == b"connection" and header[1] not in HARMLESS:
             options.append(header[1])

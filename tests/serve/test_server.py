@@ -91,6 +91,30 @@ def test_sigterm_is_told_then_connections_are_refused_then_streams_end() -> None
     run(check())
 
 
+def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
+    async def check() -> None:
+        house = House()
+        async with started(house, settle=2, admin=True) as server:
+            port, beside = server.ports
+            async with dialling(port) as used, dialling(port) as streaming, dialling(beside) as watching:
+                for client in (used, watching):
+                    await client.send(get(b"/"))
+                    assert (await client.reply()).header(b"connection") == []
+                await streaming.send(get(b"/stream"))
+                await streaming.reader.readuntil(chunk(b"begun"))
+                server.handle_exit(signal.SIGTERM, None)
+                await eventually(lambda: server.lifespan.state.get("draining"))
+                for client in (used, watching):
+                    await client.send(get(b"/"))
+                    assert (await client.reply()).header(b"connection") == [b"close"]
+                    assert await client.rest() == b""
+                assert (await ask(port, get(b"/"))).header(b"connection") == [b"close"]
+                house.stop.set()
+                await streaming.reader.readuntil(b"0\r\n\r\n")
+
+    run(check())
+
+
 def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
     async def check() -> None:
         began = time.monotonic()

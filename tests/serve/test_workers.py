@@ -14,7 +14,8 @@ from typing import IO
 
 import pytest
 
-# Workers that say who they are and wait for their end; the parent says who is gone, and its exit code.
+# Workers that say who they are, become ready unless told otherwise, and wait for their end;
+# the parent says who is gone, and its exit code.
 PROGRAM = """
 import os, signal, sys, time
 from proxy.serve import workers
@@ -24,11 +25,13 @@ parent = os.getpid()
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
-def work():
+def work(ready):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[2])))
     say("born", os.getpid(), os.getppid() == parent)
     if sys.argv[3] == "fail":
         raise ValueError("a secret")
+    if sys.argv[3] == "wait":
+        ready()
     while True:
         time.sleep(60)
 
@@ -111,8 +114,36 @@ def test_a_worker_that_cannot_begin_ends_all_and_its_reason_stays_private() -> N
         assert "secret" not in told
 
 
-def test_workers_that_fail_at_the_same_moment_are_all_buried() -> None:
+def test_a_young_death_is_the_end_only_before_any_worker_was_ready() -> None:
     with crew(young=60) as (process, out):
+        old = born(out)
+        for pause in ("0.25", "0.5", "1.0"):
+            os.kill(old[0], signal.SIGKILL)
+            assert out.readline() == f"gone {old[0]}\n"
+            old = [old[1], *born(out, 1)]
+            assert process.stderr is not None
+            assert f"another one takes its place status=-9 pause_seconds={pause}" in process.stderr.readline()
+        process.terminate()
+        assert {out.readline() for _ in range(2)} == {f"gone {pid}\n" for pid in old}
+        assert out.readline() == "end 0\n"
+
+
+def test_a_stop_while_a_place_is_empty_fills_it_no_more() -> None:
+    with crew(young=60) as (process, out):
+        pids = born(out)
+        process.send_signal(signal.SIGSTOP)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(is_alive, pids)))
+        process.terminate()
+        process.send_signal(signal.SIGCONT)
+        lines = out.read().splitlines()
+        assert [line for line in lines if not line.startswith(("gone", "born"))] == ["end 0"]
+        assert process.wait(5) == 0
+
+
+def test_workers_that_fail_at_the_same_moment_are_all_buried() -> None:
+    with crew(young=60, work="unready") as (process, out):
         pids = born(out)
         process.send_signal(signal.SIGSTOP)  # the parent hears of both ends at once
         for pid in pids:

@@ -25,9 +25,14 @@ def test_what_is_said_to_the_proxy_stays_here(name: bytes) -> None:
     assert to_upstream([*END_TO_END, (name, b"x")]) == END_TO_END
 
 
+def test_an_upstream_does_not_speak_for_the_proxy() -> None:
+    assert to_client([(b"x-plimsoll-steps", b"none"), *END_TO_END, (b"x-plimsoll-", b"x")]) == END_TO_END
+
+
 def test_a_name_that_only_begins_like_ours_is_forwarded() -> None:
     headers = [(b"x-plimsollx", b"1"), (b"x-plimsol", b"2")]
     assert to_upstream(headers) == headers
+    assert to_client(headers) == headers
 
 
 def test_headers_that_connection_names_end_here() -> None:
