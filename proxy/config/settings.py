@@ -61,6 +61,8 @@ class Settings:
     embeddings_upstream: str | None
     embeddings_api_key: str | None = field(repr=False)
     embeddings_timeout: float
+    extra_calls_budget: int
+    extra_calls_keyless: bool
     llm_fallback_enabled: bool
     llm_allowed_fallback_models: tuple[str, ...]
     context_total_token_limit: int | None
@@ -126,6 +128,12 @@ SETTINGS = (
     Setting("PLIMSOLL_EMBEDDINGS_UPSTREAM", optional(values.upstream), "", "URL of that model; empty: the upstream's"),
     Setting("PLIMSOLL_EMBEDDINGS_API_KEY", optional(values.key), "", "key sent to the embeddings' own upstream", True),
     Setting("PLIMSOLL_EMBEDDINGS_TIMEOUT", values.timeout, "2", "seconds that embeddings are waited for"),
+    Setting(
+        "PLIMSOLL_EXTRA_CALLS_BUDGET", whole(0), "20_000_000", "tokens in 24 hours of such calls on the operator's keys"
+    ),
+    Setting(
+        "PLIMSOLL_EXTRA_CALLS_KEYLESS", values.boolean, "true", "whether clients without a key may cause such calls"
+    ),
     Setting("LLM_FALLBACK_ENABLED", values.boolean, "false", "whether a request may be moved to an allowed model"),
     Setting("LLM_ALLOWED_FALLBACK_MODELS", values.names, "", "those models, most wanted first, between commas"),
     Setting("CONTEXT_TOTAL_TOKEN_LIMIT", tokens, "", "tokens that prompt and reply may take, whatever the model holds"),

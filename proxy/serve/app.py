@@ -16,10 +16,12 @@ from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
 from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
+from proxy.serve import embeddings, summaries
 from proxy.serve.asking import Asking
 from proxy.serve.cache import Cache
 from proxy.serve.client import Receive, Scope, Send, send_error
 from proxy.serve.embeddings import Embeddings
+from proxy.serve.extras import Extras
 from proxy.serve.gateway import Gateway
 from proxy.serve.inspecting import Inspecting
 from proxy.serve.knowledge import Knowledge
@@ -32,6 +34,7 @@ from proxy.serve.planning import Planner
 from proxy.serve.pool import Timeouts
 from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Totals
+from proxy.serve.turns import Turns
 from proxy.serve.upstream import Upstream
 from proxy.tokens.encodings import encoding
 from proxy.types import Outcome
@@ -87,14 +90,16 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(settings.upstream, timeouts, settings.api_key)
     knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
-    asked = _asking(settings, upstream, settings.summary_upstream, settings.summary_api_key)
-    summaries = Summaries(knowledge, cache.contents, asked, rules.summary, settings.summary_timeout)
-    asked = _asking(settings, upstream, settings.embeddings_upstream, settings.embeddings_api_key)
-    embeddings = Embeddings(asked, settings.embeddings_timeout)
-    measuring = Measuring(knowledge, Totals(knowledge), summaries, embeddings, settings.max_body)
+    extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
+    asked = _asking(settings, upstream, extras)
+    summing = Summaries(knowledge, cache.contents, asked[0], rules.summary, settings.summary_timeout)
+    embedding = Embeddings(asked[1], settings.embeddings_timeout)
+    measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
-    metrics = Metrics(partial(model_label, windows), cache)
-    gateway = Gateway(settings, planner, upstream, Looking(rules.refusals), metrics, tell or make_log(settings.log))
+    metrics = Metrics(partial(model_label, windows), cache, extras)
+    watching = extras if upstream.has_key or any(asking.foreign for asking in asked) else None
+    looking, log = Looking(rules.refusals), tell or make_log(settings.log)
+    gateway = Gateway(settings, planner, upstream, looking, metrics, log, watching)
     return House(settings, rules, windows, cache, upstream, metrics, gateway, Inspecting(settings, planner))
 
 
@@ -120,12 +125,20 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
     }
 
 
-def _asking(settings: Settings, upstream: Upstream, url: str | None, key: str | None) -> Asking:
-    """Who is asked for summaries or embeddings: the clients' own upstream; or where there is a URL or a key, those."""
-    if url is None and key is None:
-        return Asking(upstream)
-    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-    return Asking(Upstream(url or settings.upstream, timeouts, key), foreign=True)
+def _asking(settings: Settings, upstream: Upstream, extras: Extras) -> tuple[Asking, Asking]:
+    """Who is asked for summaries and for embeddings: the clients' own upstream; or where there is a URL or a key,
+    those."""
+
+    def asking(kind: str, url: str | None, key: str | None, turns: Turns) -> Asking:
+        if url is None and key is None:
+            return Asking(upstream, kind, extras, turns)
+        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+        return Asking(Upstream(url or settings.upstream, timeouts, key), kind, extras, turns, foreign=True)
+
+    limits = Turns(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
+    summary = asking(summaries.KIND, settings.summary_upstream, settings.summary_api_key, limits)
+    limits = Turns(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
+    return summary, asking(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, limits)
 
 
 @dataclass(frozen=True, slots=True)

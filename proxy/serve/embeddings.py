@@ -17,6 +17,7 @@ from proxy.bounded import Bounded
 from proxy.fit.relevance.vectors import Vector, packed
 from proxy.serve import log
 from proxy.serve.asking import Asking, caller_of
+from proxy.serve.extras import NotAsked, Spent
 from proxy.serve.listing import Headers
 from proxy.serve.upstream import UpstreamError
 from proxy.types import Want
@@ -26,7 +27,9 @@ TARGET = b"/v1/embeddings"
 AGAIN_SECONDS = 15.0  # after a failure, or once one was waited for in vain: nothing of this caller's is asked
 BATCH = 32  # texts in one question: what the strictest server takes (Hugging Face's, by default)
 BATCH_SECONDS = 30.0  # that an answer gets, though nobody may wait for it any more
-AT_ONCE = 4  # questions under way
+KIND = "embeddings"
+AT_ONCE, EACH = 8, 2  # questions under way, in all and for one caller
+WAITING, WAITING_EACH = 640, 160  # questions; each holds up to 32 texts of 1,500 characters
 MOST_TEXTS = 5_000  # of one conversation: more would take minutes, and cost
 ANSWER_BYTES = 8 << 20  # 32 vectors of 4096 numbers, 20 bytes each, are 2.6 MB
 MOST, BYTES = 200_000, 64 << 20  # vectors kept, and their bytes: of 1536 dimensions some 80,000
@@ -44,18 +47,21 @@ class Embeddings:
     _under_way: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
     _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
-    async def told(self, want: Want, headers: Headers, ask: bool = True) -> Mapping[str, Vector]:
-        """The vectors of all wanted texts; none at all where one of them failed, or is not here in time. Without `ask`
-        nobody is asked. Raises nothing."""
+    async def told(
+        self, want: Want, headers: Headers, ask: bool = True, spent: Spent | None = None
+    ) -> Mapping[str, Vector]:
+        """The vectors of all wanted texts; none at all where one of them failed, is not here in time, or may not be
+        asked for. Without `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
         caller, model = caller_of(headers), str(want.payload["model"])
         keys = {text: _key(caller, model, text) for text in want.payload["texts"]}
         missing = [text for text, key in keys.items() if self._known.get(key) is None]
         if missing:
             if not ask or len(missing) > MOST_TEXTS or _holds(self._failed, caller) or _holds(self._late, caller):
                 return {}
-            self._ask(caller, model, {text: keys[text] for text in missing}, headers)
+            if not self.asking.may(headers):
+                return {}
+            self._ask(caller, model, {text: keys[text] for text in missing}, headers, spent)
             tasks = {task for text in missing if (task := self._under_way.get(keys[text])) is not None}
             _, waiting = await asyncio.wait(tasks, timeout=self.seconds)
             if waiting:
@@ -74,12 +80,14 @@ class Embeddings:
             return {}
         return found if len(found) == len(keys) else {}
 
-    def _ask(self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers) -> None:
+    def _ask(
+        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: Spent | None
+    ) -> None:
         """Begins to ask for what is not asked for already, so many texts at a time."""
         fresh = [text for text, key in texts.items() if key not in self._under_way]
         for start in range(0, len(fresh), BATCH):
             batch = {text: texts[text] for text in fresh[start : start + BATCH]}
-            task = asyncio.create_task(self._made(caller, model, batch, headers))
+            task = asyncio.create_task(self._made(caller, model, batch, headers, spent))
             self._under_way |= dict.fromkeys(batch.values(), task)
             task.add_done_callback(partial(self._done, tuple(batch.values())))
 
@@ -87,16 +95,20 @@ class Embeddings:
         for key in keys:
             self._under_way.pop(key, None)
 
-    async def _made(self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers) -> None:
+    async def _made(
+        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: Spent | None
+    ) -> None:
         """Asks, and remembers what came of it."""
         try:
-            async with self._turns:
+            async with self.asking.turn(caller):
                 if _holds(self._failed, caller):
                     return
                 async with asyncio.timeout(BATCH_SECONDS):
-                    vectors = await self._asked(model, list(texts), headers)
+                    vectors = await self._asked(model, list(texts), headers, spent)
             for key, vector in zip(texts.values(), vectors, strict=True):
                 self._known.put(key, vector, FRAME + 3 * vector.size // 8)
+        except NotAsked:
+            pass
         except (UpstreamError, TimeoutError):
             self._fail(caller, model, "no answer")
         except NoVectors as error:
@@ -104,8 +116,8 @@ class Embeddings:
         except Exception as error:  # a bug of ours is no reason to fail a request
             self._fail(caller, model, type(error).__name__)
 
-    async def _asked(self, model: str, texts: Sequence[str], headers: Headers) -> list[Vector]:
-        status, payload = await self.asking.post(TARGET, question(model, texts), headers, ANSWER_BYTES)
+    async def _asked(self, model: str, texts: Sequence[str], headers: Headers, spent: Spent | None) -> list[Vector]:
+        status, payload = await self.asking.post(TARGET, question(model, texts), headers, ANSWER_BYTES, spent)
         if status != 200:
             raise NoVectors(f"status {status}")
         return await asyncio.to_thread(_read, payload, len(texts))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
+from proxy.serve.asking import caller_of
 from proxy.serve.client import (
     BrokenOff,
     Gone,
@@ -24,6 +25,7 @@ from proxy.serve.client import (
     target_of,
 )
 from proxy.serve.cycle import Cycle
+from proxy.serve.extras import Extras
 from proxy.serve.interrupts import leaving
 from proxy.serve.looking import Looking, plainly, unreadable
 from proxy.serve.metrics import Metrics
@@ -54,6 +56,7 @@ class Gateway:
     looking: Looking
     metrics: Metrics
     tell: Callable[[Outcome], None]
+    extras: Extras | None = None  # where calls on the operator's money depend on whom the upstream accepts
     behind: set[asyncio.Task[None]] = field(default_factory=set)
     over: list[Visit] = field(default_factory=list)
 
@@ -127,6 +130,8 @@ class Gateway:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
         visit.departs()
         answer = await self.upstream.send("POST", target_of(scope), headers, payload)
+        if self.extras is not None:
+            self.extras.saw(caller_of(headers), answer.status)
         if visit.ladder is None or not visit.acts:
             return answer, b"", None
         body = answer.at_hand()

@@ -1,4 +1,4 @@
-"""POST /inspect/v1/chat/completions: what would be done with a body, which is not sent."""
+"""POST /inspect/v1/chat/completions: what would be done with a body; it is not sent, and no summary is asked for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Inspecting:
 
     async def plan_of(self, body: bytes, headers: Headers) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body)
+        visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body, asks=False)
         measuring = self.planner.measuring
         try:
             await measuring.look(visit, headers)

@@ -15,6 +15,7 @@ from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.fit.relevance import meaning
 from proxy.serve.embeddings import Embeddings
+from proxy.serve.extras import Spent
 from proxy.serve.grown import Grown
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
@@ -169,8 +170,10 @@ class Measuring:
         """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
         own time."""
         teller = self.embeddings if want.kind == meaning.KIND else self.summaries
+        if visit.spent is None:
+            visit.spent = Spent()
         began = time.perf_counter()
-        told = await teller.told(want, headers, ask=visit.acts and not self.knowledge.offline)
+        told = await teller.told(want, headers, visit.acts and visit.asks and not self.knowledge.offline, visit.spent)
         waited = time.perf_counter() - began
         visit.own_seconds -= waited
         visit.upstream_seconds += waited

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Literal, NamedTuple, Protocol
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -58,6 +58,26 @@ class Shared(Protocol):
         """By what it breaks."""
 
 
+class Account(Protocol):
+    """What is told of extra calls: totals since the start, and what is left of their budget."""
+
+    def calls(self) -> Mapping[tuple[str, str], int]:
+        """By kind and result."""
+
+    def tokens(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def seconds(self) -> Mapping[tuple[str], float]:
+        """By kind."""
+
+    @property
+    def left(self) -> int:
+        """Tokens."""
+
+
+S = TypeVar("S")
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric: what it is called, what it says, and which samples outcomes add to it; a histogram with `buckets`,
@@ -92,13 +112,15 @@ GROUP = attrgetter(*Group._fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """One metric that is read when it is asked for: a total by its name, else a gauge of what is so now."""
+class Figure(Generic[S]):
+    """One metric that is read from its source when it is asked for: a total by its name, else a gauge of what is so
+    now, which of several workers is added up or the largest."""
 
     name: str
     help: str
     labels: Labels
-    read: Callable[[Shared], Samples]
+    read: Callable[[S], Samples]
+    mode: Literal["livesum", "livemax"] = "livemax"
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -241,7 +263,7 @@ METRICS = (
     ),
 )
 
-FIGURES = (
+FIGURES: tuple[Figure[Shared], ...] = (
     Figure(
         "plimsoll_cache_lookups_total",
         "Lookups of token counts and lessons, by the tier that was asked and what it knew.",
@@ -262,6 +284,34 @@ FIGURES = (
     ),
 )
 
+EXTRA_FIGURES: tuple[Figure[Account], ...] = (
+    Figure(
+        "plimsoll_extra_calls_total",
+        "Calls of our own by kind and result; of ok and failed ones alone was anything asked.",
+        ("kind", "result"),
+        lambda account: account.calls().items(),
+    ),
+    Figure(
+        "plimsoll_extra_tokens_total",
+        "Tokens that calls of our own cost, prompt and reply, as upstreams reported them.",
+        ("kind",),
+        lambda account: account.tokens().items(),
+    ),
+    Figure(
+        "plimsoll_extra_seconds_total",
+        "Time that calls of our own took.",
+        ("kind",),
+        lambda account: account.seconds().items(),
+    ),
+    Figure(
+        "plimsoll_extra_budget_left_tokens",
+        "Tokens that calls of our own may still cost the operator in these 24 hours.",
+        (),
+        lambda account: [((), account.left)],
+        "livesum",
+    ),
+)
+
 
 def model_label(windows: Windows, model: str) -> str:
     """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
@@ -274,18 +324,21 @@ def model_label(windows: Windows, model: str) -> str:
 
 
 class Metrics:
-    """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself.
+    """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself,
+    `account` that of extra calls.
 
     Outcomes are gathered, added up in tallies, and poured into prometheus' own metrics when somebody asks; with several
     workers (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to
     read. Raises ConfigError where that folder is not there.
     """
 
-    def __init__(self, label: Named = lambda model: OTHER, shared: Shared | None = None) -> None:
+    def __init__(
+        self, label: Named = lambda model: OTHER, shared: Shared | None = None, account: Account | None = None
+    ) -> None:
         self.registry = CollectorRegistry()
         self._several = values.ValueClass is not values.MutexValue
         self.in_flight = Level(self._soon if self._several else None)
-        self._label, self._shared = label, shared
+        self._label, self._shared, self._account = label, shared, account
         self._labels: Bounded[str, str] = Bounded(REMEMBERED)
         self._models: set[str] = set()
         self._new: list[Outcome] = []
@@ -300,6 +353,7 @@ class Metrics:
         self._tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
         self._pours = [self._pour(m, tally) for m, tally in self._tallies]
         self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
+        self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
         self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
         if not self._several:
             ProcessCollector(registry=self.registry)
@@ -311,11 +365,11 @@ class Metrics:
         histogram = Histogram(name, help, labels, registry=self.registry, buckets=metric.buckets)
         return partial(_pour_spreads, histogram, tally)
 
-    def _shown(self, figure: Figure, shared: Shared) -> Callable[[], None]:
+    def _shown(self, figure: Figure[S], shared: S) -> Callable[[], None]:
         name, help, labels = figure.name, figure.help, figure.labels
         if name.endswith("_total"):
             return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
-        return partial(_set, self._gauge(name, help, labels, "livemax"), figure, shared)
+        return partial(_set, self._gauge(name, help, labels, figure.mode), figure, shared)
 
     def _gauge(self, name: str, help: str, labels: Labels, mode: Literal["livesum", "livemax"]) -> Gauge:
         return Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
@@ -396,15 +450,15 @@ def _pour_spreads(histogram: Histogram, spreads: Spreads) -> None:
             bucket.inc(count)
 
 
-def _add_up(counter: Counter, figure: Figure, shared: Shared, before: dict[Labels, float]) -> None:
+def _add_up(counter: Counter, figure: Figure[S], shared: S, before: dict[Labels, float]) -> None:
     for labels, total in figure.read(shared):
         counter.labels(*labels).inc(total - before.get(labels, 0))
         before[labels] = total
 
 
-def _set(gauge: Gauge, figure: Figure, shared: Shared) -> None:
+def _set(gauge: Gauge, figure: Figure[S], shared: S) -> None:
     for labels, value in figure.read(shared):
-        gauge.labels(*labels).set(value)
+        (gauge.labels(*labels) if labels else gauge).set(value)
 
 
 def forget(pid: int) -> None:

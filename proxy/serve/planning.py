@@ -11,6 +11,7 @@ from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.lore import Entry
 from proxy.fit.plan import learn
 from proxy.serve import log
+from proxy.serve.extras import Spent
 from proxy.serve.knowledge import MOST_MODELS, Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.measuring import Measuring
@@ -164,7 +165,10 @@ class Planner:
     def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
         if visit.acts and len(self.behind) < MOST_AHEAD:
-            looking = Visit(visit.endpoint, visit.mode, visit.controls, plain=visit.plain, model=visit.model)
+            visit.spent = visit.spent or Spent()
+            looking = Visit(
+                visit.endpoint, visit.mode, visit.controls, plain=visit.plain, model=visit.model, spent=visit.spent
+            )
             soon = replace(ladder, rungs=tuple(rung.ahead for rung in ladder.rungs if rung.ahead is not None))
             task = asyncio.create_task(self._seen_ahead(looking, soon, headers))
             self.behind.add(task)

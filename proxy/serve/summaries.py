@@ -15,6 +15,7 @@ from proxy.bounded import Bounded
 from proxy.fit.transcripts import packed, transcript
 from proxy.serve import log
 from proxy.serve.asking import Asking, caller_of
+from proxy.serve.extras import NotAsked, Spent
 from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.shared.contents import Contents
@@ -24,6 +25,8 @@ from proxy.types import Block, Prompt, Want, Window
 from proxy.wire.summing import Unusable, question, summary_in
 
 KIND = "summary"
+AT_ONCE, EACH = 8, 2  # summaries under way, in all and for one caller: each counts and asks for minutes at worst
+WAITING, WAITING_EACH = 64, 8
 TARGET = b"/v1/chat/completions"
 AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
 CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
@@ -48,9 +51,9 @@ class Summaries:
     _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
-    async def told(self, want: Want, headers: Headers, ask: bool = True) -> str:
-        """The summary that is wanted; empty where it failed, or is not here in time. Without `ask` nobody is asked.
-        Raises nothing."""
+    async def told(self, want: Want, headers: Headers, ask: bool = True, spent: Spent | None = None) -> str:
+        """The summary that is wanted; empty where it failed, is not here in time, or may not be asked for. Without
+        `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
         if self.instructions is None:
             return ""
         caller = caller_of(headers)
@@ -62,7 +65,9 @@ class Summaries:
             return ""
         task = self._asking.get(flight)
         if task is None:
-            task = self._asking[flight] = asyncio.create_task(self._made(caller, want, headers))
+            if not self.asking.may(headers):
+                return ""
+            task = self._asking[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
             task.add_done_callback(lambda _: self._asking.pop(flight, None))
         done, _ = await asyncio.wait({task}, timeout=self.seconds)
         if not done:
@@ -73,17 +78,20 @@ class Summaries:
         found = await self.contents.get(KIND, caller, key.encode())
         return None if found is None else found.decode(errors="replace")
 
-    async def _made(self, caller: bytes, want: Want, headers: Headers) -> str:
+    async def _made(self, caller: bytes, want: Want, headers: Headers, spent: Spent | None) -> str:
         """Asks, and remembers what came of it."""
         model, most = str(want.payload["model"]), int(want.payload["max_tokens"])
         try:
-            summary, rest = await self._begun(caller, want.payload["strides"])
-            pieces = await asyncio.to_thread(self._pieces, model, most, self.knowledge.known(model), rest)
-            for piece in pieces:
-                async with asyncio.timeout(self.seconds):
-                    summary = await self._asked(model, most, summary, piece, headers)
+            async with self.asking.turn(caller):
+                summary, rest = await self._begun(caller, want.payload["strides"])
+                pieces = await asyncio.to_thread(self._pieces, model, most, self.knowledge.known(model), rest)
+                for piece in pieces:
+                    async with asyncio.timeout(self.seconds):
+                        summary = await self._asked(model, most, summary, piece, headers, spent)
             self.contents.put(KIND, caller, want.key.encode(), summary.encode(errors="replace"))
             return summary
+        except NotAsked:
+            return ""
         except (UpstreamError, TimeoutError):
             why, lasting = "no answer", True
         except Unusable as error:
@@ -97,7 +105,8 @@ class Summaries:
         return ""
 
     async def _begun(self, caller: bytes, strides: Sequence[tuple[str, Sequence[Block]]]) -> tuple[str, list[Block]]:
-        """The newest summary that there is of a part, and the blocks that it does not cover."""
+        """The newest summary that there is of a part, and the blocks that it does not cover. One that is being made is
+        waited for: it began before, so its turn came before ours."""
         rest: list[Block] = []
         for place in range(len(strides) - 1, -1, -1):
             key, fresh = strides[place]
@@ -122,10 +131,12 @@ class Summaries:
             raise Unusable("nothing to sum up" if not pieces else "too much to sum up")
         return pieces
 
-    async def _asked(self, model: str, most: int, before: str, piece: str, headers: Headers) -> str:
+    async def _asked(
+        self, model: str, most: int, before: str, piece: str, headers: Headers, spent: Spent | None
+    ) -> str:
         """One question, and the summary in its answer."""
         body = question(model, self.instructions or "", most, before, piece)
-        status, payload = await self.asking.post(TARGET, body, headers, ANSWER_BYTES)
+        status, payload = await self.asking.post(TARGET, body, headers, ANSWER_BYTES, spent)
         if status != 200:
             raise Unusable(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
         return summary_in(payload)

@@ -244,6 +244,11 @@ class Upstream:
         return [*(h for h in ours if h[0] != b"content-length"), (b"content-length", right)]
 
     @property
+    def has_key(self) -> bool:
+        """Whether it has a key of its own for clients that send none."""
+        return bool(self._key)
+
+    @property
     def connections(self) -> int:
         """How many connections of our own are open."""
         return len(self._link) if isinstance(self._link, Pool) else 0

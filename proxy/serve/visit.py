@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.fit.lore import Entry
+from proxy.serve.extras import Spent
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.report import count, plan_headers, total_headers
@@ -21,6 +22,7 @@ class Visit:
     `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
     the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
     counts it while the upstream works. `total` and `window` are known of what was counted and needed no `plan`.
+    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far.
     `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in messages, too,
     and without halves of surrogate pairs, which nobody can read.
     """
@@ -46,6 +48,8 @@ class Visit:
     status: int = 0
     refusals: list[str] = field(default_factory=list)
     healed: bool = False
+    asks: bool = True
+    spent: Spent | None = None
     tap: Tap | None = None
     usage: Usage | None = None
     own_seconds: float = 0.0

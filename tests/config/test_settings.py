@@ -22,6 +22,7 @@ def test_an_empty_environment_means_the_documented_defaults() -> None:
     assert settings.summary_timeout == 20
     embeddings = (settings.embeddings_model, settings.embeddings_upstream, settings.embeddings_api_key)
     assert (*embeddings, settings.embeddings_timeout) == ("", None, None, 2)
+    assert (settings.extra_calls_budget, settings.extra_calls_keyless) == (20_000_000, True)
     assert settings.llm_fallback_enabled is False
     assert settings.llm_allowed_fallback_models == ()
     assert settings.context_total_token_limit is None
@@ -58,6 +59,8 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_EMBEDDINGS_UPSTREAM": "http://localhost:8002/v1/",
             "PLIMSOLL_EMBEDDINGS_API_KEY": "sk-3",
             "PLIMSOLL_EMBEDDINGS_TIMEOUT": "1s",
+            "PLIMSOLL_EXTRA_CALLS_BUDGET": "5_000",
+            "PLIMSOLL_EXTRA_CALLS_KEYLESS": "no",
             "LLM_FALLBACK_ENABLED": "true",
             "LLM_ALLOWED_FALLBACK_MODELS": "openai/gpt-5-mini,gemini-2.5-flash,x-ai/grok-4-fast",
             "CONTEXT_TOTAL_TOKEN_LIMIT": "200000",
@@ -93,6 +96,8 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         embeddings_upstream="http://localhost:8002/v1",
         embeddings_api_key="sk-3",
         embeddings_timeout=1.0,
+        extra_calls_budget=5_000,
+        extra_calls_keyless=False,
         llm_fallback_enabled=True,
         llm_allowed_fallback_models=models,
         context_total_token_limit=200_000,

@@ -86,8 +86,9 @@ def test_so_it_does_with_the_simulators_embeddings_from_an_upstream_of_their_own
         async with simulating(alike) as (model, url), recording(upstream()) as up:
             more = {"PLIMSOLL_EMBEDDINGS_UPSTREAM": url, "PLIMSOLL_EMBEDDINGS_API_KEY": "sk-emb"}
             async with plimsoll(up.url, **SET, **more) as proxy:
+                await proxy.chat(sent(30))  # its key is accepted
                 await proxy.chat(sent(OVER), b"cookie: a=b", *CHAT)
-            (got,) = up.requests
+            _, got = up.requests
             assert SECRET.encode() in got.body
             asked = list(model.received)
             assert {r.path for r in asked} == {"/v1/embeddings"}
@@ -237,13 +238,17 @@ def test_under_the_lower_mark_and_for_runs_of_tools_nobody_is_asked() -> None:
     run(check())
 
 
-def test_inspect_asks_too_and_tells_why_a_turn_was_kept() -> None:
+def test_inspect_asks_nobody_and_tells_by_what_is_known_why_a_turn_was_kept() -> None:
     async def check() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             asked = post(sent(OVER), KEY, *CHAT, target=b"/inspect" + PATH)
             found: Any = json.loads((await ask(proxy.port, asked)).body)
+            assert found["messages"]["detail"][22]["why"] != "relevance 1.00" and up.requests == []
+            await proxy.chat(sent(OVER), *CHAT)
+            before = len(up.requests)
+            found = json.loads((await ask(proxy.port, asked)).body)
             assert found["messages"]["detail"][22]["why"] == "relevance 1.00"
-            assert texts(up.requests) and all(map(is_question, up.requests))
+            assert texts(up.requests) and len(up.requests) == before
 
     run(check())
 

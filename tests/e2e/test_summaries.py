@@ -261,12 +261,13 @@ def test_another_upstream_gets_its_own_key_and_nothing_of_the_clients_headers() 
         async with recording(upstream(b"")) as up, recording(upstream(telling())) as other:
             more = {"PLIMSOLL_SUMMARY_UPSTREAM": other.url, "PLIMSOLL_SUMMARY_API_KEY": "sk-sum"}
             async with plimsoll(up.url, **SET, **more) as proxy:
+                await proxy.chat(sent(10))  # its key is accepted
                 await ask(proxy.port, post(sent(OVER), KEY, b"cookie: a=b", target=PATH))
-                assert summarised(await proxy.told())
+                assert summarised(await proxy.told(2))
             (question,) = other.requests
             assert question.header(b"authorization") == [b"Bearer sk-sum"]
             assert question.header(b"cookie") == [] and question.target == PATH
-            assert len(up.requests) == 1
+            assert len(up.requests) == 2
 
     run(check())
 
@@ -274,11 +275,14 @@ def test_another_upstream_gets_its_own_key_and_nothing_of_the_clients_headers() 
 def test_inspect_tells_which_messages_were_summed_up() -> None:
     async def check() -> None:
         async with recording(upstream(telling())) as up, plimsoll(up.url, **SET) as proxy:
-            told = json.loads((await ask(proxy.port, post(sent(OVER), KEY, target=b"/inspect" + PATH))).body)
+            inspect = post(sent(OVER), KEY, target=b"/inspect" + PATH)
+            told = json.loads((await ask(proxy.port, inspect)).body)
+            assert told["steps"] == [] and up.requests == [], "it asks for none"
+            await proxy.chat(sent(OVER))
+            told = json.loads((await ask(proxy.port, inspect)).body)
             fates = [m["fate"] for m in told["messages"]["detail"]]
             assert fates[:2] == ["kept", "kept"] and fates[2] == "summarised" and fates[-1] == "kept"
             assert [s["step"] for s in told["steps"]] == ["summarise_history"]
-            await proxy.chat(sent(OVER))
             assert len(split(up.requests)[0]) == 1 and json.loads(split(up.requests)[1][0]) == told["request"]
 
     run(check())

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from proxy.config.settings import read_settings
-from tests.hostile.harness import CHAT, HELLO, Running, running, upstream
-from tests.recorder import Recorder
+from tests.hostile.harness import CHAT, HELLO, Running, eventually, ok, refused, running, upstream
+from tests.recorder import Peer, Recorder, Request, Script, answer
 
 KEY = "sk-canary-of-the-operator"
+AT_ONCE, EACH = 8, 2  # extra calls of a kind under way: in all, and for one caller
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +120,206 @@ def test_F16_the_admin_port_has_a_host_of_its_own(workers: int) -> None:
 
 def test_F16_no_setting_shows_the_key() -> None:
     assert KEY not in repr(read_settings({"PLIMSOLL_API_KEY": KEY}))
+
+
+# F7: extra calls. The clients' upstream takes two keys; summaries and embeddings have an upstream of their own.
+
+SUMMARY = {"PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini", "PLIMSOLL_SUMMARY_API_KEY": KEY}
+EMBEDDINGS = {"PLIMSOLL_EMBEDDINGS_MODEL": "text-embedding-3-small", "PLIMSOLL_EMBEDDINGS_API_KEY": KEY}
+GOOD = ("sk-good", "sk-also-good")
+
+
+def entry(number: int, about: str) -> dict[str, str]:
+    """A turn of some 47 tokens."""
+    words = ("tide crane cargo pilot ballast harbour ledger rope".split() * 5)[:40]
+    return {"role": "user" if number % 2 == 0 else "assistant", "content": f"{about} {number}: {' '.join(words)}"}
+
+
+def full(about: str = "Entry", turns: int = 190) -> dict[str, object]:
+    """A conversation that takes 1.3 times the 8,192 tokens of gpt-4."""
+    return {"model": "gpt-4", "max_tokens": 500, "messages": [entry(i, about) for i in range(turns + 1)]}
+
+
+def keyed(*good: str) -> Script:
+    """An upstream that answers who sends one of these keys, and nobody else."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.header(b"authorization") in [[f"Bearer {key}".encode()] for key in good]:
+            await peer.send(ok())
+        else:
+            await peer.send(refused("Incorrect API key provided.", b"401 Unauthorized", "invalid_api_key"))
+
+    return script
+
+
+async def telling(request: Request, peer: Peer) -> None:
+    """An upstream that sums up and embeds."""
+    if b"embeddings" in request.target:
+        texts = json.loads(request.body)["input"]
+        data = [{"index": i, "embedding": [1.0, 0.5]} for i in range(len(texts))]
+        await peer.send(answer(json.dumps({"data": data, "usage": {"prompt_tokens": 7, "total_tokens": 7}}).encode()))
+    else:
+        summary = {"message": {"role": "assistant", "content": "<summary>They counted cargo.</summary>"}}
+        usage = {"prompt_tokens": 100, "completion_tokens": 23, "total_tokens": 123}
+        await peer.send(answer(json.dumps({"choices": [summary], "usage": usage}).encode()))
+
+
+def owned(there: Recorder, **more: str) -> dict[str, Any]:
+    """Settings with which the operator pays for both kinds."""
+    own = {"PLIMSOLL_SUMMARY_UPSTREAM": there.url, "PLIMSOLL_EMBEDDINGS_UPSTREAM": there.url}
+    return {**SUMMARY, **EMBEDDINGS, **own, **more}
+
+
+def test_F7_a_key_that_the_upstream_rejects_causes_no_paid_call(workers: int) -> None:
+    with upstream(keyed(*GOOD)) as there, upstream(telling) as payers:
+        with running(there.url, workers=workers, **owned(payers)) as proxy:
+            for key in ("sk-wrong", None, "sk-wrong"):
+                for ladder in ("default", "chat", "rag"):
+                    assert proxy.ask(full(), key=key, headers={"x-plimsoll-ladder": ladder}).status == 401
+            assert payers.requests == []
+            eventually(lambda: proxy.metric("plimsoll_extra_calls_total", result="unaccepted") >= 3)
+
+
+def test_F7_a_key_that_the_upstream_accepted_causes_them_from_its_second_request_on() -> None:
+    with upstream(keyed(*GOOD)) as there, upstream(telling) as payers, running(there.url, **owned(payers)) as proxy:
+        assert proxy.ask(full(), key=GOOD[0]).status == 200
+        assert payers.requests == []
+        assert "summarise_history" in proxy.ask(full(), key=GOOD[0]).headers["x-plimsoll-steps"]
+        asked = len(payers.requests)
+        assert asked and all(r.header(b"authorization") == [f"Bearer {KEY}".encode()] for r in payers.requests)
+        assert not any(b"sk-good" in r.head for r in payers.requests)
+        assert proxy.ask(full(), key="sk-wrong").status == 401
+        assert proxy.ask(full(), key=GOOD[1]).status == 200
+        assert len(payers.requests) == asked, "another key must be accepted itself"
+
+
+def test_F7_a_key_that_is_rejected_later_causes_none_from_then_on() -> None:
+    good = list(GOOD)
+
+    async def script(request: Request, peer: Peer) -> None:
+        await keyed(*good)(request, peer)
+
+    with upstream(script) as there, upstream(telling) as payers, running(there.url, **owned(payers)) as proxy:
+        assert proxy.ask(HELLO, key=GOOD[0]).status == 200
+        good.clear()
+        assert proxy.ask(HELLO, key=GOOD[0]).status == 401
+        assert proxy.ask(full(), key=GOOD[0]).status == 401
+        assert payers.requests == []
+
+
+def test_F7_inspect_never_causes_one(workers: int) -> None:
+    with upstream() as there, upstream(telling) as payers:
+        with running(there.url, workers=workers, **owned(payers)) as proxy:
+            for key in (None, "sk-test"):
+                for _ in range(4):
+                    assert proxy.ask(HELLO, key=key).status == 200, "whoever it is, it is accepted"
+                assert proxy.ask(full(), "/inspect" + CHAT, key=key).json["tokens"]["prompt"] > 8192
+            assert payers.requests == []
+
+
+@pytest.mark.parametrize(("setting", "calls"), [("true", True), ("false", False)])
+def test_F7_for_clients_without_a_key_a_setting_decides(setting: str, calls: bool) -> None:
+    """With PLIMSOLL_API_KEY, and no key of its own for summaries."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        await (telling if b"gpt-4o-mini" in request.body else keyed(KEY))(request, peer)
+
+    more: Any = {"PLIMSOLL_API_KEY": KEY, "PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini"}
+    with upstream(script) as there, running(there.url, **more, PLIMSOLL_EXTRA_CALLS_KEYLESS=setting) as proxy:
+        for _ in range(2):
+            assert proxy.ask(full(), key=None).status == 200
+        asked = [r for r in there.requests if b"gpt-4o-mini" in r.body]
+        assert bool(asked) is calls
+        assert all(r.header(b"authorization") == [f"Bearer {KEY}".encode()] for r in asked)
+        assert proxy.ask(full("Other"), key="sk-wrong").status == 401
+        mine = [r for r in there.requests if b"gpt-4o-mini" in r.body][len(asked) :]
+        assert {r.header(b"authorization")[0] for r in mine} <= {b"Bearer sk-wrong"}, "its own key pays, or nobody"
+
+
+def test_F7_the_budget_ends_them_and_metrics_show_it() -> None:
+    with upstream() as there, upstream(telling) as payers:
+        more = {"PLIMSOLL_EXTRA_CALLS_BUDGET": "200", "PLIMSOLL_EMBEDDINGS_MODEL": ""}
+        with running(there.url, **owned(payers, **more)) as proxy:
+            proxy.ask(HELLO)
+            assert proxy.metric("plimsoll_extra_budget_left_tokens") == 200
+            statuses = [proxy.ask(full(f"Story {i}")).status for i in range(5)]
+            assert statuses == [200] * 5, "it goes on without a summary"
+            assert len(payers.requests) <= 3
+            assert proxy.metric("plimsoll_extra_budget_left_tokens") == 0
+            asked = len(payers.requests)
+            assert proxy.metric("plimsoll_extra_calls_total", kind="summary", result="ok") == asked
+            assert proxy.metric("plimsoll_extra_tokens_total", kind="summary") == 123 * asked
+            assert proxy.metric("plimsoll_extra_seconds_total", kind="summary") > 0
+            assert proxy.metric("plimsoll_extra_calls_total", kind="summary", result="over_budget") >= 1
+            assert proxy.log("the budget for extra calls is spent")
+
+
+def test_F7_with_two_workers_the_budget_is_theirs_together() -> None:
+    with upstream() as there, running(there.url, workers=2, PLIMSOLL_EXTRA_CALLS_BUDGET="1000") as proxy:
+        for _ in range(20):
+            proxy.ask(HELLO)
+        eventually(lambda: proxy.metric("plimsoll_extra_budget_left_tokens") == 1000)
+
+
+def crowd(proxy: Running, asked: list[tuple[str, dict[str, object]]]) -> list[threading.Thread]:
+    """Requests at once, each with a key of its own."""
+    made = [threading.Thread(target=lambda k=k, b=b: proxy.ask(b, key=k), daemon=True) for k, b in asked]
+    for thread in made:
+        thread.start()
+    return made
+
+
+class Slow:
+    """An upstream whose answers wait for a sign; it knows who asks, and how many wait at once."""
+
+    def __init__(self) -> None:
+        self.go = False
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.total = self.most_total = 0
+        self.done: list[str] = []
+
+    async def __call__(self, request: Request, peer: Peer) -> None:
+        if b"gpt-4o-mini" not in request.body and b"embeddings" not in request.target:
+            await peer.send(ok())
+            return
+        key = request.header(b"authorization")[0].decode()
+        self.now[key] += 1
+        self.most[key] = max(self.most[key], self.now[key])
+        self.most_total = max(self.most_total, self.now.total())
+        while not self.go:
+            await asyncio.sleep(0.01)
+        self.now[key] -= 1
+        self.done.append(key)
+        await telling(request, peer)
+
+
+def test_H8_so_many_summaries_are_made_at_once_and_so_many_for_one_caller() -> None:
+    slow = Slow()
+    more: Any = {"PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini", "PLIMSOLL_SUMMARY_TIMEOUT": "60"}
+    with upstream(slow) as there, running(there.url, **more) as proxy:
+        stories = [(f"sk-{caller}", full(f"{caller} {i}")) for caller in range(8) for i in range(6)]
+        threads = crowd(proxy, stories)
+        eventually(lambda: slow.now.total() >= AT_ONCE, 60)
+        assert proxy.ask(HELLO).status == 200, "others go on"
+        slow.go = True
+        for thread in threads:
+            thread.join(60)
+        assert slow.most_total <= AT_ONCE
+        assert max(slow.most.values()) <= EACH
+
+
+def test_H9_one_tenants_texts_do_not_put_off_anothers() -> None:
+    slow = Slow()
+    more: Any = {"PLIMSOLL_EMBEDDINGS_MODEL": "text-embedding-3-small", "PLIMSOLL_EMBEDDINGS_TIMEOUT": "60"}
+    with upstream(slow) as there, running(there.url, **more) as proxy:
+        threads = crowd(proxy, [("sk-much", full("Much", 2_000))])
+        eventually(lambda: slow.now["Bearer sk-much"] == EACH, 60)
+        threads += crowd(proxy, [("sk-little", full("Little", 260))])
+        eventually(lambda: slow.now["Bearer sk-little"] >= 1, 60)
+        slow.go = True
+        for thread in threads:
+            thread.join(60)
+        little = [i for i, key in enumerate(slow.done) if key == "Bearer sk-little"]
+        assert slow.done.count("Bearer sk-much") > 40
+        assert max(little) < 30, "its nine questions come before most of the other's"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from proxy.serve.asking import Asking, caller_of
+from proxy.serve.extras import Extras
+from proxy.serve.turns import Turns
 from proxy.serve.upstream import Upstream
 from tests.recorder import Peer, Request, answer, recording
 from tests.serving import run
@@ -23,12 +25,14 @@ def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_f
     async def check() -> None:
         async with recording(script) as up:
             headers = [*ALICE, (b"x-mine", b"1"), (b"content-encoding", b"gzip"), (b"accept", b"text/plain")]
-            own, foreign = Asking(Upstream(up.url)), Asking(Upstream(up.url, api_key="sk-2"), foreign=True)
+            account, turns = Extras(1_000), Turns(8, 8, 8, 8)
+            own = Asking(Upstream(up.url), "own", account, turns)
+            foreign = Asking(Upstream(up.url, api_key="sk-2"), "foreign", account, turns, foreign=True)
             for asking in (own, foreign):
-                status, payload = await asking.post(b"/v1/x", b"{}", headers, 1_000)
+                status, payload = await asking.post(b"/v1/embeddings", b"{}", headers, 1_000)
                 assert (status, payload) == (418, b"0123456789" * 10)
             mine, theirs = up.requests
-            assert (mine.target, mine.body, theirs.body) == (b"/v1/x", b"{}", b"{}")
+            assert (mine.target, mine.body, theirs.body) == (b"/v1/embeddings", b"{}", b"{}")
             assert mine.header(b"authorization") == [b"Bearer alice"] and mine.header(b"x-mine") == [b"1"]
             assert mine.header(b"content-encoding") == mine.header(b"accept") == []
             assert theirs.header(b"authorization") == [b"Bearer sk-2"] and theirs.header(b"x-mine") == []
