@@ -50,8 +50,8 @@ class Extras:
         """The upstream answered a request of a caller's own."""
         if 200 <= status < 300:
             self._accepted.put(caller, time.monotonic() + ACCEPTED_SECONDS)
-        elif status in REJECTED and self._accepted.get(caller):
-            self._accepted.put(caller, 0.0)
+        elif status in REJECTED:
+            self._accepted.take(caller)
 
     def why_not(self, caller: bytes, has_key: bool) -> str:
         """Why a call on the operator's money must not be made for a caller; empty where it may be."""

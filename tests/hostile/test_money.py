@@ -182,15 +182,15 @@ def test_F7_a_key_that_the_upstream_rejects_causes_no_paid_call(workers: int) ->
 
 def test_F7_a_key_that_the_upstream_accepted_causes_them_from_its_second_request_on() -> None:
     with upstream(keyed(*GOOD)) as there, upstream(telling) as payers, running(there.url, **owned(payers)) as proxy:
-        assert proxy.ask(full(), key=GOOD[0]).status == 200
-        assert payers.requests == []
-        assert "summarise_history" in proxy.ask(full(), key=GOOD[0]).headers["x-plimsoll-steps"]
-        asked = len(payers.requests)
-        assert asked and all(r.header(b"authorization") == [f"Bearer {KEY}".encode()] for r in payers.requests)
+        for key in GOOD:
+            first, second = (proxy.ask(full(f"Story of {key}"), key=key) for _ in range(2))
+            assert first.status == second.status == 200
+            assert "summarise_history" not in first.headers["x-plimsoll-steps"]
+            assert "summarise_history" in second.headers["x-plimsoll-steps"], "another key must be accepted itself"
+        assert proxy.ask(full("Story of sk-wrong"), key="sk-wrong").status == 401
+        assert all(r.header(b"authorization") == [f"Bearer {KEY}".encode()] for r in payers.requests)
         assert not any(b"sk-good" in r.head for r in payers.requests)
-        assert proxy.ask(full(), key="sk-wrong").status == 401
-        assert proxy.ask(full(), key=GOOD[1]).status == 200
-        assert len(payers.requests) == asked, "another key must be accepted itself"
+        assert not any(b"Story of sk-wrong" in r.body for r in payers.requests)
 
 
 def test_F7_a_key_that_is_rejected_later_causes_none_from_then_on() -> None:
@@ -247,7 +247,7 @@ def test_F7_the_budget_ends_them_and_metrics_show_it() -> None:
             assert len(payers.requests) <= 3
             assert proxy.metric("plimsoll_extra_budget_left_tokens") == 0
             asked = len(payers.requests)
-            assert proxy.metric("plimsoll_extra_calls_total", kind="summary", result="ok") == asked
+            eventually(lambda: proxy.metric("plimsoll_extra_calls_total", kind="summary", result="ok") == asked)
             assert proxy.metric("plimsoll_extra_tokens_total", kind="summary") == 123 * asked
             assert proxy.metric("plimsoll_extra_seconds_total", kind="summary") > 0
             assert proxy.metric("plimsoll_extra_calls_total", kind="summary", result="over_budget") >= 1
