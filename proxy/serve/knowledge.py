@@ -15,7 +15,7 @@ from proxy.serve.listing import Headers, Listing
 from proxy.serve.shared.lessons import Lesson
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
-from proxy.tokens.meter import meter_for
+from proxy.tokens.meter import Correction, meter_for
 from proxy.types import NOTHING_LEARNED, Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
 
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
@@ -132,7 +132,8 @@ class Knowledge:
     def meter(self, prompt: Prompt, model: str) -> Meter:
         """Counts this prompt the way that a model does."""
         learned, path = self.cache.learned_now(model), self.windows.tokenizer(model)
-        return meter_for(prompt, model, self.cache.memory, learned, self._ratio(model), path)
+        ratio = self._ratio(model)
+        return meter_for(prompt, model, self.cache.memory, learned, None if ratio is None else Correction(ratio), path)
 
     def _ratio(self, model: str) -> float | None:
         """The learned ratio in steps of a `NOTCH`; it stays where it is until the mean is a whole one away."""

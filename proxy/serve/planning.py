@@ -222,7 +222,7 @@ class Planner:
             unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
         else:
             unit = visit.total.unit if visit.total is not None else None
-        ratio = learned_ratio(unit, outcome.prompt_sent, outcome.usage.prompt)
+        ratio = learned_ratio(outcome.model_sent, unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None:
             self.knowledge.cache.observe(outcome.model_sent, ratio)
 

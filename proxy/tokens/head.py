@@ -11,7 +11,9 @@ from proxy.tokens.messages import Counting
 from proxy.types import Json
 
 PARTS = ("base", "tools", "tool_choice", "schema")  # what takes it, in the order of `fixed_costs`
-HIDDEN = ("web_search_options", "prediction")  # what they add is not in the request
+# What they add is not in the request: OpenAI's search and predictions; the searches of xAI, OpenRouter and DashScope.
+HIDDEN = ("web_search_options", "prediction", "search_parameters", "plugins", "enable_search")
+NOTHING = (b"null", b"false", b"[]")
 KEYS = ("tools", "functions", "tool_choice", "function_call", "response_format", *HIDDEN)  # what it depends on
 SCHEMA_JOINT = "\n\n"  # between instructions and the schema of the answer
 
@@ -37,7 +39,7 @@ def has_schema(head: Mapping[str, bytes]) -> bool:
 
 def is_certain(head: Mapping[str, bytes], how: Counting) -> bool:
     """Whether nothing in it adds what the request does not show: searches, predictions, tools that the host runs."""
-    if not how.recipe.searches and any(head.get(key, b"null") != b"null" for key in HIDDEN):
+    if not how.recipe.searches and any(head.get(key, NOTHING[0]) not in NOTHING for key in HIDDEN):
         return False
     return all(isinstance(mapping(tool).get("function"), dict) for tool in _list(head, "tools"))
 

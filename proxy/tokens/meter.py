@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from xxhash import xxh3_128_digest
 
 from proxy.tokens.encodings import encoding
-from proxy.tokens.families import ASSUMED, SURE, Family
+from proxy.tokens.families import ASSUMED, SURE, Family, family_of
 from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.terms import Terms, terms_for
-from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality, replace
+from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality, Usage, replace
 
 NOTHING = Learned()
 INSTRUCTIONS = ("system", "developer")
@@ -21,6 +21,19 @@ CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
 NO_OTHER = 0.03  # a learned ratio nearer to 1 is noise where counts are exact; a larger one says: another model
 RATIOS = (0.25, 8.0)  # no tokenizer that we know is further from the encodings; what is, was a fault
 ENOUGH = 1000  # tokens: a shorter prompt tells little of a ratio, because its frame weighs as much as its text
+# Of its family's row: what usage says beyond that is no count of what was sent. Some gateways leave out what they had
+# cached, some servers cut silently, and a search that a host ran may be many times the prompt.
+PLAUSIBLE = (0.7, 3.0)
+ONLINE = ":online"  # how models' names end for which OpenRouter puts what it found on the web before the prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What answers told of a model's counts: `ratio` is how many of its tokens one of the encoding's proved to be
+    worth, `share` the margin that such counts need, as a share of the prompt; None: the family's own."""
+
+    ratio: float
+    share: float | None = None
 
 
 def meter_for(
@@ -28,43 +41,53 @@ def meter_for(
     model: str,
     memory: Memory,
     learned: Learned = NOTHING,
-    ratio: float | None = None,
+    correction: Correction | None = None,
     tokenizer: str | None = None,
 ) -> Meter:
     """The meter of a request for a model: the request's own, or one that it might be switched to.
 
-    `ratio` is how many of the model's tokens one of the encoding's proved to be worth (see `learned_ratio`). With a
-    `tokenizer`, the path of the user's own for this model, it is not heeded: it speaks of another encoding.
+    With a `tokenizer`, the path of the user's own for this model, a correction is not heeded: it speaks of another
+    encoding.
     """
     system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
     schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
     terms = terms_for(model, schema, prompt.opaque, tokenizer)
-    ratio = None if terms.family.own else _believed(ratio, terms.family)
-    factor = learned.scale * (ratio or terms.family.ratio or 1.0)
-    return RequestMeter(prompt, terms, memory, system, factor, learned.scale, ratio)
+    believed = None if terms.family.own else _believed(correction, terms.family)
+    factor = learned.scale * (believed.ratio if believed is not None else terms.family.ratio or 1.0)
+    return RequestMeter(prompt, terms, memory, system, factor, learned.scale, believed)
 
 
 def unit_of(meter: Meter) -> float | None:
     """How many of the model's tokens the meter takes one of its encoding for, refusals' lessons apart; None where
-    some part's cost is only assumed, or with the user's own tokenizer, so that usage teaches nothing."""
-    if not isinstance(meter, RequestMeter) or not meter.certain or meter.terms.family.own:
+    usage teaches nothing: some part's cost is only assumed, a host adds what it found, or the tokenizer is the
+    user's own."""
+    if not isinstance(meter, RequestMeter) or not meter.certain:
+        return None
+    family = meter.terms.family
+    if family.own or family.recipe.searches:
         return None
     return meter.factor / meter.scale
 
 
-def learned_ratio(unit: float | None, counted: int, used: int) -> float | None:
-    """The `ratio` that usage teaches: `used` tokens where so many were counted with that unit. None where it tells
-    nothing: a short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
-    if unit is None or counted < ENOUGH:
+def learned_ratio(model: str, unit: float | None, counted: int, usage: Usage) -> float | None:
+    """The ratio that usage teaches where so many tokens were counted with that unit. None where it tells nothing: a
+    short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
+    if unit is None or counted < ENOUGH or usage.cached > usage.prompt or model.endswith(ONLINE):
         return None
-    found = used / counted * unit
-    return found if RATIOS[0] <= found <= RATIOS[1] else None
+    found, row = usage.prompt / counted * unit, row_of(model)
+    return found if PLAUSIBLE[0] * row <= found <= PLAUSIBLE[1] * row else None
 
 
-def _believed(ratio: float | None, family: Family) -> float | None:
-    if ratio is None or not RATIOS[0] <= ratio <= RATIOS[1]:
+@lru_cache(maxsize=1024)
+def row_of(model: str) -> float:
+    """How many of a model's tokens one of the encoding's is taken for where nothing was learned."""
+    return family_of(model).ratio or 1.0
+
+
+def _believed(correction: Correction | None, family: Family) -> Correction | None:
+    if correction is None or not RATIOS[0] <= correction.ratio <= RATIOS[1]:
         return None
-    return None if family.ratio is None and abs(ratio - 1) < NO_OTHER else ratio
+    return None if family.ratio is None and abs(correction.ratio - 1) < NO_OTHER else correction
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +100,7 @@ class RequestMeter:
     system: Message | None
     factor: float
     scale: float
-    ratio: float | None
+    correction: Correction | None
 
     @cached_property
     def quality(self) -> Quality:
@@ -85,7 +108,7 @@ class RequestMeter:
         refusal corrected it."""
         if self.terms.family.ratio is None and self.factor == 1.0:
             return Quality.EXACT if self.certain else Quality.ESTIMATED
-        known = self.terms.family.own or self.ratio is not None or self.scale != 1.0
+        known = self.terms.family.own or self.correction is not None or self.scale != 1.0
         return Quality.CALIBRATED if known else Quality.ESTIMATED
 
     @cached_property
@@ -93,8 +116,11 @@ class RequestMeter:
         """The gap that counts of this quality need."""
         family = self.terms.family
         if family.ratio is None:
-            return SURE if self.quality is Quality.EXACT else ASSUMED
-        return family.margin if self.quality is Quality.ESTIMATED else family.calibrated
+            margin = SURE if self.quality is Quality.EXACT else ASSUMED
+        else:
+            margin = family.margin if self.quality is Quality.ESTIMATED else family.calibrated
+        share = self.correction.share if self.correction is not None else None
+        return margin if share is None else Margin(margin.base, share)
 
     @cached_property
     def certain(self) -> bool:

@@ -20,7 +20,8 @@ INSTRUCTIONS = ("system", "developer")
 QUOTED = {role: b'"%s"' % role.encode() for role in (*INSTRUCTIONS, "user", "assistant", *RESULTS)}
 # Parts and fields whose cost no count of bytes bounds: an image by URL, a file by id, hidden search context, ...
 UNPROVABLE_PARTS = (b'"image', b'_image"', b'"video', b'_video"', b'audio"', b'"file', b'_file"', b'"document')
-UNPROVABLE_HEAD = ("web_search_options", "prediction", "audio", "modalities")
+SEARCHES = ("web_search_options", "search_parameters", "plugins", "enable_search")  # what they find is in the prompt
+UNPROVABLE_HEAD = (*SEARCHES, "prediction", "audio", "modalities")
 # The fields that decide what a prompt costs besides its messages.
 COSTLY = attrgetter("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_HEAD)
 REFERS = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
@@ -68,6 +69,9 @@ class _Top(msgspec.Struct, gc=False):
     tool_choice: msgspec.Raw = NULL
     function_call: msgspec.Raw = NULL
     web_search_options: msgspec.Raw = NULL
+    search_parameters: msgspec.Raw = NULL
+    plugins: msgspec.Raw = NULL
+    enable_search: msgspec.Raw = NULL
     prediction: msgspec.Raw = NULL
     audio: msgspec.Raw = NULL
     modalities: msgspec.Raw = NULL

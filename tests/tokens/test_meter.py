@@ -13,8 +13,8 @@ import pytest
 
 from proxy.fit.blocks import runs
 from proxy.tokens.messages import Counting
-from proxy.tokens.meter import learned_ratio, meter_for, unit_of
-from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality
+from proxy.tokens.meter import Correction, learned_ratio, meter_for, unit_of
+from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality, Usage
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 from tests.tokens.vocabulary import write
@@ -35,9 +35,11 @@ def meter(
     memory: Remembering | None = None,
     learned: Learned = Learned(),  # noqa: B008
     ratio: float | None = None,
+    share: float | None = None,
     **head: Any,
 ) -> Meter:
-    return meter_for(prompt(messages or CHAT, **head), model, memory or Remembering(), learned, ratio)
+    told = None if ratio is None else Correction(ratio, share)
+    return meter_for(prompt(messages or CHAT, **head), model, memory or Remembering(), learned, told)
 
 
 def total(found: Meter, asked: Prompt) -> int:
@@ -174,6 +176,13 @@ def test_where_counts_are_exact_a_ratio_near_one_is_noise_and_another_says_anoth
     assert other.margin.share > 0
 
 
+def test_R7_a_margin_that_usage_taught_takes_the_place_of_the_familys() -> None:
+    assert meter(model="claude-sonnet-4-5", ratio=1.2, share=0.03).margin == Margin(150, 0.03)
+    assert meter(model="claude-sonnet-4-5", ratio=1.2).margin == Margin(150, 0.10)
+    assert meter(ratio=1.4, share=0.03).margin == Margin(100, 0.03)
+    assert meter(ratio=1.01, share=0.25).margin == Margin(100)  # exact all the same
+
+
 @pytest.mark.parametrize("ratio", [0.0, -1.0, 1000.0, float("nan"), float("inf")])
 def test_a_ratio_that_cannot_be_true_is_not_believed(ratio: float) -> None:
     assert meter(ratio=ratio).quality is Quality.EXACT
@@ -222,19 +231,45 @@ def test_that_a_message_holds_no_assumed_part_is_remembered() -> None:
 
 
 def test_usage_teaches_a_ratio() -> None:
-    found = meter(model="claude-sonnet-4-5")
-    taught = learned_ratio(unit_of(found), counted=2000, used=2200)
+    name, used = "claude-sonnet-4-5", Usage(2200)
+    taught = learned_ratio(name, unit_of(meter(model=name)), 2000, used)
     assert taught == pytest.approx(1.18 * 1.1)
-    assert learned_ratio(unit_of(meter(model="claude-sonnet-4-5", ratio=taught)), 2200, 2200) == pytest.approx(taught)
-    scaled = meter(model="claude-sonnet-4-5", learned=Learned(scale=1.1))
-    assert learned_ratio(unit_of(scaled), counted=2200, used=2200) == pytest.approx(1.18)
+    assert learned_ratio(name, unit_of(meter(model=name, ratio=taught)), 2200, used) == pytest.approx(taught)
+    scaled = meter(model=name, learned=Learned(scale=1.1))
+    assert learned_ratio(name, unit_of(scaled), 2200, used) == pytest.approx(1.18)
 
 
 def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothing() -> None:
-    assert learned_ratio(unit_of(meter()), counted=50, used=60) is None
-    assert learned_ratio(unit_of(meter()), counted=2000, used=200_000) is None
-    assert learned_ratio(unit_of(meter({"role": "user", "content": [LINK]})), counted=2000, used=2200) is None
-    assert learned_ratio(unit_of(WordMeter()), counted=2000, used=2200) is None
+    def told(found: Meter, counted: int = 2000, used: int = 2200, cached: int = 0) -> float | None:
+        return learned_ratio("gpt-4o", unit_of(found), counted, Usage(used, cached=cached))
+
+    assert told(meter()) is not None and told(meter(), cached=2200) is not None
+    assert told(meter(), counted=50, used=60) is None
+    assert told(meter(), used=200_000) is None
+    assert told(meter(), used=1300) is None  # a server that cut silently, a gateway that left out what it had cached
+    assert told(meter(), cached=2201) is None
+    assert learned_ratio("openai/gpt-4o:online", unit_of(meter()), 2000, Usage(2200)) is None
+    assert told(meter({"role": "user", "content": [LINK]})) is None
+    assert told(WordMeter()) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"tools": [{"type": "web_search"}]},
+        {"tools": [TOOL, {"type": "code_interpreter"}]},
+        {"tools": [{"type": "custom", "custom": {"name": "f"}}]},
+        {"tools": [{"google_search": {}}]},
+        {"web_search_options": {}},
+        {"model": "gpt-4o-search-preview", "web_search_options": {}},
+        {"search_parameters": {"mode": "auto"}},
+        {"plugins": [{"id": "web"}]},
+        {"enable_search": True},
+    ],
+)
+def test_where_a_host_adds_what_it_found_usage_teaches_nothing(head: dict[str, Any]) -> None:
+    assert unit_of(meter(**head)) is None
+    assert unit_of(meter(tools=[TOOL], plugins=[], enable_search=False)) is not None
 
 
 def test_a_schema_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +327,8 @@ def test_with_the_users_own_tokenizer_texts_are_exact_and_the_frame_is_the_famil
 
     def counted(text: str, ratio: float | None = None) -> tuple[int, Meter]:
         asked = prompt([user(text)])
-        made = meter_for(asked, model, Remembering(), ratio=ratio, tokenizer=path)
+        told = None if ratio is None else Correction(ratio)
+        made = meter_for(asked, model, Remembering(), correction=told, tokenizer=path)
         return total(made, asked), made
 
     (short, made), (long, other) = counted("one"), counted("one two three four")
