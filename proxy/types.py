@@ -622,6 +622,7 @@ class Outcome(msgspec.Struct, frozen=True):
     refusals: tuple[str, ...] = ()
     healed: bool = False
     usage: Usage | None = None
+    uncounted: bool = False  # its bytes proved that it fits, and there was no time to count it
     stream: bool = False
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0

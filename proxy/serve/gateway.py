@@ -68,7 +68,7 @@ class Gateway:
         try:
             payload = await self._arrive(visit, scope, receive, cycle)
             if visit.sure and visit.total is None:
-                visit.counting = asyncio.create_task(self.planner.count(visit, scope["headers"]))
+                self.planner.count_later(visit, scope["headers"])
             await self._exchange(visit, payload, scope, receive, send, cycle)
         except ClientError as error:
             visit.status, visit.result = error.status, visit.result or "rejected"
@@ -155,7 +155,7 @@ class Gateway:
     async def _heal(self, visit: Visit, refusal: Refusal, scope: Scope) -> bytes | None:
         visit.returns()
         if visit.counting is not None:
-            await visit.counting
+            visit.counting.cancel()  # somebody waits now: it is counted anew, and at once
         began = time.perf_counter()
         try:
             return await self.planner.healed(visit, refusal, scope["headers"])

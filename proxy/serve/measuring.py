@@ -33,13 +33,14 @@ SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to R
 HEAVY_BYTES = 1 << 20  # of a body: reading and writing it would hold up other requests for over 5 ms
 PACKED_BYTES = 32_768  # of a packed body: what it unpacks to may be heavy
 THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
+THREADS_BEHIND = 1  # for what nobody waits for: what somebody waits for has the other processor
 CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 Pair = tuple[bytes, bytes]
 T = TypeVar("T")
 
 
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="count")
+def _pool(threads: int = THREADS) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="count")
 
 
 @dataclass(slots=True)
@@ -213,6 +214,10 @@ class Measuring:
         if not heavy:
             return work(*args)
         return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
+
+    def behind(self) -> Measuring:
+        """The same with threads of its own, for work that no request waits for."""
+        return replace(self, threads=_pool(THREADS_BEHIND))
 
     def close(self) -> None:
         """Gives up what is not begun."""

@@ -214,6 +214,13 @@ METRICS = (
         lambda of, named: (of.quality,) if of.quality else None,
     ),
     Metric(
+        "plimsoll_counts_dropped_total",
+        "Requests whose bytes proved that they fit and that were not counted, because too many waited for that.",
+        (),
+        lambda of, named: (),
+        value=lambda o: 1 if o.uncounted else None,
+    ),
+    Metric(
         "plimsoll_count_error_ratio",
         "Our count of the prompt against the upstream's own usage: (ours - theirs) / theirs.",
         ("quality",),

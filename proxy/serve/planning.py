@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
 from proxy.bounded import Bounded
 from proxy.config.rules import Rules
@@ -14,7 +16,7 @@ from proxy.serve import log
 from proxy.serve.extras import Spent
 from proxy.serve.knowledge import MOST_MODELS, Knowledge
 from proxy.serve.listing import Headers
-from proxy.serve.measuring import Measuring
+from proxy.serve.measuring import INLINE_BYTES, Measuring
 from proxy.serve.visit import Visit
 from proxy.tokens.meter import learned_ratio, unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
@@ -23,7 +25,7 @@ from proxy.wire.glance import NotUnderstood
 from proxy.wire.report import least_reply, takers
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
-MOST_AHEAD = 32  # requests that steps look ahead for at once: each holds its body
+MOST_BEHIND, BYTES_BEHIND = 64, 32 << 20  # requests that are worked on while nobody waits for it, and their bodies
 RECALL = "recall"  # the step that quotes lorebooks
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
 
@@ -36,8 +38,12 @@ class Planner:
     knowledge: Knowledge
     measuring: Measuring
     default: str
-    behind: set[asyncio.Task[None]] = field(default_factory=set)
+    aside: Measuring = field(init=False)  # measures what nobody waits for
+    behind: dict[asyncio.Task[None], int] = field(default_factory=dict)  # what nobody waits for, and its bytes
     by_rules: Bounded[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=lambda: Bounded(MOST_MODELS))
+
+    def __post_init__(self) -> None:
+        self.aside = self.measuring.behind()
 
     async def prepare(self, visit: Visit, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
@@ -164,19 +170,28 @@ class Planner:
 
     def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
-        if visit.acts and len(self.behind) < MOST_AHEAD:
+        if visit.acts and self._has_time(len(visit.plain)):
             visit.spent = visit.spent or Spent()
             looking = Visit(
                 visit.endpoint, visit.mode, visit.controls, plain=visit.plain, model=visit.model, spent=visit.spent
             )
             soon = replace(ladder, rungs=tuple(rung.ahead for rung in ladder.rungs if rung.ahead is not None))
-            task = asyncio.create_task(self._seen_ahead(looking, soon, headers))
-            self.behind.add(task)
-            task.add_done_callback(self.behind.discard)
+            self._behind(self._seen_ahead(looking, soon, headers), len(visit.plain))
+
+    def _has_time(self, size: int) -> bool:
+        """Whether so many bytes may be worked on that nobody waits for."""
+        return len(self.behind) < MOST_BEHIND and sum(self.behind.values()) + size <= BYTES_BEHIND
+
+    def _behind(self, work: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None]:
+        """Begins what nobody waits for."""
+        task = asyncio.create_task(work)
+        self.behind[task] = size
+        task.add_done_callback(self.behind.pop)
+        return task
 
     async def _seen_ahead(self, looking: Visit, soon: Ladder, headers: Headers) -> None:
         try:
-            await self.measuring.measure(looking, headers, soon)
+            await self.aside.measure(looking, headers, soon)
         except Exception as error:
             self.caught(looking, error)
 
@@ -188,6 +203,7 @@ class Planner:
             await asyncio.wait(self.behind)
         await self.measuring.summaries.close()
         await self.measuring.embeddings.close()
+        self.aside.close()
         self.measuring.close()
 
     def _unfit(self, visit: Visit, ladder: Ladder, made: Plan) -> bytes:
@@ -198,11 +214,22 @@ class Planner:
             return visit.body
         raise does_not_fit(draft.prompt, least_reply(draft), draft.margin, draft.window.tokens, takers(draft))
 
+    def count_later(self, visit: Visit, headers: Headers) -> None:
+        """Has what was proven to fit counted while the upstream works. A long one is left uncounted where much waits
+        for that already: nobody waits for it, and its body would."""
+        assert visit.glance is not None
+        if visit.glance.new <= INLINE_BYTES:
+            visit.counting = asyncio.create_task(self.count(visit, headers))
+        elif self._has_time(len(visit.plain)):
+            visit.counting = self._behind(self.count(visit, headers), len(visit.plain))
+        else:
+            visit.uncounted = True
+
     async def count(self, visit: Visit, headers: Headers) -> None:
-        """Counts what was proven to fit, while the upstream works."""
+        """Counts what was proven to fit."""
         assert visit.ladder is not None and visit.glance is not None
         try:
-            await self.measuring.total(visit, visit.glance, visit.ladder, headers)
+            await self.aside.total(visit, visit.glance, visit.ladder, headers)
         except NotUnderstood:
             visit.result = "not_understood"
             visit.forget()

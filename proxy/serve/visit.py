@@ -21,10 +21,10 @@ class Visit:
 
     `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
     the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
-    counts it while the upstream works. `total` and `window` are known of what was counted and needed no `plan`.
-    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far.
-    `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in messages, too,
-    and without halves of surrogate pairs, which nobody can read.
+    counts it while the upstream works, or where much waits for that it is `uncounted`. `total` and `window` are known of
+    what was counted and needed no `plan`. `asks` says that summaries and embeddings may be asked for, `spent` what that
+    cost so far. `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in
+    messages, too, and without halves of surrogate pairs, which nobody can read.
     """
 
     endpoint: str
@@ -42,6 +42,7 @@ class Visit:
     window: Window | None = None
     sure: bool = False
     counting: asyncio.Task[None] | None = None
+    uncounted: bool = False
     model: str = ""
     stream: bool = False
     result: str = ""
@@ -95,6 +96,7 @@ class Visit:
             "refusals": tuple(self.refusals),
             "healed": self.healed,
             "usage": self.told,
+            "uncounted": self.uncounted,
             "stream": self.stream,
             "own_seconds": self.own_seconds,
             "upstream_seconds": self.upstream_seconds,

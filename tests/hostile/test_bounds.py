@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.hostile.harness import Running, friendly, running, upstream
+from tests.hostile.harness import Running, eventually, friendly, running, upstream
 from tests.recorder import Recorder
 
 LONG_NAMES = ("/" * 1_000_000, "code" * 50_000, "grok-4" * 40_000, "a.b-" * 100_000, "\u0000\u001b[2J" * 20_000)
@@ -79,3 +80,23 @@ def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder]) 
     for number in range(40, 440):
         proxy.ask(system(number))
     assert proxy.memory_mb() - before < 48  # they are 120 MB
+
+
+def test_H3_what_a_request_waits_for_does_not_wait_for_what_nobody_waits_for(pair: tuple[Running, Recorder]) -> None:
+    proxy, _ = pair
+    before = counted(proxy)
+
+    def proven(number: int) -> None:
+        words = " ".join(f"{number * 7919 + place * 104729 % 1_000_003:x}" for place in range(30_000))
+        assert proxy.ask(asked(words, "gpt-4.1"), timeout=120).status == 200
+
+    with ThreadPoolExecutor(8) as clients:
+        list(clients.map(proven, range(200)))
+    assert cost(proxy, asked("near the line " * 1_000, "gpt-4")) < 1.5
+    eventually(lambda: counted(proxy) - before == 201, 120)
+    assert proxy.metric("plimsoll_counts_dropped_total") > 0
+
+
+def counted(proxy: Running) -> float:
+    """Requests that were counted, or that there was no time to count."""
+    return proxy.metric("plimsoll_counts_total") + proxy.metric("plimsoll_counts_dropped_total")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.serve.app import House, build
-from proxy.serve.planning import PROOF_MARGIN, Planner
+from proxy.serve.planning import MOST_BEHIND, PROOF_MARGIN, Planner
 from proxy.serve.visit import Visit
 from proxy.types import Learned, Mode, Refusal, Usage, replace
 from proxy.wire.controls import Controls
@@ -77,6 +78,30 @@ def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
     again = visiting(body(talk(2), "gpt-4o"))
     prepared(planner, again)
     assert again.sure and again.total == visit.total
+
+
+def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_so_many_are_kept() -> None:
+    async def test() -> None:
+        planner, blocked = house().gateway.planner, threading.Event()
+        stuck = planner.aside.threads.submit(blocked.wait, 60)
+        visits = []
+        for number in range(MOST_BEHIND + 3):
+            visits.append(
+                visit := visiting(
+                    body([{"role": "user", "content": f"{number} " + sentence(number, 2_000)}], "gpt-4.1")
+                )
+            )
+            await planner.prepare(visit, ())
+            planner.count_later(visit, ())
+        await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")), ())
+        assert near.total is not None or near.plan is not None
+        assert [visit.uncounted for visit in visits] == [False] * MOST_BEHIND + [True] * 3
+        blocked.set()
+        await asyncio.gather(*(visit.counting for visit in visits if visit.counting is not None))
+        assert stuck.result() and all((visit.total is None) is visit.uncounted for visit in visits)
+        assert visits[-1].outcome().uncounted and not planner.behind
+
+    asyncio.run(test())
 
 
 @pytest.mark.parametrize(
