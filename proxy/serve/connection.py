@@ -13,6 +13,7 @@ from typing import cast
 import httptools
 
 from proxy.serve.exchange import Exchange, Fault, LinkError
+from proxy.serve.tunnel import Taken
 
 
 class Connection(asyncio.Protocol):
@@ -24,6 +25,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_arrivals",
+        "_behind",
         "_loop",
         "_lost",
         "_on_end",
@@ -44,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._on_end = on_end
         self._lost = False
+        self._behind = b""  # what came behind a switch of protocols, until the connection is taken over
         self._transport: asyncio.Transport
         self._arrivals = select.poll()
         self._writable: asyncio.Future[None] | None = None
@@ -60,9 +63,9 @@ class Connection(asyncio.Protocol):
         the upstream closes can be read. So can one with tickets of TLS, which are read in the loop's next turn."""
         return self.open and not self._arrivals.poll(0)
 
-    def begin(self, method: str) -> Exchange:
+    def begin(self, method: str, upgrades: bool = False) -> Exchange:
         """Starts an exchange; its request is sent with `write`."""
-        self.exchange = Exchange(self, self._loop, method)
+        self.exchange = Exchange(self, self._loop, method, upgrades)
         self._parser = httptools.HttpResponseParser(self.exchange)
         return self.exchange
 
@@ -107,6 +110,10 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         return self._parser.should_keep_alive()
 
+    def taken(self) -> Taken:
+        """The connection itself; it stays the pool's until it is closed."""
+        return Taken(self._transport, self, self._behind)
+
     def pause(self) -> None:
         """Leaves what comes in the socket."""
         self._transport.pause_reading()
@@ -136,15 +143,24 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._parser is None:
             self.close()
             return
+        if exchange.switched:
+            self._behind += data
+            return
         exchange.comes(len(data))
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as end:
+            if exchange.switched and isinstance(end, httptools.HttpParserUpgrade):
+                self._behind = data[end.args[0] :]
+                self.pause()
+                return
             exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's answer is not legal HTTP."))
             self._release(exchange, False)
         else:
             exchange.poured()
-            if exchange.ended:
+            if exchange.switched:
+                exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's switch of protocols is not legal."))
+            elif exchange.ended:
                 self._release(exchange, exchange.reusable)
             elif not exchange.answered and exchange.overlong:
                 exchange.fail(LinkError(Fault.ILLEGAL, "The head of the upstream's answer is too large."))

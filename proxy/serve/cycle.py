@@ -13,7 +13,8 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from proxy.wire.headers import Header, value_of
+from proxy.serve.tunnel import Taken
+from proxy.wire.headers import SWITCH, Header, value_of
 
 UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
 LINE = b"%b: %b"
@@ -22,7 +23,7 @@ CLOSE = (b"connection", b"close")
 
 class Cycle(RequestResponseCycle):
     """One request and its answer. `left` is called when the client goes away before its answer is complete, `over`
-    when its application has returned."""
+    when its application has returned. `hand_over` is there where the request is a WebSocket's handshake."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Cycle(RequestResponseCycle):
         self.expected_content_length = 0
         self.left: Callable[[], None] | None = None
         self.over: Callable[[], object] = _nothing
+        self.hand_over: Callable[[], Taken] | None = None
         self.arrived = 0  # bytes of the body so far
         self._parts: list[bytes] = []
         self._unread = 0
@@ -80,6 +82,7 @@ class Cycle(RequestResponseCycle):
         finally:
             scope.pop("plimsoll.cycle", None)  # type: ignore[typeddict-item]  # a circle would be garbage
             self.on_response = _nothing
+            self.hand_over = None
             self.over()
             self.over = _nothing
 
@@ -90,6 +93,11 @@ class Cycle(RequestResponseCycle):
             self.message_event.set()
             if self.left is not None:
                 self.left()
+
+    @property
+    def is_handshake(self) -> bool:
+        """Whether it asks for a WebSocket."""
+        return self.hand_over is not None
 
     # The request's body.
 
@@ -194,17 +202,31 @@ class Cycle(RequestResponseCycle):
             return True
         if (b"content-length", b"%d" % len(body)) not in headers or CLOSE in headers:
             return False
-        lines = [STATUS_LINE[status][:-2], *map(LINE.__mod__, headers)]
-        if not self.keep_alive:
-            lines.append(b"connection: close")
-        head = b"\r\n".join(lines)
-        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
-            return False  # a line break would begin another header
+        head = _head(status, headers if self.keep_alive else [*headers, CLOSE])
+        if head is None:
+            return False
         self.response_started = True
         self.waiting_for_100_continue = False
         self.transport.write(b"%b\r\n\r\n%b" % (head, body))
         self._complete()
         return True
+
+    def switched(self, headers: Sequence[Header]) -> Taken | None:
+        """Answers a WebSocket's handshake with 101 and hands its connection over; None where it is closed, or cannot be
+        answered so."""
+        head = _head(101, [*headers, *SWITCH])
+        if self.hand_over is None or self.disconnected or self.response_started or head is None:
+            return None
+        self.response_started = True
+        self.transport.write(head + b"\r\n\r\n")
+        return self.hand_over()
+
+
+def _head(status: int, headers: Sequence[Header]) -> bytes | None:
+    """A status line and headers, without the empty line; None where a line break would begin another header."""
+    lines = [STATUS_LINE[status][:-2], *map(LINE.__mod__, headers)]
+    head = b"\r\n".join(lines)
+    return head if head.count(b"\n") == len(lines) - 1 == head.count(b"\r") else None
 
 
 def _nothing() -> None:

@@ -92,7 +92,7 @@ async def _connected(address: Address, made: Callable[[], P]) -> P:
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
     try:
-        _tune(sock)
+        tune(sock)
         name = address.host if address.tls else None
         _, protocol = await loop.create_connection(made, sock=sock, ssl=address.tls, server_hostname=name)
     except BaseException:
@@ -171,7 +171,8 @@ def reason_of(error: OSError | UnicodeError) -> str:
     return os.strerror(number) if number else type(error).__name__
 
 
-def _tune(sock: socket.socket) -> None:
+def tune(sock: socket.socket) -> None:
+    """Lets no byte wait, and notices within minutes that a silent peer is gone."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in PROBES:

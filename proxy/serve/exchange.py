@@ -10,6 +10,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
+from proxy.serve.tunnel import Taken
+
 Header = tuple[bytes, bytes]
 Sink = Callable[[bytes], bool]
 
@@ -17,6 +19,7 @@ HIGH_WATER = 64 * 1024  # bytes of an answer that wait for their reader before t
 MAX_HEAD = 64 * 1024  # bytes of an answer's head; providers send 1 to 4 KB
 LAST_STATUS = 599  # RFC 9110, 15: codes outside 100 to 599 are invalid
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the answer ends with its head
+WEBSOCKET = b"websocket"  # the one protocol that a connection is handed over to (RFC 6455)
 
 
 class Fault(Enum):
@@ -48,6 +51,9 @@ class Line(Protocol):
     def goes_on(self) -> bool:
         """Whether another answer may follow the one that has just ended."""
 
+    def taken(self) -> Taken:
+        """The connection itself, for whoever goes on with another protocol."""
+
     def pause(self) -> None:
         """Leaves what comes in the socket."""
 
@@ -64,16 +70,17 @@ class Exchange:
     `status` and `headers` (names in lower case) stand once `head()` has returned; `sent` says that the request is
     out; `silent_since` is the loop's time since which somebody waits for the upstream's bytes, None if nobody does;
     `answered` that the head is whole, `chunked` that a body in chunks follows it, `ended` that the whole answer has
-    come, though it may still wait to be read.
+    come, though it may still wait to be read, `switched` that the answer was 101 to a request that `upgrades`: what
+    comes behind it is no HTTP any more.
     """
 
     __slots__ = (
-        "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_waiter",
+        "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_upgrades", "_waiter",
         "_waiting", "_waiting_bytes", "answered", "chunked", "ended", "headers", "sent",
-        "silent_since", "status", "upload",
+        "silent_since", "status", "switched", "upload",
     )  # fmt: skip
 
-    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str) -> None:
+    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str, upgrades: bool = False) -> None:
         self.status = 0
         self.headers: list[Header] = []
         self.sent = False
@@ -82,6 +89,7 @@ class Exchange:
         self._line = line
         self._loop = loop
         self._head = method == "HEAD"
+        self._upgrades, self.switched = upgrades, False
         self._head_bytes = 0
         self.ended = self.answered = self.chunked = self._to_eof = self._keep = False
         self._waiting: list[bytes] = []
@@ -125,6 +133,12 @@ class Exchange:
             self._line.resume(self)
         self._waiting_bytes = 0
         return waiting[0] if len(waiting) == 1 else b"".join(waiting)
+
+    def take(self) -> Taken:
+        """The connection, once it has `switched`. Raises LinkError where it is lost by now."""
+        if self._error is not None or not self.switched:
+            raise self._error or LinkError(Fault.ILLEGAL, "The upstream did not switch protocols.")
+        return self._line.taken()
 
     def at_hand(self) -> bytes | None:
         """All of the body, where the whole answer has come and nothing of it was read; None where it has not."""
@@ -236,9 +250,14 @@ class Exchange:
             self._wake()
 
     def _interim(self) -> None:
-        if self.status == 101:
+        if self.status != 101:
+            self.headers.clear()
+            return
+        protocols = [value.lower() for name, value in self.headers if name == b"upgrade"]
+        if not self._upgrades or protocols != [WEBSOCKET] or self.overlong:
             raise ValueError("another protocol than the one asked for")
-        self.headers.clear()
+        self.switched = self.answered = True
+        self._wake()
 
     def _head_size(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -266,7 +285,7 @@ class Exchange:
 
     def on_message_complete(self) -> None:
         """The end of the answer, or of an interim one."""
-        if self.answered:
+        if self.answered and not self.switched:
             self._keep = self._line.goes_on()
             self.ended = True
             if self._waiter is not None:

@@ -104,6 +104,8 @@ class _Told(msgspec.Struct, omit_defaults=True):
     count: str = ""
     refused: str = ""
     usage: int | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -133,6 +135,8 @@ def json_line(o: Outcome, at: float) -> str:
         o.quality,
         ", ".join(o.refusals),
         o.usage.prompt if o.usage else None,
+        o.bytes_in,
+        o.bytes_out,
     )
     return _ENCODER.encode(told).decode() + "\n"
 
@@ -149,11 +153,12 @@ def text_line(o: Outcome, at: float) -> str:
     kept = f" messages={o.messages_sent}/{o.messages_in}" if o.messages_in else ""
     steps = f" [{_steps(o)}]" if o.notes else ""
     refused = f" refused={','.join(o.refusals)}" if o.refusals else ""
+    passed = f" in={o.bytes_in:,}B out={o.bytes_out:,}B" if o.bytes_in or o.bytes_out else ""
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
     model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
     named = f" model={model} window={o.window:,}" if o.model else ""
     head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint}"
-    return f"{head}{named}{used}{cut}{kept}{steps}{refused}{took}\n"
+    return f"{head}{named}{used}{cut}{kept}{steps}{refused}{passed}{took}\n"
 
 
 def lost_text(count: int) -> str:

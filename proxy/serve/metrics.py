@@ -245,6 +245,13 @@ METRICS = (
         value=lambda o: o.usage.completion if o.usage is not None else None,
     ),
     Metric(
+        "plimsoll_websocket_bytes_total",
+        "Bytes that went through WebSockets that are closed: in from clients, out to them.",
+        ("direction",),
+        samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
+        tell=lambda o: o.bytes_in or o.bytes_out,
+    ),
+    Metric(
         "plimsoll_own_seconds",
         "Time spent in our own code, upstream's time apart.",
         ("endpoint",),

@@ -1,4 +1,7 @@
-"""Every path that is not fitted: the request goes to the upstream and its answer back, untouched and as they come."""
+"""Every path that is not fitted: the request goes to the upstream and its answer back, untouched and as they come.
+
+A WebSocket's handshake that the upstream accepts becomes a tunnel.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,16 @@ from proxy.serve.client import (
     target_of,
     unless_gone,
 )
+from proxy.serve.cycle import CLOSE
+from proxy.serve.dialing import tune
+from proxy.serve.tunnel import Tunnel
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.types import Outcome
-from proxy.wire.headers import value_of
+from proxy.wire.headers import to_client, value_of
 
 NAME = "passthrough"
+WEBSOCKET = "websocket"
+SWITCHED = 101
 CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
 BODY_SECONDS = 60.0
 ALLOWED = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
@@ -51,6 +59,7 @@ async def passthrough(
         result, status = await passage.go()
     except asyncio.CancelledError:
         result = "stopped"
+        status = passage.answer.status if passage.answer is not None else status
         raise
     finally:
         on_done(passage.outcome(result, status))
@@ -59,21 +68,33 @@ async def passthrough(
 class _Passage:
     """One request on its way. Times are of `time.perf_counter`."""
 
-    __slots__ = ("_began", "_body_seconds", "_first", "_receive", "_scope", "_send", "_sent", "_upstream", "answer")
+    __slots__ = (
+        *("_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent", "_tunnel"),
+        *("_upstream", "answer"),
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self._upstream, self._body_seconds = upstream, body_seconds
         self._began = self._sent = time.perf_counter()
         self._first: float | None = None
+        self._cycle = cycle_of(scope)
+        self._tunnel: Tunnel | None = None
         self.answer: Answer | None = None
+
+    @property
+    def _is_handshake(self) -> bool:
+        return self._cycle is not None and self._cycle.is_handshake
 
     async def go(self) -> tuple[str, int]:
         """The result and the status that the client got."""
         try:
             self._check()
             answer = await self._ask()
-            await relay(answer, self._receive, self._send, started=self._begins, cycle=cycle_of(self._scope))
+            if answer.status == SWITCHED:
+                return await self._join(answer)
+            extra = (CLOSE,) if self._is_handshake else ()
+            await relay(answer, self._receive, self._send, extra=extra, started=self._begins, cycle=self._cycle)
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:
@@ -95,10 +116,34 @@ class _Passage:
     async def _ask(self) -> Answer:
         body = await self._body()
         self._sent = time.perf_counter()
-        target = target_of(self._scope)
-        sending = self._upstream.send(self._scope["method"], target, self._scope["headers"], body)
-        self.answer = await unless_gone(sending, self._receive, cycle_of(self._scope))
+        target, headers = target_of(self._scope), self._scope["headers"]
+        if self._is_handshake:
+            sending = self._upstream.upgrade(target, headers)
+        else:
+            sending = self._upstream.send(self._scope["method"], target, headers, body)
+        self.answer = await unless_gone(sending, self._receive, self._cycle)
         return self.answer
+
+    async def _join(self, answer: Answer) -> tuple[str, int]:
+        """Lets client and upstream talk until both are gone."""
+        assert self._cycle is not None
+        try:
+            upstream = answer.take()
+            client = self._cycle.switched(to_client(answer.headers))
+            if client is None:
+                raise Gone
+            tune(client.transport.get_extra_info("socket"))
+            self._begins()
+            self._tunnel = tunnel = Tunnel(client, upstream)
+            try:
+                await tunnel.over()
+            finally:
+                tunnel.close()
+        finally:
+            await answer.close()
+        if tunnel.upstream.error is not None:
+            return "broken_off", SWITCHED
+        return ("passed" if tunnel.client.error is None else "cancelled"), SWITCHED
 
     async def _body(self) -> bytes | AsyncIterator[bytes] | None:
         """The body, whole where it came at once; else a stream, behind which the client is watched from now on."""
@@ -124,13 +169,16 @@ class _Passage:
 
     def outcome(self, result: str, status: int) -> Outcome:
         """What is to be told."""
+        tunnel = self._tunnel
         kind = value_of(self.answer.headers, b"content-type") if self.answer else None
         return Outcome(
-            endpoint=NAME,
+            endpoint=WEBSOCKET if self._is_handshake else NAME,
             result=result,
             status=status,
             stream=bool(kind and kind.startswith(b"text/event-stream")),
             own_seconds=self._sent - self._began,
             upstream_seconds=time.perf_counter() - self._sent,
             first_byte_seconds=self._first,
+            bytes_in=tunnel.client.received if tunnel else 0,
+            bytes_out=tunnel.upstream.received if tunnel else 0,
         )

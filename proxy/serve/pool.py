@@ -38,12 +38,14 @@ class Timeouts:
 
 
 class Wired(NamedTuple):
-    """A request as it goes out: its headers are complete and say how a streamed body is framed."""
+    """A request as it goes out: its headers are complete and say how a streamed body is framed. One that `upgrades`
+    may be answered with 101, and then its exchange gives the connection away."""
 
     method: str
     target: bytes
     headers: Sequence[Header]
     body: bytes | AsyncIterator[bytes]
+    upgrades: bool = False
 
     @property
     def repeatable(self) -> bool:
@@ -78,7 +80,7 @@ class Pool:
 
     async def send(self, request: Wired) -> Exchange:
         """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
-        kept = self._kept(request.repeatable)
+        kept = None if request.upgrades else self._kept(request.repeatable)
         if kept is not None:
             idle = self._idle[kept.chunked]
             try:
@@ -92,12 +94,12 @@ class Pool:
             else:
                 idle.proved()
                 return exchange
-        exchange = self._begin(await self._dial(), request)
+        exchange = self._begin(await self._dial(request.upgrades), request)
         await exchange.head()
         return exchange
 
     def _begin(self, connection: Connection, request: Wired) -> Exchange:
-        exchange = connection.begin(request.method)
+        exchange = connection.begin(request.method, request.upgrades)
         self._busy.add(connection)
         if self._timer is None:
             self._sweep()
@@ -132,8 +134,8 @@ class Pool:
         is not kept, and whoever asked for it closes it. Raises LinkError."""
         return await self._dialer.open(made, tunnel=True)
 
-    async def _dial(self) -> Connection:
-        return await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended))
+    async def _dial(self, tunnel: bool = False) -> Connection:
+        return await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended), tunnel)
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.errors import ClientError
 from proxy.serve.cycle import Cycle
+from proxy.serve.tunnel import Taken
 from proxy.wire.headers import Header
 
 HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
@@ -21,6 +22,7 @@ MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
 SHORT_TARGET = 256  # bytes of a target that is remembered
 LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
+MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered
 REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
 REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
@@ -34,7 +36,6 @@ HEAD_TOO_LARGE = ClientError(
 )
 TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
 NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
-NO_WEBSOCKET = ClientError(501, "WebSockets are not passed on; use HTTP and its streams.", code="websocket_unsupported")
 
 
 def _parts(url: bytes) -> tuple[str, bytes, bytes]:
@@ -63,7 +64,8 @@ def _staying(headers: Iterable[Header]) -> Iterator[Header]:
 class Protocol(HttpToolsProtocol):
     """One client's connection: uvicorn's protocol with deadlines and limits for the head of a request.
 
-    A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers.
+    A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers. Behind a
+    WebSocket's handshake nothing is read as HTTP any more: its cycle can hand the connection over, else it is closed.
     """
 
     head_seconds = HEAD_SECONDS
@@ -78,6 +80,8 @@ class Protocol(HttpToolsProtocol):
         self._head_open = self._body_open = self._deaf = False
         self._unmade = 0  # bytes since something was made of what comes: of a head, of trailers, of chunk extensions
         self._replay = b""
+        self._switching = False
+        self._behind = b""
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = -1.0
@@ -103,13 +107,21 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         if self._deaf:
+            if self._switching:
+                self._keep(data)
             return
         self._idle_since = -1.0
         self._unmade += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_without_upgrade(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            if self._switching:
+                self._deaf = True
+                self._head_in_time()
+                self._keep(rest)
+            else:
+                self._go_on_without_upgrade(rest)
         except httptools.HttpParserError:
             self._refuse(self._error)
         else:
@@ -155,8 +167,12 @@ class Protocol(HttpToolsProtocol):
             if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
                 raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
         if self.parser.should_upgrade():
-            self._replay = self._plain_head()
-            return
+            if not self._is_handshake():
+                self._replay = self._plain_head()
+                return
+            if self.cycle is not None and not self.cycle.response_complete:
+                raise self._because(BAD)  # behind an answer that is still due it would have to wait, and frames with it
+            self._switching = True
         self._begin()
         self.headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
         self._body_open = True
@@ -183,7 +199,12 @@ class Protocol(HttpToolsProtocol):
             "plimsoll.target": self.url,
         }
         before = self.cycle
-        keep_alive = version != "1.0" and self.parser.should_keep_alive() and "draining" not in self.app_state
+        keep_alive = (
+            version != "1.0"
+            and not self._switching
+            and self.parser.should_keep_alive()
+            and "draining" not in self.app_state
+        )
         self.cycle = cycle = scope["plimsoll.cycle"] = Cycle(
             scope,
             self.transport,
@@ -193,6 +214,8 @@ class Protocol(HttpToolsProtocol):
             keep_alive,
             self.on_response_complete,
         )
+        if self._switching:
+            cycle.hand_over = self._handed_over
         if before is None or before.response_complete:
             self._running = cycle
             self._start(cycle)
@@ -209,15 +232,37 @@ class Protocol(HttpToolsProtocol):
         self._error = error
         return ValueError(error.code)
 
+    def _is_handshake(self) -> bool:
+        """Whether it is a WebSocket's (RFC 6455, 4.1): a GET of HTTP/1.1 with nothing in it."""
+        told = {name: value for name, value in self.headers}
+        return (
+            self._get_upgrade() == b"websocket"
+            and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and told.get(b"content-length", b"0") == b"0"
+            and b"transfer-encoding" not in told
+        )
+
+    def _keep(self, data: bytes) -> None:
+        """What comes behind a handshake waits for its answer."""
+        self._behind += data
+        if len(self._behind) > MOST_BEHIND:
+            self.flow.pause_reading()
+
+    def _handed_over(self) -> Taken:
+        """The connection, for whoever goes on with it as a WebSocket."""
+        behind, self._behind = self._behind, b""
+        self._switching = False
+        return Taken(self.transport, self, behind, self.flow.write_paused)
+
     def _plain_head(self) -> bytes:
         """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8); many Java
         clients send `Upgrade: h2c` with every first request, and llhttp takes their bodies for the new protocol."""
-        if self._get_upgrade() == b"websocket":
-            raise self._because(NO_WEBSOCKET)
         if self.parser.get_method() == b"CONNECT":
             raise self._because(BAD)
         kept = [b"%b: %b\r\n" % header for header in _staying(self.headers)]
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(kept))
+        version = self.parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(kept))
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:
         head, self._replay = self._replay, b""

@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol, TypeVar
 import httpx
 
 from proxy.errors import ClientError, ConfigError
-from proxy.serve.exchange import Fault, LinkError, Sink
+from proxy.serve.exchange import Exchange, Fault, LinkError, Sink
 from proxy.serve.pool import Pool, Timeouts, Wired
-from proxy.wire.headers import Header, to_upstream, value_of
+from proxy.serve.tunnel import Taken
+from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import takes_key
 
 DEFAULT = Timeouts()
@@ -130,6 +131,14 @@ class Answer:
             self.whole = True
         return data
 
+    def take(self) -> Taken:
+        """The connection itself, where the answer is 101. Raises UpstreamError where that is lost already."""
+        assert isinstance(self._reply, Exchange)
+        try:
+            return self._reply.take()
+        except LinkError as error:
+            raise UpstreamError.of(error) from error
+
     def put_back(self, data: bytes) -> None:
         """Lets bytes that were read be read again."""
         self._held = data
@@ -221,6 +230,17 @@ class Upstream:
         except LinkError as error:
             raise UpstreamError.of(error) from error
 
+    async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
+        """Sends a client's WebSocket handshake: the answer is 101, and its connection may be taken, or says why not.
+
+        Our own key is never sent: what is spent on a tunnel nobody can see. Otherwise as `send`.
+        """
+        ready = [self._host, *to_upstream(headers), *SWITCH]
+        try:
+            return Answer(await self._link.send(Wired("GET", self.target(target), ready, b"", upgrades=True)))
+        except LinkError as error:
+            raise UpstreamError.of(error) from error
+
     def target(self, target: bytes) -> bytes:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
         rest = target[len(CLIENT_PREFIX) :]
@@ -284,6 +304,8 @@ class _OverHttpx:
         self._timeout = {**asdict(timeouts), "pool": timeouts.connect}
 
     async def send(self, wired: Wired) -> Reply:
+        if wired.upgrades:
+            raise LinkError(Fault.CONNECT, "Connections of httpx cannot be taken over.")
         request = httpx.Request(
             wired.method,
             self._url,

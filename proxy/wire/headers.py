@@ -25,6 +25,8 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     )
 )
+# The two that a WebSocket's handshake needs on either connection (RFC 6455, 4.1 and 4.2.2).
+SWITCH: tuple[Header, ...] = ((b"connection", b"Upgrade"), (b"upgrade", b"websocket"))
 # Expect is answered where the client is connected (10.1.1); Host is written anew for the upstream (7.2).
 NOT_TO_UPSTREAM = HOP_BY_HOP | {b"host", b"expect"}
 HARMLESS = frozenset((b"keep-alive", b"close"))  # Connection's usual values: they name no other header that is kept

@@ -246,14 +246,15 @@ def test_a_body_that_comes_after_a_wish_for_http2_is_a_body() -> None:
     run(check())
 
 
-def test_a_websocket_is_refused_clearly() -> None:
-    wish = (b"connection: Upgrade", b"upgrade: WebSocket", b"sec-websocket-version: 13", b"sec-websocket-key: eA==")
+WEBSOCKET = (b"connection: Upgrade", b"upgrade: WebSocket", b"sec-websocket-version: 13", b"sec-websocket-key: eA==")
 
+
+def test_an_application_may_answer_a_websockets_handshake_as_any_request() -> None:
     async def check() -> None:
-        async with serving(echo) as server:
-            reply = await ask(server.ports[0], get(b"/v1/realtime", *wish))
-            refused(reply, 501)
-            assert json.loads(reply.body)["error"]["code"] == "websocket_unsupported"
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            await client.send(get(b"/v1/realtime", *WEBSOCKET) + get(b"/v1/frames"))
+            assert json.loads((await client.reply()).body)[1] == "/v1/realtime"
+            assert await client.rest() == b""  # what came behind it is read as nothing
 
     run(check())
 
