@@ -87,6 +87,8 @@ class End(asyncio.Protocol):
         """Passes on what came before, and whatever comes from now on."""
         if behind:
             self.data_received(behind)
+        if self.other._full:
+            self._transport.pause_reading()
         self._read()
 
     @property
