@@ -17,7 +17,8 @@ def error_body(message: str, kind: str = "invalid_request_error", code: str = ""
 class ClientError(Exception):
     """An answer of our own to a request that we did not pass on: HTTP status and the four keys of the error body.
 
-    `retry` says whether the same request may do better later (`x-should-retry`, which OpenAI's clients heed).
+    `retry` says whether the same request may do better later (`x-should-retry`, which OpenAI's clients heed), `after`
+    in how many seconds (`retry-after`; 0: nothing is said).
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class ClientError(Exception):
         code: str = "",
         param: str | None = None,
         retry: bool = False,
+        after: int = 0,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.kind = status, message, kind
-        self.code, self.param, self.retry = code, param, retry
+        self.code, self.param, self.retry, self.after = code, param, retry, after
 
     def body(self) -> bytes:
         """The JSON that the client gets."""
@@ -43,6 +45,18 @@ def too_large(limit: int) -> ClientError:
     return ClientError(
         413, f"The request body is larger than the {limit:,} bytes that this proxy takes.", code="body_too_large"
     )
+
+
+def over_budget() -> ClientError:
+    """The body is so large that `PLIMSOLL_MAX_MEMORY` could never hold it."""
+    text = "The request body is larger than the memory that this proxy may use for bodies (PLIMSOLL_MAX_MEMORY)."
+    return ClientError(413, text, code="body_too_large")
+
+
+def overloaded() -> ClientError:
+    """No memory became free for the body in time."""
+    text = "This proxy has no memory left for the request's body just now."
+    return ClientError(503, text, kind="server_error", code="overloaded", retry=True, after=1)
 
 
 def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str) -> ClientError:

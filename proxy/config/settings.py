@@ -48,6 +48,8 @@ class Settings:
     workers: int
     api_key: str | None = field(repr=False)
     max_body: int
+    max_memory: int | None
+    min_rate: float
     connect_timeout: float
     read_timeout: float
     body_timeout: float
@@ -113,6 +115,13 @@ SETTINGS = (
     Setting("PLIMSOLL_WORKERS", whole(1, 1024), "1", "processes that serve"),
     Setting("PLIMSOLL_API_KEY", optional(values.key), "", "key sent upstream when the client sends none", True),
     Setting("PLIMSOLL_MAX_BODY", values.size, "64MiB", "largest request body on the endpoints that are fitted"),
+    Setting(
+        "PLIMSOLL_MAX_MEMORY",
+        optional(values.size),
+        "",
+        "memory for buffered bodies, 4 times their size each; empty: half of what the container has beyond 160MiB",
+    ),
+    Setting("PLIMSOLL_MIN_RATE", values.rate, "240", "bytes a second that clients must send or read at least; 0: none"),
     Setting("PLIMSOLL_CONNECT_TIMEOUT", values.timeout, "5", "seconds to connect to the upstream"),
     Setting("PLIMSOLL_READ_TIMEOUT", values.timeout, "600", "seconds to wait for the upstream's next bytes"),
     Setting("PLIMSOLL_BODY_TIMEOUT", values.timeout, "60", "seconds to wait for the client's next bytes"),

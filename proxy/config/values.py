@@ -65,6 +65,9 @@ patience = quantity(SECONDS, "seconds, such as 0, 30 or 2m", least=0)
 _bytes = quantity(BYTES, "a size such as 67108864, 10MB or 64MiB", least=1)
 
 
+rate = quantity(BYTES, "bytes a second, such as 0, 240 or 1kB", least=0)
+
+
 def size(text: str) -> int:
     """Bytes: `67108864`, `10MB`, `64MiB`."""
     return int(_bytes(text))

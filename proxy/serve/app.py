@@ -18,6 +18,7 @@ from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
 from proxy.serve import embeddings, summaries
 from proxy.serve.asking import Asking
+from proxy.serve.budget import Budget, derived, memory_limit, read_text
 from proxy.serve.cache import Cache
 from proxy.serve.client import Receive, Scope, Send, send_error
 from proxy.serve.embeddings import Embeddings
@@ -61,6 +62,7 @@ class House:
     cache: Cache
     upstream: Upstream
     metrics: Metrics
+    budget: Budget
     gateway: Gateway
     inspecting: Inspecting
     ready: bool = False
@@ -96,11 +98,13 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     embedding = Embeddings(asked[1], settings.embeddings_timeout)
     measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
-    metrics = Metrics(partial(model_label, windows), cache, extras)
+    budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
+    metrics = Metrics(partial(model_label, windows), cache, extras, budget)
     watching = extras if upstream.has_key or any(asking.foreign for asking in asked) else None
     looking, log = Looking(rules.refusals), tell or make_log(settings.log)
-    gateway = Gateway(settings, planner, upstream, looking, metrics, log, watching)
-    return House(settings, rules, windows, cache, upstream, metrics, gateway, Inspecting(settings, planner))
+    gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
+    inspecting = Inspecting(settings, planner, budget)
+    return House(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
 
 
 def _given(settings: Settings) -> dict[str, dict[str, Any]]:

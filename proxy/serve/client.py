@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
-from proxy.errors import ClientError, error_body, too_large
+from proxy.errors import ClientError, error_body, over_budget, overloaded, too_large
 from proxy.serve import log
+from proxy.serve.budget import FIRST, PATIENCE_S, Room
 from proxy.serve.cycle import Cycle
 from proxy.serve.interrupts import Gone as Gone
-from proxy.serve.interrupts import Interrupt, Stalling, leaving
+from proxy.serve.interrupts import Hanging, Interrupt, Stalling, leaving
 from proxy.serve.interrupts import Message as Message
 from proxy.serve.interrupts import Receive as Receive
 from proxy.serve.upstream import Answer, UpstreamError
@@ -64,52 +66,82 @@ def target_of(scope: Scope) -> bytes:
 
 
 def slow_body(seconds: float) -> ClientError:
-    """The client stopped sending in the middle of its request."""
-    text = f"No byte of the request's body came for {seconds:g} seconds."
+    """The client stopped sending in the middle of its request, or nearly so."""
+    text = f"No byte of the request's body came for {seconds:g} seconds, or too few."
     return ClientError(408, text, code="body_timeout", retry=True)
 
 
-async def receive_body(receive: Receive, seconds: float, cycle: Cycle | None = None) -> tuple[bytes, bool]:
+async def receive_body(
+    receive: Receive, seconds: float, cycle: Cycle | None = None, rate: float = 0.0, room: Room | None = None
+) -> tuple[bytes, bool]:
     """The next bytes of the request's body, and whether more follow. Raises Gone, or ClientError 408. What a `cycle`
-    gathers may take longer, as long as something comes."""
+    gathers may take longer, as long as enough comes: `rate` bytes a second, and more where others wait for `room`."""
     late = partial(slow_body, seconds)
-    with Interrupt(seconds, late) if cycle is None else Stalling(seconds, late, lambda: cycle.arrived):
+    pressed = None if room is None else lambda: room.pressed
+    with Interrupt(seconds, late) if cycle is None else Stalling(seconds, late, lambda: cycle.arrived, rate, pressed):
         message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
     return message.get("body", b""), message.get("more_body", False)
 
 
-def body_here(cycle: Cycle | None, limit: int) -> bytes | None:
-    """The whole body, where all of it has come, as short ones mostly have; else `read_body` must be asked. Raises
-    ClientError as that does."""
-    whole = None if cycle is None else cycle.body_at_hand()
-    if whole is not None and len(whole) > limit:
+def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
+    """The whole body, where all of it has come and there is room for it at once, as for short ones mostly; else
+    `read_body` must be asked. Raises ClientError as that does."""
+    if cycle is None or cycle.more_body:
+        return None
+    if cycle.arrived > limit:
         raise too_large(limit)
-    return whole
+    return cycle.body_at_hand() if room.now(cycle.arrived) else None
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float) -> bytes:
-    """The whole body. Raises ClientError where it has more than `limit` bytes (413) or none comes for so many seconds
-    (408), and Gone."""
+async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, room: Room, rate: float = 0.0) -> bytes:
+    """The whole body; `room` holds as much as it needs before it is read. Raises ClientError where it has more than
+    `limit` bytes or than could ever be held (413), where there is no room in time (503), or where for so many seconds
+    none comes, or fewer than `rate` bytes a second (408); and Gone."""
     cycle = cycle_of(scope)
-    whole = body_here(cycle, limit)
+    whole = body_here(cycle, limit, room)
     if whole is not None:
         return whole
     declared = value_of(scope["headers"], b"content-length")
-    if declared is not None and int(declared) > limit:
+    here = 0 if cycle is None else cycle.arrived
+    size = max(here, min(FIRST, limit)) if declared is None else int(declared)
+    if size > limit:
         raise too_large(limit)
+    await admitted(room, size, here, cycle)
     if cycle is not None:
-        cycle.gather(limit)
+        cycle.gather(limit, room.grow if declared is None else None)
     parts: list[bytes] = []
     size, more = 0, True
     while more:
-        part, more = await receive_body(receive, seconds, cycle)
+        part, more = await receive_body(receive, seconds, cycle, rate, room)
         parts.append(part)
         size += len(part)
         if size > limit:
             raise too_large(limit)
+        if not room.grow(size) or (more and cycle is not None):
+            raise overloaded() if room.fits(size) else over_budget()
+    room.settle(size)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> None:
+    """Waits until the room holds so many bytes, `here` of which came already; nothing is read meanwhile. Raises
+    ClientError where they could never be held (413) or cannot in time (503), and Gone."""
+    if not room.fits(size):
+        room.refuse("size")
+        raise over_budget()
+    if room.now(size):
+        return
+    if cycle is not None:
+        cycle.pause()
+    try:
+        with Interrupt(PATIENCE_S, overloaded), nullcontext() if cycle is None else Hanging(cycle):
+            if not await room.wait(size, here):
+                raise overloaded()
+    except ClientError:
+        room.refuse("wait")
+        raise
 
 
 class Upload:
@@ -148,6 +180,8 @@ async def send_error(send: Send, error: ClientError, extra: Iterable[Header] = (
         (b"x-should-retry", b"true" if error.retry else b"false"),
         *extra,
     ]
+    if error.after:
+        headers.append((b"retry-after", b"%d" % error.after))
     if error.status == 408:
         headers.append((b"connection", b"close"))  # RFC 9110, 15.5.9: the rest of the request is not waited for
     await send({"type": "http.response.start", "status": error.status, "headers": headers})

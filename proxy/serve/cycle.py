@@ -17,6 +17,7 @@ from proxy.serve.tunnel import Taken
 from proxy.wire.headers import SWITCH, Header, value_of
 
 UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
+TINY = 4 * 1024  # bytes; shorter pieces of a body are joined as they come: each of its own would cost 28 times its size
 LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
 
@@ -55,10 +56,11 @@ class Cycle(RequestResponseCycle):
         self.over: Callable[[], object] = _nothing
         self.hand_over: Callable[[], Taken] | None = None
         self.arrived = 0  # bytes of the body so far
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._unread = 0
         self._most_unread = UNREAD
         self._gathers = False
+        self._grow: Callable[[int], bool] | None = None
         self._unframed = False  # an answer whose end is the connection's: HTTP/1.0 knows no chunks
 
     async def run_asgi(self, app: Callable[..., Any]) -> None:
@@ -103,9 +105,17 @@ class Cycle(RequestResponseCycle):
 
     def takes(self, body: bytes) -> None:
         """Bytes of the body came."""
-        self._parts.append(body)
+        parts = self._parts
+        if not parts or len(body) >= TINY:
+            parts.append(body)
+        elif type(parts[-1]) is bytearray:
+            parts[-1] += body
+        else:
+            parts.append(bytearray(body))
         self.arrived += len(body)
         self._unread += len(body)
+        if self._grow is not None and not self._grow(self._unread):
+            self._grow, self._most_unread = None, -1
         if self._unread > self._most_unread:
             self.flow.pause_reading()
             self.message_event.set()
@@ -117,10 +127,10 @@ class Cycle(RequestResponseCycle):
         self.more_body = False
         self.message_event.set()
 
-    def gather(self, most: int) -> None:
+    def gather(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
         """From now on `receive` gives all of the body at once, or what came of it as soon as that is over `most`
-        bytes."""
-        self._gathers, self._most_unread = True, most
+        bytes, or more than `grow`, which is told how many there are, lets come."""
+        self._gathers, self._most_unread, self._grow = True, most, grow
         if self.more_body and self._unread <= most and not self.disconnected:
             self.message_event.clear()
 
@@ -133,9 +143,14 @@ class Cycle(RequestResponseCycle):
         self.flow.resume_reading()
         return self._taken()
 
+    def pause(self) -> None:
+        """Leaves what comes in the socket until the body is asked for."""
+        self.flow.pause_reading()
+
     def _taken(self) -> bytes:
         parts, self._parts, self._unread = self._parts, [], 0
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        first = parts[0] if parts else b""
+        return first if len(parts) <= 1 and type(first) is bytes else b"".join(parts)
 
     async def receive(self) -> Any:
         """ASGI's next message."""

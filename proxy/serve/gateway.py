@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.serve.asking import caller_of
+from proxy.serve.budget import Budget
 from proxy.serve.client import (
     BrokenOff,
     Gone,
@@ -55,6 +56,7 @@ class Gateway:
     upstream: Upstream
     looking: Looking
     metrics: Metrics
+    budget: Budget
     tell: Callable[[Outcome], None]
     extras: Extras | None = None  # where calls on the operator's money depend on whom the upstream accepts
     behind: set[asyncio.Task[None]] = field(default_factory=set)
@@ -66,10 +68,10 @@ class Gateway:
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            payload = await self._arrive(visit, scope, receive, cycle)
+            visit.payload = await self._arrive(visit, scope, receive, cycle)
             if visit.sure and visit.total is None:
                 self.planner.count_later(visit, scope["headers"])
-            await self._exchange(visit, payload, scope, receive, send, cycle)
+            await self._exchange(visit, scope, receive, send, cycle)
         except ClientError as error:
             visit.status, visit.result = error.status, visit.result or "rejected"
             unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
@@ -89,28 +91,30 @@ class Gateway:
         finally:
             self.metrics.in_flight.dec()
             visit.returns()
+            self._let_go(visit)
             self._leave(visit)
 
     async def _arrive(self, visit: Visit, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
         """Reads the request and prepares what to send. Our own time does not count the client's."""
         asked = visit.controls = controls(scope["headers"])
         visit.mode = asked.mode or visit.mode
-        most = self.settings.max_body
-        body = body_here(cycle, most)
-        visit.body = await read_body(scope, receive, most, self.settings.body_timeout) if body is None else body
+        settings, room = self.settings, self.budget.room()
+        visit.room = room
+        body = body_here(cycle, settings.max_body, room)
+        if body is None:
+            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
+        visit.body = body
         began = time.perf_counter()
         try:
             return await self.planner.prepare(visit, scope["headers"])
         finally:
             visit.own_seconds += time.perf_counter() - began
 
-    async def _exchange(
-        self, visit: Visit, payload: bytes, scope: Scope, receive: Receive, send: Send, cycle: Cycle | None
-    ) -> None:
+    async def _exchange(self, visit: Visit, scope: Scope, receive: Receive, send: Send, cycle: Cycle | None) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         for left in reversed(range(HEALS + 1)):
             with leaving(receive, cycle):
-                answer, seen, refusal = await self._ask(visit, payload, scope)
+                answer, seen, refusal = await self._ask(visit, scope)
             try:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
                 if smaller is None:
@@ -119,17 +123,17 @@ class Gateway:
                         visit.result = "refused"
                     await self._relay(visit, answer, seen, receive, send, cycle)
                     return
-                payload = smaller
+                visit.payload = smaller
             finally:
                 await answer.close()
 
-    async def _ask(self, visit: Visit, payload: bytes, scope: Scope) -> tuple[Answer, bytes, Refusal | None]:
+    async def _ask(self, visit: Visit, scope: Scope) -> tuple[Answer, bytes, Refusal | None]:
         """The answer, what had to be read of it to tell whether it is a refusal, and the refusal that it is."""
         headers = scope["headers"]
-        if payload is not visit.body:
+        if visit.payload is not visit.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
         visit.departs()
-        answer = await self.upstream.send("POST", target_of(scope), headers, payload)
+        answer = await self.upstream.send("POST", target_of(scope), headers, visit.payload)
         if self.extras is not None:
             self.extras.saw(caller_of(headers), answer.status)
         if visit.ladder is None or not visit.acts:
@@ -142,7 +146,7 @@ class Gateway:
             answer.put_back(body)
         if unreadable(answer):
             await answer.close()
-            answer = await self.upstream.send("POST", target_of(scope), plainly(headers), payload)
+            answer = await self.upstream.send("POST", target_of(scope), plainly(headers), visit.payload)
         try:
             seen, refusal = await self.looking.at(answer, near=not visit.sure)
         except BaseException:
@@ -174,11 +178,19 @@ class Gateway:
             visit.begins()
             if handed_on(cycle, answer, seen, extra):
                 return
+        self._let_go(visit)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         await relay(
             answer, receive, send, first=(seen,), extra=extra, watch=tap.feed, started=visit.begins, cycle=cycle
         )
+
+    def _let_go(self, visit: Visit) -> None:
+        """Nothing of its body is kept while its answer goes by: no refusal can be healed any more."""
+        if visit.counting is None or visit.counting.done():
+            visit.let_go()
+        else:
+            visit.counting.add_done_callback(visit.let_go)
 
     def _leave(self, visit: Visit) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""

@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
+from proxy.serve.budget import Budget, Room
 from proxy.serve.client import Gone, Receive, Scope, Send, read_body, send_error
 from proxy.serve.listing import Headers
 from proxy.serve.planning import FAILED, Planner
@@ -25,25 +26,29 @@ class Inspecting:
 
     settings: Settings
     planner: Planner
+    budget: Budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        headers = scope["headers"]
+        headers, room = scope["headers"], self.budget.room()
         try:
-            body = await read_body(scope, receive, self.settings.max_body, self.settings.body_timeout)
-            payload = msgspec.json.encode(await self.plan_of(body, headers))
+            settings = self.settings
+            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
+            payload = msgspec.json.encode(await self.plan_of(body, headers, room))
         except ClientError as error:
             await send_error(send, error)
             return
         except Gone:
             return
+        finally:
+            room.leave()
         told = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
         await send({"type": "http.response.start", "status": 200, "headers": told})
         await send({"type": "http.response.body", "body": payload})
 
-    async def plan_of(self, body: bytes, headers: Headers) -> dict[str, object]:
+    async def plan_of(self, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body, asks=False)
+        visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body, asks=False, room=room)
         measuring = self.planner.measuring
         try:
             await measuring.look(visit, headers)

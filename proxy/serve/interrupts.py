@@ -15,8 +15,22 @@ TICK = 0.1  # seconds between two looks at what should be interrupted
 LOOK_AFTER = 0.1  # seconds until a client's leaving is looked for: most of a short request's life costs no task
 
 
+PRESSED_SECONDS = 5.0  # between two looks at a body that others may wait for
+PRESSED_RATE = 64 * 1024  # bytes a second that it must come with then; without that need a rate that the settings name
+READ_SECONDS = 60.0  # between two looks at a client that does not read what waits for it
+
+
 class Gone(Exception):
     """The client went away before its answer was complete."""
+
+
+class Timed(Protocol):
+    """What is to happen at a time of the loop's, unless it is given up before."""
+
+    due: float
+
+    def rouse(self) -> None:
+        """Its time has come."""
 
 
 class _Clock:
@@ -27,9 +41,9 @@ class _Clock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._ticking = False
-        self.waiting: set[Interrupt] = set()
+        self.waiting: set[Timed] = set()
 
-    def add(self, interrupt: Interrupt) -> None:
+    def add(self, interrupt: Timed) -> None:
         self.waiting.add(interrupt)
         if not self._ticking:
             self._ticking = True
@@ -97,24 +111,68 @@ class Interrupt:
 
 
 class Stalling(Interrupt):
-    """Interrupts its task when for so many seconds, up to half as many more, nothing came: `progress` tells how much
-    has."""
+    """Interrupts its task when for so many seconds, up to half as many more, nothing came, or fewer than `rate` bytes a
+    second: `progress` tells how many have. Where others wait (`pressed`) it must come faster."""
 
-    __slots__ = ("_pace", "_progress", "_seen")
+    __slots__ = ("_end", "_last", "_pace", "_pressed", "_progress", "_rate", "_seen", "_since")
 
-    def __init__(self, seconds: float, error: Callable[[], Exception], progress: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        error: Callable[[], Exception],
+        progress: Callable[[], int],
+        rate: float = 0.0,
+        pressed: Callable[[], bool] | None = None,
+    ) -> None:
         super().__init__(seconds, error)
-        self._pace, self._progress, self._seen = seconds / 2, progress, progress()
+        self._since, self._end, self._pace = self.due - seconds, self.due, seconds / 2
+        self._progress, self._rate, self._pressed = progress, rate, pressed
+        self._seen = self._last = progress()
+        self.due = min(self.due, self._since + PRESSED_SECONDS)
 
     def rouse(self) -> None:
-        """Looks whether anything came."""
-        seen = self._progress()
-        if seen == self._seen:
+        """Looks whether enough came."""
+        now, seen = self._clock.loop.time(), self._progress()
+        least = PRESSED_RATE * PRESSED_SECONDS if self._pressed is not None and self._pressed() else 0
+        enough = seen - self._last >= least
+        self._last = seen
+        if now >= self._end:
+            enough = enough and seen - self._seen >= max(1.0, self._rate * (now - self._since))
+            self._seen, self._since, self._end = seen, now, now + self._pace
+        if not enough:
             super().rouse()
             return
-        self._seen = seen
-        self.due = self._clock.loop.time() + self._pace
+        self.due = min(self._end, now + PRESSED_SECONDS)
         self._clock.add(self)
+
+
+class Unread:
+    """Calls `cut` when a client takes fewer than `rate` bytes a second of those that wait for it (`left` tells how many
+    do), from its making until it is stopped."""
+
+    __slots__ = ("_clock", "_cut", "_least", "_left", "_seen", "due")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, rate: float, left: Callable[[], int], cut: Callable[[], None]
+    ) -> None:
+        self._clock, self._left, self._cut = _clock(loop), left, cut
+        self._least, self._seen = max(1.0, rate * READ_SECONDS), left()
+        self.due = loop.time() + READ_SECONDS
+        self._clock.add(self)
+
+    def rouse(self) -> None:
+        """Looks whether enough was taken."""
+        left = self._left()
+        if self._seen - left < self._least:
+            self._cut()
+            return
+        self._seen = left
+        self.due = self._clock.loop.time() + READ_SECONDS
+        self._clock.add(self)
+
+    def stop(self) -> None:
+        """The client takes what comes."""
+        self._clock.waiting.discard(self)
 
 
 class Hooked(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.fit.relevance import meaning
+from proxy.serve.budget import Room
 from proxy.serve.embeddings import Embeddings
 from proxy.serve.extras import Spent
 from proxy.serve.grown import Grown
@@ -21,6 +21,7 @@ from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
+from proxy.serve.unpacking import unpacked
 from proxy.serve.visit import Visit
 from proxy.types import Facts, Glance, Json, Ladder, Marks, Message, Meter, Plan, Stretch, Total, Want, replace
 from proxy.wire.endpoints import chat
@@ -31,10 +32,8 @@ from proxy.wire.headers import value_of
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
 HEAVY_BYTES = 1 << 20  # of a body: reading and writing it would hold up other requests for over 5 ms
-PACKED_BYTES = 32_768  # of a packed body: what it unpacks to may be heavy
 THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
 THREADS_BEHIND = 1  # for what nobody waits for: what somebody waits for has the other processor
-CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 Pair = tuple[bytes, bytes]
 T = TypeVar("T")
 
@@ -82,8 +81,8 @@ class Measuring:
             await self._unkey(visit)
             return visit.glance
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        heavy = len(visit.body) > (PACKED_BYTES if coding else HEAVY_BYTES)
-        visit.plain, glance = await self._aside(heavy, _looked, visit.body, coding, self.max_body)
+        plain = await unpacked(visit.body, coding, self.max_body, self._aside, visit.room)
+        visit.plain, glance = await self._aside(len(plain) > HEAVY_BYTES, _read, plain)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
         if glance.seen.keyed:
             await self._unkey(visit)
@@ -95,12 +94,12 @@ class Measuring:
         visit.plain, pins = await self._aside(heavy, chat.without_ours, visit.plain)
         visit.controls = replace(visit.controls, pins=visit.controls.pins | pins)
 
-    async def unkeyed(self, body: bytes, headers: Headers) -> bytes:
+    async def unkeyed(self, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
         """A body that is not understood without the key of our own in its messages; itself where they have none.
         Raises `NotUnderstood` where they cannot be read."""
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        heavy = len(body) > (PACKED_BYTES if coding else HEAVY_BYTES)
-        return await self._aside(heavy, _unkeyed, body, coding, self.max_body)
+        plain = await unpacked(body, coding, self.max_body, self._aside, room)
+        return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, body, plain)
 
     async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
@@ -224,10 +223,6 @@ class Measuring:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _looked(body: bytes, coding: bytes, limit: int) -> tuple[bytes, Glance]:
-    return _read(unpacked(body, coding, limit))
-
-
 def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
@@ -239,8 +234,8 @@ def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
         return plain, first_look(plain)
 
 
-def _unkeyed(body: bytes, coding: bytes, limit: int) -> bytes:
-    plain = unpacked(body, coding, limit)
+def _unkeyed(body: bytes, plain: bytes) -> bytes:
+    """A body without the key of our own, given unpacked; itself where it has none."""
     if chat.OURS.encode() not in plain:
         return body
     plain = mended(plain) or plain
@@ -262,21 +257,3 @@ def _untouched(counted: Plan, ladder: Ladder) -> Plan | None:
     """The plan where no step's turn comes; None where one does."""
     first = counted.before
     return counted if counted.trusting or not any(due(rung, first, first) for rung in ladder.rungs) else None
-
-
-def unpacked(body: bytes, coding: bytes, limit: int) -> bytes:
-    """The body without its content-encoding. Raises `NotUnderstood` for an encoding that we do not know, a broken
-    body, or one that would unpack to more than `limit` bytes."""
-    if coding not in CODINGS:
-        raise NotUnderstood("its content-encoding is not one that we know")
-    bits = CODINGS[coding]
-    if bits is None:
-        return body
-    machine = zlib.decompressobj(bits)
-    try:
-        plain = machine.decompress(body, limit)
-    except zlib.error:
-        raise NotUnderstood("its content-encoding is broken") from None
-    if not machine.eof or machine.unused_data:
-        raise NotUnderstood("it unpacks to more than we take, ends early, or goes on behind its end")
-    return plain

@@ -43,6 +43,7 @@ ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1
 
 Samples = Iterable[tuple[Labels, float]]
 Named = Callable[[str], str]
+Mode = Literal["livesum", "livemax", "livemostrecent"]  # how a gauge's values of several workers become one
 
 
 class Shared(Protocol):
@@ -56,6 +57,24 @@ class Shared(Protocol):
 
     def open_breakers(self) -> Mapping[tuple[str], int]:
         """By what it breaks."""
+
+
+class Held(Protocol):
+    """What a memory budget tells of itself, over all workers; refusals are this worker's own."""
+
+    total: int
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """By reason."""
+
+    @property
+    def used(self) -> int:
+        """Bytes."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests."""
 
 
 class Account(Protocol):
@@ -120,7 +139,7 @@ class Figure(Generic[S]):
     help: str
     labels: Labels
     read: Callable[[S], Samples]
-    mode: Literal["livesum", "livemax"] = "livemax"
+    mode: Mode = "livemax"
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -327,6 +346,37 @@ EXTRA_FIGURES: tuple[Figure[Account], ...] = (
 )
 
 
+MEMORY: tuple[Figure[Held], ...] = (
+    Figure(
+        "plimsoll_memory_budget_bytes",
+        "Memory that request bodies may hold, of all workers together (PLIMSOLL_MAX_MEMORY).",
+        (),
+        lambda budget: [((), budget.total)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_used_bytes",
+        "Memory that request bodies hold, four times their size each.",
+        (),
+        lambda budget: [((), budget.used)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_waiting_requests",
+        "Requests that wait for memory before their bodies are read.",
+        (),
+        lambda budget: [((), budget.waiting)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_refused_total",
+        "Bodies that found no memory: in time (wait), while they grew (growth), or ever (size).",
+        ("reason",),
+        lambda budget: [((reason,), count) for reason, count in budget.refused.items()],
+    ),
+)
+
+
 def model_label(windows: Windows, model: str) -> str:
     """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
     in endless ways, and each label is a series for ever."""
@@ -339,7 +389,7 @@ def model_label(windows: Windows, model: str) -> str:
 
 class Metrics:
     """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself,
-    `account` that of extra calls.
+    `account` that of extra calls, `budget` the memory for bodies.
 
     Outcomes are gathered, added up in tallies, and poured into prometheus' own metrics when somebody asks; with several
     workers (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to
@@ -347,12 +397,16 @@ class Metrics:
     """
 
     def __init__(
-        self, label: Named = lambda model: OTHER, shared: Shared | None = None, account: Account | None = None
+        self,
+        label: Named = lambda model: OTHER,
+        shared: Shared | None = None,
+        account: Account | None = None,
+        budget: Held | None = None,
     ) -> None:
         self.registry = CollectorRegistry()
         self._several = values.ValueClass is not values.MutexValue
         self.in_flight = Level(self._soon if self._several else None)
-        self._label, self._shared, self._account = label, shared, account
+        self._label, self._shared, self._account, self._budget = label, shared, account, budget
         self._labels: Bounded[str, str] = Bounded(REMEMBERED)
         self._models: set[str] = set()
         self._new: list[Outcome] = []
@@ -368,6 +422,7 @@ class Metrics:
         self._pours = [self._pour(m, tally) for m, tally in self._tallies]
         self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
         self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
+        self._pours += [self._shown(figure, self._budget) for figure in MEMORY if self._budget is not None]
         self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
         if not self._several:
             ProcessCollector(registry=self.registry)
@@ -385,7 +440,7 @@ class Metrics:
             return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
         return partial(_set, self._gauge(name, help, labels, figure.mode), figure, shared)
 
-    def _gauge(self, name: str, help: str, labels: Labels, mode: Literal["livesum", "livemax"]) -> Gauge:
+    def _gauge(self, name: str, help: str, labels: Labels, mode: Mode) -> Gauge:
         return Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
 
     def named(self, model: str) -> str:

@@ -18,7 +18,7 @@ from proxy.serve.knowledge import MOST_MODELS, Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.measuring import INLINE_BYTES, Measuring
 from proxy.serve.visit import Visit
-from proxy.tokens.meter import learned_ratio, unit_of
+from proxy.tokens.meter import learned_ratio
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
 from proxy.wire.controls import NOTHING_ASKED
 from proxy.wire.glance import NotUnderstood
@@ -59,7 +59,7 @@ class Planner:
     async def _unkeyed(self, visit: Visit, headers: Headers) -> bytes:
         """What was not understood, without the key of our own where its messages can be read."""
         try:
-            return await self.measuring.unkeyed(visit.body, headers)
+            return await self.measuring.unkeyed(visit.body, headers, visit.room)
         except NotUnderstood:
             return visit.body
         except Exception as error:
@@ -171,10 +171,12 @@ class Planner:
     def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
         if visit.acts and self._has_time(len(visit.plain)):
+            room = None if visit.room is None else visit.room.another()
+            if room is not None and not room.now(len(visit.plain)):
+                return
             visit.spent = visit.spent or Spent()
-            looking = Visit(
-                visit.endpoint, visit.mode, visit.controls, plain=visit.plain, model=visit.model, spent=visit.spent
-            )
+            looking = Visit(visit.endpoint, visit.mode, visit.controls, plain=visit.plain, room=room)
+            looking.model, looking.spent = visit.model, visit.spent
             soon = replace(ladder, rungs=tuple(rung.ahead for rung in ladder.rungs if rung.ahead is not None))
             self._behind(self._seen_ahead(looking, soon, headers), len(visit.plain))
 
@@ -194,6 +196,8 @@ class Planner:
             await self.aside.measure(looking, headers, soon)
         except Exception as error:
             self.caught(looking, error)
+        finally:
+            looking.let_go()
 
     async def close(self) -> None:
         """Gives up what nobody waits for."""
@@ -245,11 +249,7 @@ class Planner:
         self.knowledge.cache.keep_held(outcome.model_sent, outcome.usage.prompt)
         if outcome.prompt_sent is None:
             return
-        if visit.plan is not None:
-            unit = unit_of((visit.plan.draft if visit.acts else visit.plan.before).meter)
-        else:
-            unit = visit.total.unit if visit.total is not None else None
-        ratio = learned_ratio(outcome.model_sent, unit, outcome.prompt_sent, outcome.usage)
+        ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None:
             self.knowledge.cache.observe(outcome.model_sent, ratio)
 

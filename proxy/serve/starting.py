@@ -38,14 +38,19 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
     if beside:
         say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
 
-    def work(ready: Callable[[], None]) -> None:
+    def work(number: int, ready: Callable[[], None]) -> None:
+        house.budget.serve_as(number)
         _serve(house, log, doors, beside, ready)
 
+    def gone(pid: int) -> None:
+        forget(pid)
+        house.budget.forget(pid)
+
     if settings.workers == 1:
-        work(lambda: None)
+        work(0, lambda: None)
         return 0
     encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
-    return workers.run(settings.workers, work, forget, stopping=lambda: _close([*doors, *beside]))
+    return workers.run(settings.workers, work, gone, stopping=lambda: _close([*doors, *beside]))
 
 
 def _serve(

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.fit.lore import Entry
+from proxy.serve.budget import Room
 from proxy.serve.extras import Spent
+from proxy.tokens.meter import unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.report import count, plan_headers, total_headers
@@ -19,12 +21,13 @@ from proxy.wire.tap import Tap
 class Visit:
     """What is known of one request so far. Times are of `time.perf_counter`, in seconds.
 
-    `body` is as the client sent it, `plain` without its content-encoding. `ladder` is None where nothing may be done:
-    the mode is off, or we do not understand it. `sure` says that its bytes alone prove that it fits; then `counting`
-    counts it while the upstream works, or where much waits for that it is `uncounted`. `total` and `window` are known of
-    what was counted and needed no `plan`. `asks` says that summaries and embeddings may be asked for, `spent` what that
-    cost so far. `lore` are the entries of the lorebooks that it asks for. `plain` is without the key of our own in
-    messages, too, and without halves of surrogate pairs, which nobody can read.
+    `body` is as the client sent it, `plain` without its content-encoding, without the key of our own in messages, and
+    without halves of surrogate pairs, which nobody can read; `payload` is what is sent. `room` is what its body holds of
+    the memory budget. `ladder` is None where nothing may be done: the mode is off, or we do not understand it. `sure`
+    says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where much waits
+    for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`. `asks` says that
+    summaries and embeddings may be asked for, `spent` what that cost so far. `lore` are the entries of the lorebooks that
+    it asks for.
     """
 
     endpoint: str
@@ -33,6 +36,8 @@ class Visit:
     ladder: Ladder | None = None
     body: bytes = b""
     plain: bytes = b""
+    payload: bytes = b""
+    room: Room | None = None
     prompt: Prompt | None = None
     facts: Facts | None = None
     plan: Plan | None = None
@@ -58,6 +63,8 @@ class Visit:
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
     _waiting_since: float = 0.0
+    _measured: dict[str, Any] | None = None
+    _unit: float | None = None
 
     @property
     def acts(self) -> bool:
@@ -82,9 +89,36 @@ class Visit:
         """Nothing that was made of it may be used: it goes on as the client sent it."""
         self.ladder = self.prompt = self.facts = self.plan = self.total = None
 
+    def let_go(self, counted: object = None) -> None:
+        """Its answer begins, or it is over: what was read and made of it is not needed any more, only its figures."""
+        plan, glance = self.plan, self.glance
+        if plan is not None:
+            sent = plan.draft if self.acts else plan.before
+            self._measured, self._unit = _measured(plan, sent), unit_of(sent.meter)
+            self.plan = None
+        if glance is not None:
+            self.glance = Glance(glance.model, glance.reserve, glance.stream, glance.most)
+        self.prompt = self.facts = None
+        self.body = self.plain = self.payload = b""
+        if self.room is not None:
+            self.room.leave()
+
+    @property
+    def unit(self) -> float | None:
+        """How many of the model's tokens one of its encoding was taken for; None where its count cannot teach."""
+        if self.plan is not None:
+            return unit_of((self.plan.draft if self.acts else self.plan.before).meter)
+        return self._unit if self._measured is not None or self.total is None else self.total.unit
+
     def outcome(self) -> Outcome:
         """All that is to be told of it. What observing found is told, though nothing of it was done."""
-        if self.plan is None and self.total is not None and self.window is not None and self.ladder is not None:
+        if (
+            self.plan is None
+            and self._measured is None
+            and self.total is not None
+            and self.window is not None
+            and self.ladder is not None
+        ):
             return self._counted(self.total, self.window, self.ladder)
         common: dict[str, Any] = {
             "endpoint": self.endpoint,
@@ -104,6 +138,8 @@ class Visit:
         }
         if self.plan is not None:
             common |= _measured(self.plan, self.plan.draft if self.acts else self.plan.before)
+        elif self._measured is not None:
+            common |= self._measured
         else:
             common["model_sent"] = self.model
         return Outcome(**common)

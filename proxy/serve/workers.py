@@ -21,17 +21,19 @@ YOUNG = 5.0  # seconds; a worker that dies sooner may well die again
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds until such a one is replaced: doubled each time
 Done = Callable[[], None]
 Gone = Callable[[int], None]
-Work = Callable[[Done], None]
+Work = Callable[[int, Done], None]
+Born = dict[int, tuple[int, float]]  # by process id: a worker's number, and when it began
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 
 
 def run(count: int, work: Work, gone: Gone, stopping: Done = lambda: None) -> int:
     """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
 
-    `work` is given what it calls once it is ready. A worker that dies is replaced, and `gone` told its process id; one
-    that dies young is replaced after a pause, but before the first of all was ready it takes the others with it. None
-    outlives this process. `stopping` is called once the end has begun: what this process holds open keeps the workers
-    from closing it. Returns the exit code. Must be called before this process has threads.
+    `work` is given its worker's number, from 0 on, and what it calls once it is ready. A worker that dies is replaced
+    by one of the same number, and `gone` told its process id; one that dies young is replaced after a pause, but before
+    the first of all was ready it takes the others with it. None outlives this process. `stopping` is called once the
+    end has begun: what this process holds open keeps the workers from closing it. Returns the exit code. Must be called
+    before this process has threads.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for, not handled: nothing can come between
     alive, ready = os.pipe(), os.pipe()
@@ -51,10 +53,10 @@ def run(count: int, work: Work, gone: Gone, stopping: Done = lambda: None) -> in
 class _Crew:
     """The workers that live, and when those that died young are replaced; times are `time.monotonic`'s."""
 
-    def __init__(self, count: int, start: Callable[[], int], gone: Gone, stopping: Done, ready: int) -> None:
+    def __init__(self, count: int, start: Callable[[int], int], gone: Gone, stopping: Done, ready: int) -> None:
         self._start, self._gone, self._stopping, self._ready = start, gone, stopping, ready
-        self._born = {start(): time.monotonic() for _ in range(count)}
-        self._due: list[float] = []
+        self._born = {start(number): (number, time.monotonic()) for number in range(count)}
+        self._due: list[tuple[float, int]] = []
         self._young = 0  # deaths of young ones, one after the other
         self._was_ready = False
         self._code, self._stop = 0, 0
@@ -66,9 +68,9 @@ class _Crew:
             if heard in (signal.SIGTERM, signal.SIGINT):
                 self._end(signal.SIGKILL if self._stop else signal.SIGTERM)
                 self._stopping()
-            for pid, born, status in _ended(self._born):
+            for pid, (number, born), status in _ended(self._born):
                 self._gone(pid)
-                self._bury(time.monotonic() - born, status)
+                self._bury(number, time.monotonic() - born, status)
             self._replace()
         return self._code
 
@@ -77,7 +79,7 @@ class _Crew:
         self._due.clear()
         _tell(self._born, stop)
 
-    def _bury(self, age: float, status: int) -> None:
+    def _bury(self, number: int, age: float, status: int) -> None:
         if self._stop:
             self._code = self._code or max(0, status)
             return
@@ -91,17 +93,17 @@ class _Crew:
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._young - 1, 16)) if self._young else 0.0
         told = {"pause_seconds": pause} if pause else {}
         log.event("a worker ended; another one takes its place", status=status, **told)
-        self._due.append(time.monotonic() + pause)
+        self._due.append((time.monotonic() + pause, number))
 
     def _replace(self) -> None:
         """Starts those that are due, and has the system say when the next one is."""
         now = time.monotonic()
-        later = [at for at in self._due if at > now]
-        for _ in range(len(self._due) - len(later)):
-            self._born[self._start()] = now
+        later = [one for one in self._due if one[0] > now]
+        for number in [number for at, number in self._due if at <= now]:
+            self._born[self._start(number)] = number, now
         self._due = later
-        if later:
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, min(later) - now))
+        if self._due:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, min(self._due)[0] - now))
 
 
 def _was_told(ready: int) -> bool:
@@ -111,13 +113,14 @@ def _was_told(ready: int) -> bool:
         return False
 
 
-def _tell(crew: dict[int, float], stop: int) -> None:
+def _tell(crew: Born, stop: int) -> None:
     for pid in crew:
         os.kill(pid, stop)
 
 
-def _ended(crew: dict[int, float]) -> list[tuple[int, float, int]]:
-    """Takes from the crew the workers that have ended: each one's birth and its exit code, or its signal below zero.
+def _ended(crew: Born) -> list[tuple[int, tuple[int, float], int]]:
+    """Takes from the crew the workers that have ended: each one's number and birth, and its exit code, or its signal
+    below zero.
 
     All of them at once, before anything is done about any: their process ids are nobody's now, and get no signal.
     """
@@ -125,14 +128,14 @@ def _ended(crew: dict[int, float]) -> list[tuple[int, float, int]]:
     return [(pid, crew.pop(pid), os.waitstatus_to_exitcode(status)) for pid, status in found]
 
 
-def _start(work: Work, alive: tuple[int, int], ready: int) -> int:
+def _start(work: Work, alive: tuple[int, int], ready: int, number: int) -> int:
     pid = os.fork()
     if not pid:
-        _be_worker(work, alive, ready)
+        _be_worker(partial(work, number), alive, ready)
     return pid
 
 
-def _be_worker(work: Work, alive: tuple[int, int], ready: int) -> NoReturn:
+def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int) -> NoReturn:
     """Does the work and leaves at once: what the parent has to clean up at its end is not the worker's."""
     code = 1
     try:

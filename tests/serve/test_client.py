@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ClientError
+from proxy.serve.budget import Budget
 from proxy.serve.client import (
     BrokenOff,
     Gone,
@@ -117,9 +118,14 @@ def test_the_target_is_what_the_client_sent(found: dict[str, Any], target: bytes
 
 def test_a_body_is_read_whole() -> None:
     async def check() -> None:
-        assert await read_body(scope(), Visitor(part(b"all")).receive, 3, 1) == b"all"
-        assert await read_body(scope(), Visitor(part(b"a", True), part(b"", True), part(b"b")).receive, 3, 1) == b"ab"
-        assert await read_body(scope(), Visitor({"type": "http.request"}).receive, 3, 1) == b""
+        assert await read_body(scope(), Visitor(part(b"all")).receive, 3, 1, Budget(1 << 20).room()) == b"all"
+        assert (
+            await read_body(
+                scope(), Visitor(part(b"a", True), part(b"", True), part(b"b")).receive, 3, 1, Budget(1 << 20).room()
+            )
+            == b"ab"
+        )
+        assert await read_body(scope(), Visitor({"type": "http.request"}).receive, 3, 1, Budget(1 << 20).room()) == b""
 
     run(check())
 
@@ -133,7 +139,7 @@ def test_a_body_over_the_limit_is_refused_before_or_while_it_comes() -> None:
             (scope(), Visitor(part(b"aaaa"))),
         ):
             with pytest.raises(ClientError) as raised:
-                await read_body(found, visitor.receive, 3, 1)
+                await read_body(found, visitor.receive, 3, 1, Budget(1 << 20).room())
             assert raised.value.status == 413
             assert not raised.value.retry
 
@@ -143,7 +149,7 @@ def test_a_body_over_the_limit_is_refused_before_or_while_it_comes() -> None:
 def test_a_body_that_pauses_too_long_is_given_up() -> None:
     async def check() -> None:
         with pytest.raises(ClientError) as raised:
-            await read_body(scope(), Visitor(part(b"a", True)).receive, 3, 0.1)
+            await read_body(scope(), Visitor(part(b"a", True)).receive, 3, 0.1, Budget(1 << 20).room())
         assert (raised.value.status, raised.value.code) == (408, "body_timeout")
 
     run(check())

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from proxy.errors import ClientError
+from proxy.serve.budget import Budget
 from proxy.serve.client import Gone, Receive, Scope, Send, cycle_of, read_body, send_error, unless_gone
 from proxy.serve.cycle import Cycle
 from tests.recorder import chunk
@@ -24,7 +25,7 @@ async def lengths(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     try:
-        body = await read_body(scope, receive, LIMIT, 0.3)
+        body = await read_body(scope, receive, LIMIT, 0.3, Budget(1 << 30).room())
     except ClientError as error:
         await send_error(send, error)
         return

@@ -1,11 +1,10 @@
-"""Measuring bodies: how they are unpacked, what is done in a thread, what is asked of the shared counts."""
+"""Measuring bodies: what is done in a thread, what is asked of the shared counts."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 from proxy.config.settings import read_settings
 from proxy.serve import measuring as module
 from proxy.serve.app import House, build
-from proxy.serve.measuring import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measuring, unpacked
+from proxy.serve.measuring import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measuring
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
 from proxy.types import Ladder, Marks, Mode, Plan, Total
 from proxy.wire.endpoints import chat
-from proxy.wire.glance import NotUnderstood
 from tests.e2e.house import body, sentence, talk
 from tests.makers import assistant, tool_round, user
 
@@ -43,50 +41,6 @@ def measured(measuring: Measuring, sent: bytes, ladder: Ladder, *headers: tuple[
 
     asyncio.run(measure())
     return visit
-
-
-# Unpacking.
-
-
-@pytest.mark.parametrize(
-    ("coding", "packed"),
-    [
-        (b"", PLAIN),
-        (b"identity", PLAIN),
-        (b"gzip", gzip.compress(PLAIN)),
-        (b"x-gzip", gzip.compress(PLAIN)),
-        (b"deflate", zlib.compress(PLAIN)),
-    ],
-)
-def test_what_is_packed_in_a_way_that_we_know_is_unpacked(coding: bytes, packed: bytes) -> None:
-    assert unpacked(packed, coding, 100_000) == PLAIN
-
-
-@pytest.mark.parametrize(
-    ("coding", "packed"),
-    [
-        (b"br", PLAIN),
-        (b"zstd", PLAIN),
-        (b"gzip, gzip", gzip.compress(gzip.compress(PLAIN))),
-        (b"gzip", PLAIN),
-        (b"gzip", b""),
-        (b"gzip", gzip.compress(PLAIN)[:-5]),
-        (b"gzip", gzip.compress(PLAIN) + b"x"),
-        (b"gzip", gzip.compress(PLAIN) + gzip.compress(PLAIN)),
-        (b"gzip", gzip.compress(b" " * 200_000)),
-        (b"deflate", b"none"),
-    ],
-)
-def test_what_cannot_be_unpacked_is_not_understood(coding: bytes, packed: bytes) -> None:
-    with pytest.raises(NotUnderstood) as raised:
-        unpacked(packed, coding, 100_000)
-    assert "encoding" in str(raised.value) or "unpacks" in str(raised.value)
-
-
-def test_a_body_as_large_as_we_take_is_unpacked() -> None:
-    assert unpacked(gzip.compress(PLAIN), b"gzip", len(PLAIN)) == PLAIN
-    with pytest.raises(NotUnderstood):
-        unpacked(gzip.compress(PLAIN), b"gzip", len(PLAIN) - 1)
 
 
 # Threads.

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from proxy.errors import too_large
+from proxy.serve.budget import Budget
 from proxy.serve.client import Receive, Scope, Send, read_body, send_error
 from proxy.serve.protocol import MAX_HEAD, MAX_HEADERS, MAX_TARGET, Protocol
 from tests.recorder import chunk
@@ -19,7 +20,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers with what it saw of the request."""
     if scope["type"] != "http":
         return
-    body = await read_body(scope, receive, 1 << 20, 5)
+    body = await read_body(scope, receive, 1 << 20, 5, Budget(1 << 30).room())
     headers = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in scope["headers"]]
     seen = [scope["method"], scope["plimsoll.target"].decode("latin-1"), headers, body.decode("latin-1")]
     told = json.dumps(seen).encode()

@@ -25,7 +25,7 @@ parent = os.getpid()
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
-def work(ready):
+def work(number, ready):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[2])))
     say("born", os.getpid(), os.getppid() == parent)
     if sys.argv[3] == "fail":

@@ -1,0 +1,309 @@
+"""Bodies, answers and connections in bulk: what one client, or all of them together, can make the proxy hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok, running, upstream
+from tests.recorder import EVENTS, Peer, Request, Script, chunk
+
+MIB = 1 << 20
+POST = b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer sk-test\r\n"
+TO_CHAT = POST % CHAT.encode()
+
+
+def small_one(url: str, workers: int) -> contextlib.AbstractContextManager[Running]:
+    """A proxy with a budget of 64 MiB, of which 56 are for large bodies: 14 MiB of them at once."""
+    return running(url, workers=workers, PLIMSOLL_MAX_MEMORY="64MiB")
+
+
+def dial(proxy: Running, seconds: float = 60) -> socket.socket:
+    """A connection to the proxy."""
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=seconds)
+
+
+def declared(size: int, *headers: bytes) -> bytes:
+    """The head of a chat request with a body of so many bytes."""
+    return TO_CHAT + b"".join(b"%b\r\n" % h for h in headers) + b"content-length: %d\r\n\r\n" % size
+
+
+def chat(size: int, **more: Any) -> bytes:
+    """A chat request's body of so many bytes, which holds no words to count for long."""
+    frame = json.dumps({**HELLO, **more, "metadata": {"filler": ""}}).encode()
+    return frame[:-3] + b" " * (size - len(frame)) + frame[-3:]
+
+
+def answered(sock: socket.socket) -> bytes:
+    """What comes until the head of an answer and its body, of a known length, are whole."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += (data := sock.recv(65536))
+        if not data:
+            return got
+    top, _, body = got.partition(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in top.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    while len(body) < length:
+        body += (data := sock.recv(65536))
+        if not data:
+            break
+    return top + b"\r\n\r\n" + body
+
+
+def status(sock: socket.socket) -> int:
+    """The status of the next answer; 0 where the connection ends."""
+    return int([*answered(sock).split(b" ", 2), b"0", b"0"][1])
+
+
+def used(proxy: Running) -> float:
+    """Bytes of the budget that are held."""
+    return proxy.metric("plimsoll_memory_used_bytes")
+
+
+def settled(proxy: Running) -> float:
+    """Its memory in MB once all is loaded that the first requests load; from now on the peak counts."""
+    for model in ("gpt-4o", "gpt-4") * 4:
+        proxy.ask({**HELLO, "model": model})
+    before = 0.0
+    while (now := proxy.memory_mb()) > before + 1:
+        before = now
+        time.sleep(0.5)
+    proxy.forget_peak()
+    return now
+
+
+@contextlib.contextmanager
+def growth(proxy: Running, most: float) -> Iterator[None]:
+    """Asserts that the proxy's peak grows by at most so many MB."""
+    before = settled(proxy)
+    yield
+    grown = proxy.memory_mb(peak=True) - before
+    assert grown <= most, f"{grown:.0f} MB more at the peak"
+
+
+# Bodies that are read whole.
+
+
+def test_F5_a_body_in_tiny_chunks_costs_no_more_than_one_in_a_piece(workers: int) -> None:
+    size = 6 * MIB
+    body = chat(size)
+    tiny = struct.Struct("3s2s2s")
+    wire = b"".join(tiny.pack(b"2\r\n", body[at : at + 2], b"\r\n") for at in range(0, size, 2)) + b"0\r\n\r\n"
+    with upstream() as there, running(there.url, workers=workers) as proxy:
+        with growth(proxy, 4 * size / MIB + 16), dial(proxy, 120) as sock:
+            sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n" + wire)
+            assert status(sock) == 200
+        assert there.requests[-1].body == body
+        eventually(lambda: used(proxy) == 0)
+
+
+def test_F10_what_a_packed_body_unpacks_to_is_bounded(workers: int) -> None:
+    bomb = gzip.compress(json.dumps({**HELLO, "messages": [{"role": "user", "content": "a" * (60 * MIB)}]}).encode())
+    assert len(bomb) < 100_000
+    with upstream() as there, running(there.url, workers=workers) as proxy:
+        with growth(proxy, 4 * 100 * len(bomb) / MIB + 16):
+            spent = proxy.cpu_seconds()
+            answer = proxy.ask(bomb, headers={"content-encoding": "gzip"})
+            assert answer.status == 200 and proxy.cpu_seconds() - spent < 5
+        assert there.requests[-1].body == bomb, "it passes untouched"
+        small = gzip.compress(json.dumps(HELLO).encode())
+        assert proxy.ask(small, headers={"content-encoding": "gzip"}).headers["x-plimsoll-tokens"]
+
+
+def test_F10_what_a_packed_body_unpacks_to_is_held_of_the_budget(workers: int) -> None:
+    packed = gzip.compress(json.dumps({**HELLO, "metadata": {"x": os.urandom(5 * MIB).hex()}}).encode())
+    assert 5 * MIB < len(packed) < 7 * MIB  # of 64 MiB 14 may be held, and it unpacks to 10 and its own
+    with upstream() as there, small_one(there.url, workers) as proxy:
+        assert proxy.ask(packed, headers={"content-encoding": "gzip"}).status == 200
+        assert there.requests[-1].body == packed and used(proxy) == 0
+
+
+def slow(over: threading.Event) -> Script:
+    """The script of an upstream that answers large bodies only once something is over."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        while len(request.body) > MIB and not over.is_set():
+            await asyncio.sleep(0.02)
+        await friendly(request, peer)
+
+    return script
+
+
+def test_F5_all_bodies_together_are_bounded(workers: int) -> None:
+    """Who declares much gets room before it is read, in order; who finds none in time is told to come again."""
+    size, over = 6 * MIB, threading.Event()
+    body = chat(size)
+    with upstream(slow(over)) as there, small_one(there.url, workers) as proxy, contextlib.ExitStack() as open_:
+        socks = [open_.enter_context(dial(proxy)) for _ in range(8)]
+        for sock in socks[:2]:
+            sock.sendall(declared(size) + body)
+        eventually(lambda: len(there.requests) == 2)
+        assert used(proxy) == 2 * 4 * size
+        with growth(proxy, 24):
+            for sock in socks[2:]:
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    sock.send(declared(size) + body)
+                sock.settimeout(60)
+            eventually(lambda: proxy.metric("plimsoll_memory_waiting_requests") == 6)
+            assert proxy.ask(HELLO).status == 200, "a small body does not wait behind large ones"
+            told = answered(socks[2])
+            assert b" 503 " in told.split(b"\r\n")[0] and b"retry-after: 1" in told and b'"overloaded"' in told
+            assert b"x-should-retry: true" in told
+            assert [status(sock) for sock in socks[3:]] == [503] * 5
+        assert used(proxy) == 2 * 4 * size
+        over.set()
+        assert [status(sock) for sock in socks[:2]] == [200, 200]
+        eventually(lambda: used(proxy) == 0)
+        assert proxy.ask(body).status == 200
+
+
+def test_F5_who_waits_for_room_is_served_in_order(workers: int) -> None:
+    size, over = 6 * MIB, threading.Event()
+    with upstream(slow(over)) as there, small_one(there.url, workers) as proxy, contextlib.ExitStack() as open_:
+        first, large, late = (open_.enter_context(dial(proxy)) for _ in range(3))
+        first.sendall(declared(size) + chat(size))
+        eventually(lambda: len(there.requests) == 1)
+        large.sendall(declared(2 * size, b"expect: 100-continue"))
+        eventually(lambda: proxy.metric("plimsoll_memory_waiting_requests") == 1)
+        late.sendall(declared(2 * MIB, b"expect: 100-continue"))
+        eventually(lambda: proxy.metric("plimsoll_memory_waiting_requests") == 2)  # though there is room for it
+        over.set()
+        assert large.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n", "only now its body is asked for"
+        large.sendall(chat(2 * size))
+        assert late.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        late.sendall(chat(2 * MIB))
+        assert status(large) == 200 and status(late) == 200
+
+
+def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(workers: int) -> None:
+    with upstream() as there, small_one(there.url, workers) as proxy, dial(proxy) as idler, dial(proxy) as other:
+        idler.sendall(declared(10 * MIB))
+        eventually(lambda: used(proxy) == 40 * MIB)
+        other.sendall(declared(10 * MIB) + chat(10 * MIB))
+        assert b" 408 " in answered(idler).split(b"\r\n")[0]
+        assert status(other) == 200
+
+
+def test_F5_a_body_that_can_never_be_held_is_refused_at_once(workers: int) -> None:
+    with upstream() as there, small_one(there.url, workers) as proxy:
+        with dial(proxy) as sock:
+            sock.sendall(declared(15 * MIB, b"expect: 100-continue"))
+            told = answered(sock)
+        assert b" 413 " in told.split(b"\r\n")[0] and b"x-should-retry: false" in told
+        with dial(proxy) as sock:
+            sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
+            with contextlib.suppress(OSError):
+                for _ in range(20):
+                    sock.sendall(chunk(bytes(MIB)))
+            assert b" 413 " in sock.recv(1000)
+        assert there.requests == []
+        eventually(lambda: used(proxy) == 0)
+
+
+def test_F5_two_half_grown_bodies_do_not_wait_for_one_another(workers: int) -> None:
+    with upstream() as there, small_one(there.url, workers) as proxy:
+        body, told = chat(10 * MIB), list[int]()
+
+        def send() -> None:
+            with dial(proxy) as sock:
+                sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    for at in range(0, len(body), MIB):
+                        sock.sendall(chunk(body[at : at + MIB]))
+                        time.sleep(0.02)
+                    sock.sendall(chunk(b""))
+                told.append(status(sock))
+
+        threads = [threading.Thread(target=send) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(told) == 2 and set(told) <= {200, 503}, told
+        eventually(lambda: used(proxy) == 0)
+
+
+def test_F5_what_a_killed_worker_held_is_free_again() -> None:
+    with upstream() as there, small_one(there.url, 2) as proxy, contextlib.ExitStack() as open_:
+        for _ in range(2):
+            open_.enter_context(dial(proxy)).sendall(declared(7 * MIB))
+        eventually(lambda: used(proxy) == 2 * 4 * 7 * MIB)
+        for pid in proxy.workers:
+            os.kill(pid, signal.SIGKILL)
+            eventually(lambda pid=pid: pid not in proxy.workers and len(proxy.workers) == 2)  # type: ignore[misc]
+        eventually(lambda: used(proxy) == 0)
+        assert proxy.ask(chat(10 * MIB)).status == 200
+
+
+# Bodies whose answers take long.
+
+
+def test_H7_a_body_is_not_held_while_its_answer_streams(workers: int) -> None:
+    over = threading.Event()
+
+    async def streams(request: Request, peer: Peer) -> None:
+        if request.method == b"GET" or b'"stream": true' not in request.body[:400]:
+            await friendly(request, peer)
+            return
+        await peer.send(EVENTS + chunk(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'))
+        while not over.is_set():
+            await asyncio.sleep(0.02)
+        await peer.send(chunk(b"data: [DONE]\n\n") + chunk(b""))
+
+    count, size = 30, 2 * MIB
+    body = chat(size, stream=True)
+    with upstream(streams) as there, running(there.url, workers=workers) as proxy, contextlib.ExitStack() as open_:
+        for _ in range(2 * workers):
+            proxy.ask(chat(size))
+        before = settled(proxy)
+        for _ in range(count):
+            sock = open_.enter_context(dial(proxy))
+            sock.sendall(declared(size) + body)
+            assert b"data: " in _until(sock, b"data: ")
+            there.requests.clear()
+        eventually(lambda: used(proxy) == 0)
+        grown = proxy.memory_mb() - before
+        over.set()
+        assert grown < count * size / MIB / 2, f"{grown:.0f} MB are held"
+
+
+def _until(sock: socket.socket, text: bytes) -> bytes:
+    got = b""
+    while text not in got and (data := sock.recv(65536)):
+        got += data
+    return got
+
+
+# What passes through.
+
+
+def test_F5_an_upload_that_passes_through_takes_constant_memory(workers: int) -> None:
+    size, piece = 256 * MIB, bytes(MIB)
+
+    async def swallows(request: Request, peer: Peer) -> None:
+        if request.target != b"/v1/files":
+            await peer.reader.readexactly(int(request.header(b"content-length")[0]))
+            await peer.send(ok())
+            return
+        left = size
+        while left and (data := await peer.reader.read(1 << 18)):
+            left -= len(data)
+        await peer.send(ok())
+
+    with upstream(swallows, streaming=True) as there, small_one(there.url, workers) as proxy:
+        with growth(proxy, 16), dial(proxy) as sock:
+            sock.sendall(POST % b"/v1/files" + b"content-length: %d\r\n\r\n" % size)
+            for _ in range(size // MIB):
+                sock.sendall(piece)
+            assert status(sock) == 200
