@@ -10,7 +10,7 @@ import contextlib
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import redis.asyncio
@@ -63,7 +63,9 @@ class RedisBackend:
 
     async def get(self, names: Sequence[bytes]) -> Values:
         """One MGET."""
-        values: Values = await _done(self._client.mget(list(names)))
+        values = await _done(self._client.mget(list(names)))
+        if not isinstance(values, list) or len(values) != len(names) or not all(map(_is_value, values)):
+            raise BackendError("NoSuchAnswer")  # whatever it is that listens there
         return values
 
     async def put(self, items: Sequence[tuple[bytes, bytes, float]]) -> None:
@@ -76,8 +78,8 @@ class RedisBackend:
     async def agree(self, name: bytes, value: bytes) -> bytes | None:
         """SET NX, then GET: whoever came first decided."""
         await _done(self._client.set(name, value, nx=True))
-        agreed: bytes | None = await _done(self._client.get(name))
-        return agreed
+        agreed = await _done(self._client.get(name))
+        return agreed if _is_value(agreed) else None
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         """One pipeline of STRLENs; what is no string has no size."""
@@ -94,6 +96,10 @@ class RedisBackend:
     async def close(self) -> None:
         """Ends all connections."""
         await _done(self._client.aclose())
+
+
+def _is_value(found: object) -> TypeGuard[bytes | None]:
+    return found is None or isinstance(found, bytes)
 
 
 def _sharing(context: ssl.SSLContext) -> type[SSLConnection]:
