@@ -22,12 +22,12 @@ class Visit:
     """What is known of one request so far. Times are of `time.perf_counter`, in seconds.
 
     `body` is as the client sent it, `plain` without its content-encoding, without the key of our own in messages, and
-    without halves of surrogate pairs, which nobody can read; `payload` is what is sent. `room` is what its body holds of
-    the memory budget. `ladder` is None where nothing may be done: the mode is off, or we do not understand it. `sure`
-    says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where much waits
-    for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`. `asks` says that
-    summaries and embeddings may be asked for, `spent` what that cost so far. `lore` are the entries of the lorebooks that
-    it asks for.
+    without halves of surrogate pairs, which nobody can read; `payload` is what is sent. `room` is what its body holds
+    of the memory budget. `ladder` is None where nothing may be done: the mode is off, or we do not understand it.
+    `sure` says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where
+    much waits for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`.
+    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far. `lore` are the entries
+    of the lorebooks that it asks for.
     """
 
     endpoint: str

@@ -6,7 +6,18 @@ import re
 from dataclasses import dataclass, replace
 
 from proxy.tokens.images import Crops, Flat, Images, Patches, Tiles
-from proxy.tokens.recipes import AUDIO, CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, REASONING, SEARCH, Recipe
+from proxy.tokens.recipes import (
+    AUDIO,
+    CHANNELS,
+    CLASSIC,
+    ESCAPING,
+    HARMONY,
+    JUNE_2023,
+    REASONING,
+    SEARCH,
+    WRAPPING,
+    Recipe,
+)
 from proxy.types import Margin, name_of
 
 SURE = Margin(100, 0.0)  # exact: the gap of seed 001
@@ -86,8 +97,9 @@ FAMILIES: tuple[Family, ...] = (
     _exact("gpt-5-chat", r"^gpt-5-chat", CLASSIC, Tiles(70, 140)),
     _exact("gpt-5-codex-mini", r"^gpt-5\.1-codex-mini", HARMONY, Patches(32, 1536, 1.62)),
     _exact("gpt-5-nano", r"^gpt-5-nano", HARMONY, Patches(32, 1536, 1.5)),
-    _exact("gpt-5-mini", r"^gpt-5(-mini|\.[4-9])", HARMONY, Patches(32, 1536, 1.2)),
-    _exact("gpt-5", r"^gpt-[5-9]", HARMONY, Tiles(70, 140)),
+    _exact("gpt-5-mini", r"^gpt-5-mini", HARMONY, Patches(32, 1536, 1.2)),
+    _exact("gpt-5.4", r"^gpt-(5\.([4-9]|\d\d)|[6-9])", WRAPPING, Patches(32, 2500, 1.2)),
+    _exact("gpt-5", r"^gpt-5", HARMONY, Tiles(70, 140)),
     _exact("codex", r"^codex", CHANNELS, Patches(32, 1536, 1.72)),
     _exact("o1-mini", r"^o1-(mini|preview)", CLASSIC, Tiles(75, 150)),
     _exact("o1", r"^(o1|o3-mini)", REASONING, Tiles(75, 150)),
@@ -152,6 +164,17 @@ FAMILIES: tuple[Family, ...] = (
     _rough("gemini", r"gem(ini|ma)", 1.12, tool=0.5, tools=0, message=1, base=2, margin=(100, 0.15), images=Crops()),
     _rough("deepseek", r"deepseek|mai-ds", 1.05, tool=1.4, tools=215, message=2.5, base=2, margin=(150, 0.10)),
     _rough("qwen", r"qw(en|q)", 1.02, tool=1.5, tools=120, message=7, base=2, margin=(1000, 0.12)),
+    # Their templates put instructions before a prompt that has none, hosts put their own before any: 540 to 1,570.
+    _rough(
+        "mistral-open",
+        r"mistral-small-?3|devstral-small-2505",
+        1.04,
+        tool=1.6,
+        tools=10,
+        message=3.5,
+        base=4,
+        margin=(1600, 0.12),
+    ),
     _rough(
         "mistral",
         r"mi[sx]tral|(code|dev|magi|vox|pix)[a-z]{0,16}stral|nemo",
@@ -162,20 +185,22 @@ FAMILIES: tuple[Family, ...] = (
         base=4,
         margin=(1000, 0.12),
     ),
+    _rough("grok-4-1", r"grok-4[.-]1", 1.12, tool=1.1, tools=130, message=7, base=12, margin=(250, 0.25), images=GROK),
     _rough(
         "grok-fast",
         r"grok-4.{0,64}fast",
         1.12,
-        tool=2.0,
-        tools=20,
+        tool=1.1,
+        tools=128,
         message=7,
         base=165,
         margin=(250, 0.25),
         images=GROK,
     ),
-    _rough("grok-code", r"grok-code", 1.12, tool=2.0, tools=20, message=7, base=205, margin=(250, 0.25), images=GROK),
-    _rough("grok-4", r"grok-[4-9]", 1.12, tool=2.0, tools=40, message=7, base=690, margin=(250, 0.25), images=GROK),
-    _rough("grok", r"grok", 1.12, tool=2.6, tools=20, message=7, base=4, margin=(250, 0.25), images=GROK),
+    _rough("grok-code", r"grok-code", 1.12, tool=1.1, tools=120, message=7, base=205, margin=(250, 0.25), images=GROK),
+    _rough("grok-4", r"grok-[4-9]", 1.12, tool=1.1, tools=134, message=7, base=690, margin=(250, 0.25), images=GROK),
+    _rough("grok-2", r"grok-2", 1.12, tool=1.1, tools=75, message=7, base=4, margin=(250, 0.25), images=GROK),
+    _rough("grok", r"grok", 1.12, tool=1.1, tools=205, message=7, base=4, margin=(250, 0.25), images=GROK),
     _rough("glm", r"glm", 1.12, tool=1.36, tools=95, message=4.7, base=2, margin=(100, 0.12)),
     _rough("llama-guard", r"llama-?guard", 1.1, tool=1.2, tools=170, message=6, base=200, margin=(200, 0.25)),
     _rough("llama-4", r"llama-?4", 1.1, tool=1.2, tools=490, message=6, base=8, margin=(300, 0.25)),

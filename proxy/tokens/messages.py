@@ -13,7 +13,7 @@ from proxy.tokens.recipes import Recipe
 from proxy.types import Json, Message
 
 RESULTS = frozenset({"tool", "function"})
-WRAPPED, LISTED = 12, 8  # around calls made in parallel, and around the list of their results
+LISTED = 8  # around the list of the results of calls made in parallel
 
 Fields = Mapping[str, Json]
 
@@ -38,7 +38,10 @@ def costs(messages: Sequence[Message], how: Counting) -> tuple[int, ...]:
     if len(calls) > 1 and how.recipe.wraps:
         return _in_parallel(fields, calls, how)
     names = {ident: name for ident, name, _ in calls}
-    return tuple(_result(f, names, how) if string(f.get("role")) in RESULTS else _message(f, how) for f in fields)
+    frame = how.recipe.result
+    return tuple(
+        _result(f, names, how, frame) if string(f.get("role")) in RESULTS else _message(f, how) for f in fields
+    )
 
 
 def certain(message: Message, how: Counting) -> bool:
@@ -81,10 +84,10 @@ def _name(fields: Fields, named: int, how: Counting) -> int:
     return named + (how.count(name) if name != fields.get("role") else 0)
 
 
-def _result(fields: Fields, names: Mapping[str, str], how: Counting) -> int:
+def _result(fields: Fields, names: Mapping[str, str], how: Counting, frame: int) -> int:
     called = names.get(string(fields.get("tool_call_id"))) or string(fields.get("name")) or "x"
     content = fields.get("content")
-    return how.recipe.result + how.count(f"functions.{called}") + how.count(_text(content)) + _media(content, how)
+    return frame + how.count(f"functions.{called}") + how.count(_text(content)) + _media(content, how)
 
 
 def _in_parallel(fields: Sequence[Fields], calls: Sequence[tuple[str, str, str]], how: Counting) -> tuple[int, ...]:
@@ -92,8 +95,11 @@ def _in_parallel(fields: Sequence[Fields], calls: Sequence[tuple[str, str, str]]
     uses = [{"recipient_name": f"functions.{name}", "parameters": read_text(a)} for _, name, a in calls]
     wrapped = json.dumps({"tool_uses": uses}, separators=(",", ":"), ensure_ascii=False)
     text = _text(fields[0].get("content"))
-    first = WRAPPED + how.count(wrapped) + (how.recipe.message + how.count(text) + how.spoken if text else 0)
+    first = how.recipe.wrapped + how.count(wrapped) + (how.recipe.message + how.count(text) + how.spoken if text else 0)
     first += _name(fields[0], 0, how)
+    if not how.recipe.lists:
+        names = {ident: name for ident, name, _ in calls}
+        return (first, *(_result(f, names, how, how.recipe.listed) for f in fields[1:]))
     texts = [_dumped(read_text(_text(f.get("content"))), how.recipe.escapes) for f in fields[1:]]
     listed = LISTED + how.count("[" + ", ".join(texts) + "]") if texts else 0
     media = (_media(f.get("content"), how) for f in fields[1:])

@@ -12,7 +12,8 @@ class Recipe:
     Figures are tokens of the encoding: `base` once a prompt, `message` once a message, `named` for a message's name
     besides the name itself, `spoken` for an assistant message of text, `turn` for one with tool calls besides
     `message` for each call, `result` for a tool's result. `wraps` says that calls made in parallel are one JSON
-    object, and their results one list, `escapes` that the list is ASCII. Of tools: `tools` once, `with_system` more
+    object, `wrapped` what that costs besides its text, `lists` that their results are one list, `escapes` that the list
+    is ASCII, `listed` what a result costs that is in no list. Of tools: `tools` once, `with_system` more
     where instructions stand before them after `joint`, `silent` where no tool has a description, `weight` a token of
     a schema's JSON (0: it is written as functions, `old` in the way of June 2023), `choice` for a forced function
     besides its name (None: free), `no_choice` where none may be called. `schema` is for a response's schema: alone,
@@ -28,6 +29,9 @@ class Recipe:
     turn: int = 0
     result: int = 8
     wraps: bool = True
+    wrapped: int = 12
+    lists: bool = True
+    listed: int = 8
     escapes: bool = False
     tools: int = 9
     with_system: int = -4
@@ -58,5 +62,8 @@ HARMONY = replace(
     silent=-1,
     schema=(8, 7, 8),
 )
+# gpt-5.4 and later wrap parallel calls again, but list no results. As recorded of /v1/responses, where all else costs
+# what it does here, and a pair 1 more; of /v1/chat/completions there is no recording.
+WRAPPING = replace(HARMONY, name="wrapping", wraps=True, wrapped=16, lists=False, listed=6)
 AUDIO = replace(CLASSIC, name="audio", base=2)
 SEARCH = replace(CLASSIC, name="search", base=0, message=0, result=0, searches=True)  # bare text, whatever the roles

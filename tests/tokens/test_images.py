@@ -93,6 +93,8 @@ def test_line_breaks_and_missing_padding_do_no_harm() -> None:
         (Patches(32, 1536), (1800, 2400), 1453),  # the guide's 1452, and what surrounds them
         (Patches(32, 1536, 1.5), (16, 16), 3),
         (Patches(32, 1536), (1_000_000, 1), 1537),
+        (Patches(32, 2500, 1.2), (1245, 1395), 2061),  # gpt-5.5 was recorded to take 2,060
+        (Patches(32, 2500, 1.2), (9000, 9000), 3001),
         (Patches(28, 1568, more=3), (800, 440), 467),
         (Patches(28, 2600, least=256), (28, 28), 256),
         (Crops(), (384, 384), 258),

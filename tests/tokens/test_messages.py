@@ -7,7 +7,7 @@ import pytest
 
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import Counting, certain, costs, fields_of, text_of_raw
-from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, SEARCH
+from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, SEARCH, WRAPPING
 from proxy.types import Message, replace
 
 HOW = Counting(len, CLASSIC, Tiles(85, 170))
@@ -132,6 +132,19 @@ def test_older_models_see_the_list_in_ascii() -> None:
 
 def test_calls_made_at_once_without_results_have_no_list() -> None:
     assert block(PARALLEL[0]) == (12 + len(WRAPPED) + 4 + 3,)
+
+
+def test_where_calls_are_wrapped_and_results_are_not_each_result_costs_its_own() -> None:
+    how = replace(HOW, recipe=WRAPPING)
+    turn = {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2", name="see")]}
+    uses = (
+        '{"tool_uses":[{"recipient_name":"functions.find","parameters":{"a":1}},'
+        '{"recipient_name":"functions.see","parameters":{}}]}'
+    )
+    found = block(turn, result("2", "é" * 9), result("1", "x"), how=how)
+    assert found == (16 + len(uses), 6 + len("functions.see") + 9, 6 + len("functions.find") + 1)
+    alone = {"role": "assistant", "content": None, "tool_calls": [call("1")]}
+    assert block(alone, result("1", "x"), how=how) == block(alone, result("1", "x"), how=replace(HOW, recipe=HARMONY))
 
 
 def test_where_calls_are_not_wrapped_a_turn_of_calls_costs_its_frame_once() -> None:
