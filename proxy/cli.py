@@ -32,7 +32,7 @@ PLANNING = ("rules", "ladder", "max_body", "llm_fallback_enabled", "llm_allowed_
 LIMITING = ("context_total_token_limit", "context_recent_history_token_budget", "context_rag_token_budget")
 EPILOG = (
     "Each --flag is also a variable of the environment: PLIMSOLL_ and its name in capitals (--admin-port is "
-    "PLIMSOLL_ADMIN_PORT), or for --llm-... and --context-... the name alone."
+    "PLIMSOLL_ADMIN_PORT), or for --llm-..., --context-... and --...-proxy the name alone."
 )
 
 

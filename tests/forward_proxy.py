@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -14,10 +14,12 @@ OPENED = b"HTTP/1.1 200 Connection established\r\nvia: 1.1 company\r\n\r\n"
 
 @dataclass(slots=True)
 class ForwardProxy:
-    """What it was asked: the heads of requests; `answer` is what CONNECT gets."""
+    """What it was asked: the heads of requests; `answer` is what CONNECT gets, `knows` the ports of 127.0.0.1 where
+    it finds hosts that it alone knows."""
 
     answer: bytes = OPENED
     heads: list[bytes] = field(default_factory=list)
+    knows: Mapping[str, int] = field(default_factory=dict)
     port: int = 0
     scheme: str = "http"
 
@@ -40,6 +42,8 @@ class ForwardProxy:
             else:
                 to = urlsplit(target.decode())
                 host, port = to.hostname or "", str(to.port or 80)
+            if host in self.knows:
+                host, port = "127.0.0.1", str(self.knows[host])
             there, back = await asyncio.open_connection(host, int(port))
             if method != b"CONNECT":
                 back.write(head)
@@ -59,9 +63,11 @@ async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 @contextlib.asynccontextmanager
-async def forward_proxy(answer: bytes = OPENED, tls: ssl.SSLContext | None = None) -> AsyncIterator[ForwardProxy]:
+async def forward_proxy(
+    answer: bytes = OPENED, tls: ssl.SSLContext | None = None, knows: Mapping[str, int] = {}
+) -> AsyncIterator[ForwardProxy]:
     """A forward proxy on a free port of 127.0.0.1; it ends with the connections that go through it."""
-    made = ForwardProxy(answer, scheme="https" if tls else "http")
+    made = ForwardProxy(answer, knows=knows, scheme="https" if tls else "http")
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
     made.port = server.sockets[0].getsockname()[1]
     try:

@@ -22,6 +22,7 @@ PREFIX = "PLIMSOLL_"
 # Kubernetes puts its Services' addresses into every container: with a Service named plimsoll, PLIMSOLL_PORT is
 # tcp://10.0.0.1:80. That is no setting of the user's.
 SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
+EITHER_CASE = frozenset(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))  # other programs write them small, too
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
 port = whole(0, 65535)
@@ -50,6 +51,12 @@ class Settings:
     max_body: int
     max_memory: int | None
     min_rate: float
+    upstream_ca: Path | None
+    upstream_cert: Path | None
+    upstream_key: Path | None
+    https_proxy: str | None = field(repr=False)
+    http_proxy: str | None = field(repr=False)
+    no_proxy: tuple[str, ...]
     connect_timeout: float
     read_timeout: float
     body_timeout: float
@@ -122,6 +129,16 @@ SETTINGS = (
         "memory for buffered bodies, 4 times their size each; empty: half of what the container has beyond 160MiB",
     ),
     Setting("PLIMSOLL_MIN_RATE", values.rate, "240", "bytes a second that clients must send or read at least; 0: none"),
+    Setting("PLIMSOLL_UPSTREAM_CA", optional(Path), "", "file of authorities (PEM) that are trusted beside the usual"),
+    Setting(
+        "PLIMSOLL_UPSTREAM_CERT", optional(Path), "", "our certificate (PEM), shown to an upstream that asks for it"
+    ),
+    Setting("PLIMSOLL_UPSTREAM_KEY", optional(Path), "", "that certificate's key (PEM), where its file has none"),
+    Setting(
+        "HTTPS_PROXY", optional(str), "", "forward proxy for https upstreams: http://[user:password@]host:port", True
+    ),
+    Setting("HTTP_PROXY", optional(str), "", "the same for http upstreams", True),
+    Setting("NO_PROXY", values.names, "", "domains and addresses that are asked straight, between commas; * for all"),
     Setting("PLIMSOLL_CONNECT_TIMEOUT", values.timeout, "5", "seconds to connect to the upstream"),
     Setting("PLIMSOLL_READ_TIMEOUT", values.timeout, "600", "seconds to wait for the upstream's next bytes"),
     Setting("PLIMSOLL_BODY_TIMEOUT", values.timeout, "60", "seconds to wait for the client's next bytes"),
@@ -172,6 +189,8 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, str | None] = 
 
 def _given(setting: Setting, environ: Mapping[str, str]) -> str:
     text = environ.get(setting.name, "").strip()
+    if setting.name in EITHER_CASE:
+        text = environ.get(setting.name.lower(), "").strip() or text
     return "" if setting.name.endswith("_PORT") and SERVICE_LINK.fullmatch(text) else text
 
 

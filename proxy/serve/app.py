@@ -21,6 +21,7 @@ from proxy.serve.asking import Asking
 from proxy.serve.budget import Budget, derived, memory_limit, read_text
 from proxy.serve.cache import Cache
 from proxy.serve.client import Receive, Scope, Send, send_error
+from proxy.serve.egress import Egress
 from proxy.serve.embeddings import Embeddings
 from proxy.serve.extras import Extras
 from proxy.serve.gateway import Gateway
@@ -90,7 +91,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     windows = load_windows(rules.windows)
     cache = Cache(settings.redis, settings.secret, settings.upstream)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-    upstream = Upstream(settings.upstream, timeouts, settings.api_key)
+    upstream = Upstream(settings.upstream, timeouts, settings.api_key, egress=_egress(settings))
     knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
     extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
     asked = _asking(settings, upstream, extras)
@@ -137,12 +138,20 @@ def _asking(settings: Settings, upstream: Upstream, extras: Extras) -> tuple[Ask
         if url is None and key is None:
             return Asking(upstream, kind, extras, turns)
         timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-        return Asking(Upstream(url or settings.upstream, timeouts, key), kind, extras, turns, foreign=True)
+        theirs = Upstream(url or settings.upstream, timeouts, key, egress=_egress(settings, url))
+        return Asking(theirs, kind, extras, turns, foreign=True)
 
     limits = Turns(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
     summary = asking(summaries.KIND, settings.summary_upstream, settings.summary_api_key, limits)
     limits = Turns(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
     return summary, asking(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, limits)
+
+
+def _egress(settings: Settings, url: str | None = None) -> Egress:
+    """The way out to the upstream, or to another at a URL: to that one our certificate is not shown."""
+    s, foreign = settings, url not in (None, settings.upstream)
+    ours = (None, None) if foreign else (s.upstream_cert, s.upstream_key)
+    return Egress(s.https_proxy, s.http_proxy, s.no_proxy, s.upstream_ca, *ours)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from proxy.serve.connection import Connection
 from proxy.serve.dialing import Address, Dialer, Proxy
@@ -22,7 +22,7 @@ from proxy.serve.idle import Idle
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
 PACE = 1.0  # seconds between two looks at what is silent: one timer for all instead of one for each request
 LINE = b"%b: %b"
-P = TypeVar("P", bound=asyncio.Protocol)
+NOT_LET_OUT = 407  # what a proxy answers to whom it does not know: our affair, not the client's
 JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
 
 
@@ -68,6 +68,7 @@ class Pool:
         self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts, proxy: Proxy | None = None
     ) -> None:
         self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
+        self._forward = _forward(self._dialer)
         self._timeouts = timeouts
         self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone
         self._busy: set[Connection] = set()
@@ -78,8 +79,22 @@ class Pool:
         """How many connections there are."""
         return sum(map(len, self._idle)) + len(self._busy)
 
+    @property
+    def proxy(self) -> str:
+        """Host and port of the forward proxy before it, if there is one."""
+        return str(self._dialer.proxy.address) if self._dialer.proxy else ""
+
     async def send(self, request: Wired) -> Exchange:
         """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
+        if self._forward is None or request.upgrades:  # those go through a tunnel
+            return await self._sent(request)
+        exchange = await self._sent(self._forward(request))
+        if exchange.status == NOT_LET_OUT:
+            exchange.close()
+            raise LinkError(Fault.CONNECT, f"No connection to the upstream: the proxy answered {NOT_LET_OUT}.")
+        return exchange
+
+    async def _sent(self, request: Wired) -> Exchange:
         kept = None if request.upgrades else self._kept(request.repeatable)
         if kept is not None:
             idle = self._idle[kept.chunked]
@@ -129,11 +144,6 @@ class Pool:
         else:
             idle.lost(connection, asyncio.get_running_loop().time())
 
-    async def open(self, made: Callable[[], P]) -> P:
-        """A protocol of somebody else's with a connection of its own to the upstream, through a proxy by a tunnel: it
-        is not kept, and whoever asked for it closes it. Raises LinkError."""
-        return await self._dialer.open(made, tunnel=True)
-
     async def _dial(self, tunnel: bool = False) -> Connection:
         return await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended), tunnel)
 
@@ -165,6 +175,16 @@ class Pool:
             connection.close()
         while len(self):
             await asyncio.sleep(0)
+
+
+def _forward(dialer: Dialer) -> Callable[[Wired], Wired] | None:
+    """How a request goes out to a proxy that forwards it: with its whole URL (RFC 9112, 3.2.2), and who we are."""
+    if not dialer.forwards or dialer.proxy is None:
+        return None
+    origin = f"http://{dialer.address}".encode("ascii")
+    word = dialer.proxy.authorization
+    extra = [(b"proxy-authorization", word)] if word else []
+    return lambda request: request._replace(target=origin + request.target, headers=[*request.headers, *extra])
 
 
 def _write(connection: Connection, head: bytes, body: bytes) -> None:

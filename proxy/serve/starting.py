@@ -34,7 +34,8 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
     house = build(settings, log)
     doors = listen(settings.host, settings.port)
     beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
-    say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}")
+    through = house.upstream.proxy
+    say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}" + (f" through the proxy {through}" if through else ""))
     if beside:
         say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
 

@@ -1,19 +1,18 @@
 """The upstream: requests out, answers in; the only module that talks to providers, and the border for what goes wrong.
 
-It changes no byte of a target, of a body or of an answer, follows no redirect, decodes nothing and heeds no proxy
-settings of the environment: what stands between a sidecar and its provider is the network's business.
+It changes no byte of a target, of a body or of an answer, follows no redirect and decodes nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import httpx
 
 from proxy.errors import ClientError, ConfigError
+from proxy.serve.egress import DIRECT, PORTS, Egress
 from proxy.serve.exchange import Exchange, Fault, LinkError, Sink
 from proxy.serve.pool import Pool, Timeouts, Wired
 from proxy.serve.tunnel import Taken
@@ -26,7 +25,6 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
-P = TypeVar("P", bound=asyncio.Protocol)
 CHUNKED = (b"transfer-encoding", b"chunked")
 
 # What a client may be told: status and code.
@@ -181,8 +179,7 @@ class Upstream:
     `/v1/models?x` is sent as it is, with `http://host:8000` it becomes `/models?x`, and a path that does not
     begin with `/v1/` is appended whole. Raises ConfigError where the URL is none that can be sent to.
 
-    Connections are our own (`pool`), unless a `transport` of httpx's interface is given: a MockTransport, or
-    httpx's own where requests must go through a proxy.
+    Connections are our own (`pool`), and leave as `egress` says, unless a `transport` of httpx's interface is given.
     """
 
     def __init__(
@@ -191,13 +188,14 @@ class Upstream:
         timeouts: Timeouts = DEFAULT,
         api_key: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        egress: Egress = DIRECT,
     ) -> None:
         self._url = _base_url(base)
         self._path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self._key = f"Bearer {api_key}".encode() if api_key else b""
         self._link: Pool | _OverHttpx = (
-            _pool(self._url, timeouts) if transport is None else _OverHttpx(transport, self._url, timeouts)
+            _pool(self._url, timeouts, egress) if transport is None else _OverHttpx(transport, self._url, timeouts)
         )
 
     async def send(
@@ -217,16 +215,6 @@ class Upstream:
         ready = self._headers(method, target, headers, body)
         try:
             return Answer(await self._link.send(Wired(method, self.target(target), ready, body or b"")))
-        except LinkError as error:
-            raise UpstreamError.of(error) from error
-
-    async def open(self, made: Callable[[], P]) -> P:
-        """A protocol of the caller's on a connection of its own, for what is no exchange of HTTP messages; it is the
-        caller's to close. Raises UpstreamError."""
-        if not isinstance(self._link, Pool):
-            raise UpstreamError(502, "upstream_error", "The upstream's transport opens no connections.")
-        try:
-            return await self._link.open(made)
         except LinkError as error:
             raise UpstreamError.of(error) from error
 
@@ -273,6 +261,11 @@ class Upstream:
         """How many connections of our own are open."""
         return len(self._link) if isinstance(self._link, Pool) else 0
 
+    @property
+    def proxy(self) -> str:
+        """Host and port of the forward proxy before it, if there is one."""
+        return self._link.proxy if isinstance(self._link, Pool) else ""
+
     async def close(self) -> None:
         """Closes its connections."""
         await self._link.close()
@@ -288,12 +281,18 @@ def _base_url(base: str) -> httpx.URL:
     return url
 
 
-def _pool(url: httpx.URL, timeouts: Timeouts) -> Pool:
-    if url.scheme == "http":
-        return Pool(url.host, url.port or 80, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)))
-    tls = httpx.create_ssl_context()  # certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR
+def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress) -> Pool:
+    host, plain = url.raw_host.decode("ascii"), url.scheme == "http"
+    port = url.port or PORTS[url.scheme]
+    proxy = egress.proxy_for(url.scheme, host, port, httpx.create_ssl_context)
+    if plain:
+        if egress.certificate or egress.key:
+            raise ConfigError("PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY need an https upstream")
+        return Pool(host, port, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)), proxy)
+    # certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR
+    tls = egress.identified(egress.trusting(httpx.create_ssl_context()))
     tls.set_alpn_protocols(["http/1.1"])
-    return Pool(url.host, url.port or 443, tls, timeouts)
+    return Pool(host, port, tls, timeouts, proxy)
 
 
 class _OverHttpx:

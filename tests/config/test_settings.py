@@ -48,6 +48,12 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_MAX_BODY": "10MB",
             "PLIMSOLL_MAX_MEMORY": "512MiB",
             "PLIMSOLL_MIN_RATE": "1kB",
+            "PLIMSOLL_UPSTREAM_CA": "/etc/ca.pem",
+            "PLIMSOLL_UPSTREAM_CERT": "/etc/cert.pem",
+            "PLIMSOLL_UPSTREAM_KEY": "/etc/key.pem",
+            "HTTPS_PROXY": "http://me:pw@proxy:3128",
+            "HTTP_PROXY": "http://proxy:3128",
+            "NO_PROXY": "localhost, .svc,10.0.0.0/8",
             "PLIMSOLL_CONNECT_TIMEOUT": "2.5",
             "PLIMSOLL_READ_TIMEOUT": "10m",
             "PLIMSOLL_BODY_TIMEOUT": "1m",
@@ -87,6 +93,12 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         max_body=10_000_000,
         max_memory=512 << 20,
         min_rate=1000.0,
+        upstream_ca=Path("/etc/ca.pem"),
+        upstream_cert=Path("/etc/cert.pem"),
+        upstream_key=Path("/etc/key.pem"),
+        https_proxy="http://me:pw@proxy:3128",
+        http_proxy="http://proxy:3128",
+        no_proxy=("localhost", ".svc", "10.0.0.0/8"),
         connect_timeout=2.5,
         read_timeout=600.0,
         body_timeout=60.0,
@@ -109,6 +121,12 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         context_rag_token_budget=50_000,
     )
     assert settings.fallback_models == models
+
+
+def test_the_way_out_may_be_written_small_and_its_password_is_not_shown() -> None:
+    settings = read_settings({"https_proxy": "http://me:pw@proxy:1", "HTTPS_PROXY": "http://other:1", "no_proxy": "a"})
+    assert (settings.https_proxy, settings.no_proxy) == ("http://me:pw@proxy:1", ("a",))
+    assert "pw" not in repr(settings)
 
 
 def test_allowed_models_are_not_used_unless_fallback_is_enabled() -> None:
@@ -171,7 +189,7 @@ def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> No
     assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"
     assert all(s.help for s in SETTINGS)
     private = {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY", "PLIMSOLL_SUMMARY_API_KEY"}
-    private |= {"PLIMSOLL_EMBEDDINGS_API_KEY"}
+    private |= {"PLIMSOLL_EMBEDDINGS_API_KEY", "HTTPS_PROXY", "HTTP_PROXY"}
     assert {s.name for s in SETTINGS if s.private} == private
 
 

@@ -129,3 +129,23 @@ def answered(proxy: Running) -> bool:
         return proxy.ask(HELLO).status == 200
     except (OSError, http.client.HTTPException):
         return False
+
+
+def test_requests_leave_through_the_proxy_that_the_environment_names() -> None:
+    """The upstream plays the forward proxy: it gets whole URLs, of a host that nobody else knows."""
+    with upstream() as up:
+        via = up.url.replace("//", "//me:secret@")
+        with running("http://models.internal:8000/v1", workers=2, http_proxy=via, NO_PROXY="other.internal") as proxy:
+            assert proxy.ask(HELLO).status == 200
+            assert proxy.log(f"through the proxy 127.0.0.1:{up.port}")
+        assert {request.target for request in up.requests if request.method == b"POST"} == {
+            b"http://models.internal:8000/v1/chat/completions"
+        }
+        assert all(request.header(b"proxy-authorization") == [b"Basic bWU6c2VjcmV0"] for request in up.requests)
+        with running("http://other.internal:8000/v1", HTTP_PROXY=via, NO_PROXY=".internal") as proxy:
+            reply = proxy.ask(HELLO)
+            assert (reply.status, reply.json["error"]["code"]) == (502, "upstream_unreachable")
+            assert "other.internal" not in reply.json["error"]["message"]  # nor the port
+            assert "8000" not in reply.json["error"]["message"]
+            assert proxy.log("where=other.internal:8000")
+            assert not [line for line in proxy.lines if "secret" in line]

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import random
 import socket
 import time
@@ -12,16 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from proxy.errors import ConfigError
 from proxy.serve.cache import BACKENDS, Cache, backend_of
 from proxy.serve.shared import counts
 from proxy.serve.shared.remote import BUDGET
 from proxy.types import Learned
+from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
 from tests.serve.shared.shelf import until
 
@@ -453,28 +448,8 @@ def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer) -> 
     assert len(server.names()) == 1
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A key and a certificate for 127.0.0.1 that signs itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plimsoll test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    secret, public = folder / "key.pem", folder / "cert.pem"
-    plain = serialization.NoEncryption()
-    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
-    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return secret, public
-
-
 def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    key, cert = certificate(tmp_path)
+    key, cert = certified(tmp_path, "127.0.0.1")
     files = ["--tls-key-file", str(key), "--tls-cert-file", str(cert), "--tls-ca-cert-file", str(cert)]
     with redis_server(*files, "--tls-auth-clients", "no", tls=True) as server:
 
@@ -488,6 +463,27 @@ def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixtur
         run(test, f"{server.url}?ssl_ca_certs={cert}")
         assert "Certificate" not in capfd.readouterr().err
         dead(server.url)  # a certificate that nobody we trust signed
+
+
+def test_redis_may_ask_for_a_certificate_of_ours(tmp_path: Path) -> None:
+    key, cert = certified(tmp_path, "127.0.0.1")
+    our_key, ours = certified(tmp_path, "plimsoll")
+    both = tmp_path / "authorities.pem"
+    both.write_bytes(cert.read_bytes() + ours.read_bytes())
+    files = ["--tls-key-file", str(key), "--tls-cert-file", str(cert), "--tls-ca-cert-file", str(both)]
+    with redis_server(*files, "--tls-auth-clients", "yes", tls=True) as server:
+        plain = f"{server.url}?ssl_ca_certs={cert}"
+        shown = f"{plain}&ssl_certfile={ours}&ssl_keyfile={our_key}"
+
+        async def test(one: Cache) -> None:
+            await count(one)
+            async with cache_at(shown) as two:
+                async with asyncio.timeout(10):
+                    while await fetched(two) != RIGHT:
+                        await asyncio.sleep(0.01)
+
+        run(test, shown)
+        dead(plain)  # who shows none is turned away
 
 
 def test_redis_may_be_reached_by_a_socket_file(tmp_path: Path) -> None:

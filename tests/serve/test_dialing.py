@@ -11,8 +11,6 @@ import pytest
 
 from proxy.serve.dialing import Address, Dialer, Proxy, reason_of
 from proxy.serve.exchange import Fault, LinkError
-from proxy.serve.pool import Pool, Timeouts
-from proxy.serve.upstream import Upstream
 from tests.forward_proxy import ForwardProxy, forward_proxy
 from tests.recorder import recording
 from tests.serving import run
@@ -135,19 +133,3 @@ def test_a_reason_names_no_address() -> None:
 
 def test_an_address_of_version_6_stands_in_brackets() -> None:
     assert str(Address("::1", 80)) == "[::1]:80"
-
-
-def test_a_pool_and_an_upstream_open_connections_for_others() -> None:
-    async def check() -> None:
-        async with recording() as up:
-            pool = Pool("127.0.0.1", up.port, None, Timeouts())
-            talk = await pool.open(Talk)
-            await talk.lost.wait()
-            assert talk.heard and len(pool) == 0
-            upstream = Upstream(up.url)
-            talk = await upstream.open(Talk)
-            await talk.lost.wait()
-            assert talk.heard
-            await upstream.close()
-
-    run(check())
