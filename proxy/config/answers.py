@@ -48,23 +48,25 @@ def from_models_answer(body: bytes, model: str) -> Window | None:
 
 
 def _rows_of(answer: Any, model: str) -> list[Mapping[str, Any]]:
-    rows = list(_rows(answer))
+    lists = list(_lists(answer))
+    rows = [row for rows in lists for row in rows]
     own = [{name.lower() for name in _names(row)} for row in rows]
     forms = [{form for name in called for form in names.forms(name)} for called in own]
     for called in (own, forms):
         for form in names.forms(model):
             if named := [row for row, known in zip(rows, called, strict=True) if form in known]:
                 return named
-    return rows if len(rows) == 1 else []  # a server of one model: many of them do not heed the name
+    # A server of one model: many of them do not heed the name. llama.cpp's lists its model in either list.
+    return rows if all(len(rows) <= 1 for rows in lists) else []
 
 
-def _rows(answer: Any) -> Iterator[Mapping[str, Any]]:
+def _lists(answer: Any) -> Iterator[list[Mapping[str, Any]]]:
     if isinstance(answer, dict) and not any(isinstance(answer.get(key), list) for key in LISTS):
-        yield answer
+        yield [answer]
         return
-    lists = [answer.get(key) for key in LISTS] if isinstance(answer, dict) else [answer]
-    for rows in lists:
-        yield from (row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict))
+    for rows in [answer.get(key) for key in LISTS] if isinstance(answer, dict) else [answer]:
+        if isinstance(rows, list):
+            yield [row for row in rows if isinstance(row, dict)]
 
 
 def _names(row: Mapping[str, Any]) -> list[str]:

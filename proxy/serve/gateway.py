@@ -28,7 +28,7 @@ from proxy.serve.client import (
 from proxy.serve.cycle import Cycle
 from proxy.serve.extras import Extras
 from proxy.serve.interrupts import leaving
-from proxy.serve.looking import Looking, plainly, unreadable
+from proxy.serve.looking import Looking, came_to_nothing, plainly, unreadable
 from proxy.serve.metrics import Metrics
 from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
@@ -112,9 +112,20 @@ class Gateway:
 
     async def _exchange(self, visit: Visit, scope: Scope, receive: Receive, send: Send, cycle: Cycle | None) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
+        empty: tuple[Answer, bytes] | None = None
         for left in reversed(range(HEALS + 1)):
             with leaving(receive, cycle):
                 answer, seen, refusal = await self._ask(visit, scope)
+            if empty is not None:
+                if refusal is None and answer.status < 400:  # its length was not why: the client gets what there was
+                    await answer.close()
+                    (answer, seen), visit.usage = empty, None
+                empty = None
+            elif left and visit.stream and not visit.sure and came_to_nothing(answer, seen):
+                whole = await self._in_one_piece(visit)
+                if whole is not None:
+                    empty, visit.payload = (answer, seen), whole
+                    continue
             try:
                 smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
                 if smaller is None:
@@ -155,6 +166,14 @@ class Gateway:
         if refusal is not None:
             visit.refusals.append(refusal.rule)
         return answer, seen, refusal
+
+    async def _in_one_piece(self, visit: Visit) -> bytes | None:
+        """What was sent, without the wish for a stream: what an empty stream does not say, a plain answer does."""
+        try:
+            return await self.planner.measuring.unstreamed(visit)
+        except Exception as error:
+            self.planner.caught(visit, error)
+            return None
 
     async def _heal(self, visit: Visit, refusal: Refusal, scope: Scope) -> bytes | None:
         visit.returns()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from proxy.serve.upstream import Answer
 from proxy.types import Refusal
 from proxy.wire.headers import Header, value_of
-from proxy.wire.opening import SHORT, SILENT, Opening, opening, refusal_in
+from proxy.wire.opening import SHORT, SILENT, Opening, is_empty, opening, refusal_in
 from proxy.wire.refusals import LOOK, Rules, recognise
 from proxy.wire.tap import ENCODED, PLAIN, STREAM, uncoded
 
@@ -61,6 +61,13 @@ class Looking:
         except TimeoutError:
             pass
         return seen, shown.refusal
+
+
+def came_to_nothing(answer: Answer, seen: bytes) -> bool:
+    """Whether it is a stream of events that ended without one: some servers fail so where the request is too long."""
+    kind = (value_of(answer.headers, b"content-type") or b"").lower()
+    streams = answer.whole and answer.status == 200 and kind.startswith(STREAM.encode())
+    return streams and coding_of(answer) in PLAIN and is_empty(seen)
 
 
 def _waits(shown: Opening, near: bool) -> bool:

@@ -208,6 +208,11 @@ class Measuring:
         assert visit.prompt is not None
         return await self._aside(len(visit.plain) > HEAVY_BYTES, chat.render, visit.prompt, made)
 
+    async def unstreamed(self, visit: Visit) -> bytes:
+        """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
+        plain = visit.plain if visit.payload is visit.body else visit.payload
+        return await self._aside(len(plain) > HEAVY_BYTES, chat.without_stream, plain)
+
     async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
         """Does it at once, or where it is heavy in a thread."""
         if not heavy:

@@ -52,6 +52,11 @@ def opening(rules: Rules, seen: bytes) -> Opening:
     return shown
 
 
+def is_empty(seen: bytes) -> bool:
+    """Whether a stream of events, all of it, has no event that says anything."""
+    return all(payload == b"[DONE]" for _, payload in events(unified(seen + b"\n\n"), finished=True))
+
+
 def refusal_in(rules: Rules, body: bytes) -> Refusal | None:
     """The refusal that a plain 200 answer is, or None; `body` are its first bytes, whole or not."""
     if plain_usage(body) is not None:

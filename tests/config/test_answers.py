@@ -111,3 +111,11 @@ def test_a_model_that_is_not_in_the_list_is_not_known_from_it() -> None:
 )
 def test_what_is_no_list_of_models_tells_nothing(body: bytes) -> None:
     assert from_models_answer(body, "m") is None
+
+
+def test_a_server_of_one_model_may_list_it_in_either_list() -> None:
+    """llama.cpp's, for clients of Ollama's API and of OpenAI's."""
+    both: dict[str, list[Any]] = {"models": [{"name": "q.gguf"}], "data": [{"id": "q.gguf", "meta": {"n_ctx": 4096}}]}
+    assert from_models_answer(json.dumps(both).encode(), "anything") == Window(4096, source="upstream")
+    more = {**both, "data": [*both["data"], {"id": "r.gguf", "meta": {"n_ctx": 2048}}]}
+    assert from_models_answer(json.dumps(more).encode(), "anything") is None

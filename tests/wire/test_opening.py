@@ -9,7 +9,7 @@ import pytest
 
 from proxy.config.rules import load_rules
 from proxy.wire.answers import ORDINARY
-from proxy.wire.opening import FRAME, REPLY, SHORT, SILENT, Opening, opening, refusal_in
+from proxy.wire.opening import FRAME, REPLY, SHORT, SILENT, Opening, is_empty, opening, refusal_in
 from proxy.wire.refusals import Rules
 
 RULES: Rules = load_rules(None).refusals
@@ -120,3 +120,13 @@ def test_a_whole_plain_answer_with_its_usage_is_no_refusal_whatever_it_says() ->
         "usage": {"prompt_tokens": 3},
     }
     assert refusal_in(RULES, json.dumps(told).encode()) is None
+
+
+@pytest.mark.parametrize("seen", [b"", b": ping\n\n", b"\n\n", b"data: [DONE]\n\n", b":\n\ndata:[DONE]\n\n"])
+def test_a_stream_without_an_event_is_empty(seen: bytes) -> None:
+    assert is_empty(seen)
+
+
+@pytest.mark.parametrize("seen", [b'data: {"choices":[]}\n\n', b"data: x", b'data: {"error":{}}\n\ndata: [DONE]\n\n'])
+def test_a_stream_with_any_event_is_not(seen: bytes) -> None:
+    assert not is_empty(seen)

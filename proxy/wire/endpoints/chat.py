@@ -15,6 +15,7 @@ NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
+STREAMING = ("stream", "stream_options")
 OURS = "plimsoll"  # a message's own key for us: {"pin": true}; no provider may see it
 PIN = "pin"
 
@@ -97,6 +98,15 @@ def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
     fields = {**{key: bytes(raw) for key, raw in head.items()}, "messages": b"[" + written + b"]"}
     pins = frozenset(i for i, said in enumerate(ours) if isinstance(said, dict) and said.get(PIN) is True)
     return _object(fields.items()), pins
+
+
+def without_stream(body: bytes) -> bytes:
+    """The same request, wanting its answer in one piece. Raises `NotUnderstood`."""
+    try:
+        head = _HEAD.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    return _object((key, bytes(raw)) for key, raw in head.items() if key not in STREAMING)
 
 
 def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:

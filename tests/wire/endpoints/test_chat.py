@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.plan import plan, start
 from proxy.types import Call, Draft, Facts, Plan, Prompt, Window, replace
-from proxy.wire.endpoints.chat import parse, render, without_ours
+from proxy.wire.endpoints.chat import parse, render, without_ours, without_stream
 from proxy.wire.glance import NotUnderstood, glance, stretch_of
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
@@ -310,3 +310,11 @@ def test_what_is_new_is_parsed_without_what_is_known(lead: list[dict[str, Any]])
 def test_a_body_that_is_no_request_holds_no_key_of_ours() -> None:
     with pytest.raises(NotUnderstood):
         without_ours(b'{"messages":[1]}')
+
+
+def test_a_request_without_its_stream_is_the_same_otherwise() -> None:
+    messages = b'"messages":[ {"role":"user","content":"\\u00e9"} ]'
+    written = without_stream(b'{"model":"m", "stream" : true,' + messages + b',"stream_options":{"a":1},"x":1.0}')
+    assert written == b'{"model":"m",' + messages + b',"x":1.0}'
+    with pytest.raises(NotUnderstood):
+        without_stream(b"[]")

@@ -1,0 +1,147 @@
+"""What servers that people really run do: R3, R5, R9, and those that cut a prompt without a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.hostile.harness import eventually, ok, running, upstream
+from tests.recorder import EVENTS, Peer, Recorder, Request, answer, chunk
+
+WORDS = "one two three four five six seven eight nine ten "
+LLAMA_CPP_PYTHON = (
+    "This model's maximum context length is 2048 tokens. However, you requested {} tokens. Please reduce."
+)
+
+
+def asked(words: int, model: str = "local-model", stream: bool = True, messages: int = 6) -> dict[str, Any]:
+    """A conversation of about so many tokens."""
+    each = (WORDS * (words // 10 // messages + 1)).strip()
+    turns = [{"role": "user" if i % 2 == 0 else "assistant", "content": f"{i}: {each}"} for i in range(messages - 1)]
+    made = {"model": model, "messages": [*turns, {"role": "user", "content": "And now?"}]}
+    return {**made, "stream": True, "stream_options": {"include_usage": True}} if stream else made
+
+
+def tokens(request: Request) -> int:
+    """What a prompt costs at the scripted upstreams: its words."""
+    return len(request.body.split())
+
+
+async def streams(peer: Peer, *texts: str) -> None:
+    """A stream that says so much."""
+    await peer.send(EVENTS)
+    for text in texts:
+        event = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": text}}]}
+        await peer.send(chunk(b"data: " + json.dumps(event).encode() + b"\n\n"))
+    await peer.send(chunk(b"data: [DONE]\n\n") + chunk(b""))
+
+
+async def llama_cpp_python(request: Request, peer: Peer) -> None:
+    """Over 2,048 words it answers streams with nothing at all, and tells why only where no stream is wanted."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[{"id":"local-model","object":"model","owned_by":"me"}]}'))
+        return
+    wants = json.loads(request.body)
+    many = tokens(request)
+    if wants["model"] == "flaky" and wants.get("stream"):
+        await peer.send(EVENTS + chunk(b": ping\n\n") + chunk(b""))
+    elif many > 2048 and wants.get("stream"):
+        await peer.send(EVENTS + chunk(b""))
+    elif many > 2048:
+        error = {"message": LLAMA_CPP_PYTHON.format(many), "type": "invalid_request_error", "code": None}
+        await peer.send(answer(json.dumps({"error": error}).encode(), b"400 Bad Request"))
+    elif wants.get("stream"):
+        await streams(peer, "all ", "good")
+    else:
+        await peer.send(ok(many))
+
+
+@pytest.fixture
+def python_server() -> Iterator[Recorder]:
+    with upstream(llama_cpp_python) as recorder:
+        yield recorder
+
+
+def posts(there: Recorder) -> list[dict[str, Any]]:
+    """The chats that came, as JSON."""
+    return [json.loads(request.body) for request in there.requests if request.method == b"POST"]
+
+
+def test_R3_an_empty_stream_is_asked_about_and_healed(python_server: Recorder, workers: int) -> None:
+    with running(python_server.url, workers=workers) as proxy:
+        got = proxy.ask(asked(3000))
+        assert got.status == 200 and b"good" in got.body and got.body.endswith(b"data: [DONE]\n\n")
+        first, second, third = posts(python_server)
+        assert first["stream"] and first["stream_options"] and third["stream"] and third["stream_options"]
+        assert "stream" not in second and "stream_options" not in second
+        assert second["messages"] == first["messages"] != third["messages"]
+        assert json.loads(proxy.log('"healed"')[-1])["status"] == 200
+
+
+def test_R3_a_refusal_that_nothing_can_be_done_about_is_told(python_server: Recorder) -> None:
+    """Better than an empty answer: what the server said where no stream was wanted."""
+    with running(python_server.url) as proxy:
+        tool = {"type": "function", "function": {"name": "f", "description": WORDS * 300, "parameters": {}}}
+        got = proxy.ask({**asked(10), "tools": [tool]})
+        assert got.status == 400 and "2048" in got.json["error"]["message"]
+        assert len(posts(python_server)) <= 3
+
+
+def test_R3_a_stream_that_is_empty_for_another_reason_stays_empty(python_server: Recorder) -> None:
+    with running(python_server.url) as proxy:
+        got = proxy.ask(asked(40, "flaky"))
+        assert (got.status, got.body) == (200, b": ping\n\n")
+        assert got.headers["content-type"] == "text/event-stream"
+        assert len(posts(python_server)) == 2
+
+
+def test_R3_a_request_that_surely_fits_is_sent_once(python_server: Recorder) -> None:
+    with running(python_server.url) as proxy:
+
+        async def empty(request: Request, peer: Peer) -> None:
+            await peer.send(EVENTS + chunk(b""))
+
+        python_server.script = empty
+        assert proxy.ask(asked(40, "gpt-4o")).body == b""
+        assert len(posts(python_server)) == 1
+
+
+async def llama_cpp(request: Request, peer: Peer) -> None:
+    """Lists its one model twice, under a name of its own."""
+    if request.method == b"GET":
+        listed = {
+            "models": [{"name": "qwen.gguf", "model": "qwen.gguf", "capabilities": ["completion"], "details": {}}],
+            "object": "list",
+            "data": [{"id": "qwen.gguf", "object": "model", "meta": {"n_ctx_train": 32768, "n_ctx": 4096}}],
+        }
+        await peer.send(answer(json.dumps(listed).encode()))
+    else:
+        await peer.send(ok(tokens(request)))
+
+
+def test_R5_a_server_of_one_model_tells_its_window_whatever_it_is_called(workers: int) -> None:
+    with upstream(llama_cpp) as there, running(there.url, workers=workers) as proxy:
+        assert proxy.ask(asked(6000, "whatever", stream=False)).status == 200
+        (sent,) = posts(there)
+        assert len(json.dumps(sent["messages"]).split()) < 4096  # cut before it was sent, for the list says so
+        assert json.loads(proxy.log('"fitted"')[-1])["window"] == 4096
+
+
+async def transformers(request: Request, peer: Peer) -> None:
+    """Says what PyTorch says."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[]}'))
+    elif tokens(request) > 1024:
+        await peer.send(answer(b'{"detail":"index out of range in self"}', b"500 Internal Server Error"))
+    else:
+        await peer.send(ok(tokens(request)))
+
+
+def test_R9_a_table_of_positions_that_is_too_short_is_a_refusal(workers: int) -> None:
+    with upstream(transformers) as there, running(there.url, workers=workers) as proxy:
+        got = proxy.ask(asked(1300, "gpt2-like", stream=False))
+        assert got.status == 200, got.body
+        eventually(lambda: proxy.metric("plimsoll_refusals_total", rule="position_table", healed="true") >= 1)
