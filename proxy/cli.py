@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from shutil import get_terminal_size
@@ -133,20 +132,32 @@ def _value(parse: Parser) -> Callable[[str], Any]:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Environment and flags as settings; says so where a variable looks misspelt."""
+    _say_misspelt()
+    return _read(arguments)
+
+
+def _say_misspelt() -> None:
     for line in misspelt(os.environ):
         print(f"plimsoll: {line}", file=sys.stderr)
+
+
+def _read(arguments: argparse.Namespace) -> Settings:
     return read_settings(os.environ, {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serves until it is told to stop."""
-    settings = settings_of(arguments)
+    try:
+        settings = _read(arguments)
+    except ConfigError:
+        _say_misspelt()
+        raise
     with ExitStack() as stack:
         if settings.workers > 1:  # before prometheus is loaded, which looks for it just once
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(_folder())
         from proxy.serve.starting import start
 
-        return start(settings, say=partial(print, f"plimsoll {__version__}:", file=sys.stderr, flush=True))
+        return start(settings, misspelt(os.environ))
 
 
 def _folder() -> TemporaryDirectory[str]:

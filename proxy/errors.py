@@ -83,6 +83,12 @@ def bad_header(name: str, reason: str) -> ClientError:
     return ClientError(400, f"The request header {name} {reason}.", code="invalid_header", param=name)
 
 
+def stopped() -> ClientError:
+    """The server stops, and has waited long enough for this request."""
+    text = "The proxy is stopping and could not wait for this request to end."
+    return ClientError(503, text, kind="server_error", code="proxy_stopped", retry=True)
+
+
 def not_found() -> ClientError:
     """A path of our own that is not here; it never goes to the upstream."""
     return ClientError(404, "There is nothing at this path of the proxy.", code="not_found")

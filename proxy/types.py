@@ -597,7 +597,12 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """All that is to be told of one request once it is over; holds no content and no key. Times in seconds."""
+    """All that is to be told of one request once it is over; holds no content and no key. Times in seconds.
+
+    `notes` is what was done to what was sent, `planned` what would have been done where the mode only observes. `path`
+    is without its query and without what may be an id; `attempts` counts requests to the upstream, `request_id` is the
+    upstream's or else the client's own. Extra calls are those of our own for this request, as far as they were over.
+    """
 
     endpoint: str
     result: str
@@ -629,3 +634,10 @@ class Outcome(msgspec.Struct, frozen=True):
     first_byte_seconds: float | None = None
     bytes_in: int = 0  # that a WebSocket's client sent through its tunnel
     bytes_out: int = 0  # that it was sent
+    path: str = ""
+    attempts: int = 0
+    request_id: str = ""
+    planned: tuple[Note, ...] = ()
+    extra_calls: int = 0
+    extra_tokens: int = 0
+    extra_seconds: float = 0.0

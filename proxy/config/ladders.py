@@ -92,6 +92,12 @@ def _rung(row: Any, given: Params, package: str) -> Rung:
     return Rung(place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params))
 
 
+def parameter(rung: Rung, name: str) -> Any:
+    """What a rung that a ladder's row made has for a parameter of its step; None where the step has none."""
+    made = getattr(rung.apply, "keywords", {}).get("params")
+    return getattr(made, name, None)
+
+
 def _ahead(step: ModuleType, params: Any) -> Rung | None:
     """The step's look ahead, where it has one and something to make ready."""
     if not hasattr(step, "ahead") or params.ready is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.config.settings import Settings
-from proxy.errors import ClientError
+from proxy.errors import ClientError, stopped
+from proxy.serve import log
 from proxy.serve.asking import caller_of
 from proxy.serve.budget import Budget
 from proxy.serve.client import (
@@ -38,10 +40,12 @@ from proxy.types import Outcome, Refusal, replace
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
-from proxy.wire.headers import value_of
+from proxy.wire.headers import REQUEST_ID, value_of
+from proxy.wire.paths import shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
+MOST_NAMED = 100  # endpoints that are named once; clients choose them
 HEALS = 2  # a refusal is answered with a smaller request at most so often (section 2)
 # Headers that speak of the body's bytes: they are not true any more of what we wrote anew.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
@@ -61,10 +65,11 @@ class Gateway:
     extras: Extras | None = None  # where calls on the operator's money depend on whom the upstream accepts
     behind: set[asyncio.Task[None]] = field(default_factory=set)
     over: list[Visit] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/chat/completions."""
-        visit = Visit(chat.NAME, self.settings.mode)
+        visit = Visit(chat.NAME, self.settings.mode, path=shown(target_of(scope)))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
@@ -76,13 +81,19 @@ class Gateway:
             visit.status, visit.result = error.status, visit.result or "rejected"
             unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
             await send_error(send, error, plan_headers(unsent, sent=False) if unsent else ())
-        except UpstreamError as error:
-            visit.status, visit.result = error.status, "upstream_error"
-            await send_error(send, error.for_client())
+        except UpstreamError as failure:
+            visit.status, visit.result = failure.status, "upstream_error"
+            await send_error(send, failure.for_client())
         except BrokenOff:
             visit.result = "broken_off"
         except Gone:
             visit.status, visit.result = CLIENT_LEFT, "cancelled"
+        except asyncio.CancelledError:  # the server stops
+            visit.result = "stopped"
+            if visit.status:
+                raise  # the client must see that its answer breaks off
+            visit.status = stopped().status
+            await send_error(send, stopped())
         except Exception as error:  # where nothing can be forwarded any more; uvicorn would log its text
             self.planner.caught(visit, error)
             if not visit.status:
@@ -145,6 +156,7 @@ class Gateway:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
         visit.departs()
         answer = await self.upstream.send("POST", target_of(scope), headers, visit.payload)
+        visit.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
         if self.extras is not None:
             self.extras.saw(caller_of(headers), answer.status)
         if visit.ladder is None or not visit.acts:
@@ -248,17 +260,29 @@ class Gateway:
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
+        self.unfitted(scope["method"], target_of(scope))
         try:
             await passthrough(scope, receive, send, self.upstream, self._passed, self.settings.body_timeout)
         finally:
             self.metrics.in_flight.dec()
+
+    def unfitted(self, method: str, target: bytes) -> None:
+        """Names an endpoint that passes through in the log, once."""
+        name = f"{method} {shown(target)}"
+        if name not in self.named and len(self.named) < MOST_NAMED:
+            self.named.add(name)
+            log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
 
     def _passed(self, outcome: Outcome) -> None:
         self.metrics.observe(outcome)
         self.tell(outcome)
 
     async def close(self) -> None:
-        """Waits for counts that are still being made."""
+        """Waits for requests that are being told to stop, and for counts that are still being made."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while self.metrics.in_flight.now:
+                    await asyncio.sleep(0.01)
         if self.behind:
             await asyncio.wait(self.behind, timeout=5)
         self._tell()

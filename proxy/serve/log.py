@@ -5,10 +5,11 @@ Whoever reads the lines may be slow or gone: no request waits for that, and none
 
 from __future__ import annotations
 
+import logging
 import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TextIO
@@ -16,18 +17,48 @@ from typing import TextIO
 import msgspec
 
 from proxy.serve.lines import Lines, putting
-from proxy.types import Outcome
+from proxy.types import Note, Outcome
 from proxy.wire.report import step_summary
 
+_ENCODER = msgspec.json.Encoder()
 LONGEST = 120  # characters of a name that a client chose
 
 
+_events_as_json = False  # as the process was started: events are of the process, not of one request
+
+
 def event(message: str, **figures: object) -> None:
-    """A line about the proxy itself (a breaker that opened, a bug that was caught), on standard error."""
-    told = " ".join(f"{k}={v}" for k, v in figures.items())
+    """A line about the proxy itself (a breaker that opened, a bug that was caught), on standard error: in the style
+    that `speak` set, else for people."""
+    line = _json_event(message, figures) if _events_as_json else _text_event(message, figures)
     with suppress(OSError, ValueError):  # nobody listens any more
         if sys.stderr is not None and _takes(sys.stderr):
-            putting(sys.stderr)(f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip() + "\n")
+            putting(sys.stderr)(line)
+
+
+def _json_event(message: str, figures: dict[str, object]) -> str:
+    plain = {name: value if isinstance(value, str | int | float) else str(value) for name, value in figures.items()}
+    told = {"time": round(time.time(), 3), "event": message, **plain}
+    return _ENCODER.encode(told).decode() + "\n"
+
+
+def _text_event(message: str, figures: dict[str, object]) -> str:
+    told = " ".join(f"{k}={v}" for k, v in figures.items())
+    return f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip() + "\n"
+
+
+def speak(style: str) -> None:
+    """From now on events are lines in the style of the log: auto, json or text (auto: text on a terminal)."""
+    global _events_as_json
+    _events_as_json = not _for_people(style, sys.stderr)
+
+
+class Events(logging.Handler):
+    """What a library says of its own accord, as an event; without the traceback, which may hold content."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record."""
+        event(record.getMessage())
 
 
 class Seldom:
@@ -76,8 +107,13 @@ class Log:
 def make_log(style: str = "auto", stream: TextIO | None = None) -> Log:
     """A log on `stream` (standard output); `style` is auto, json or text (auto: text on a terminal)."""
     out = stream or sys.stdout
-    as_text = style == "text" or (style == "auto" and out is not None and out.isatty())
-    return Log(text_line if as_text else json_line, Lines(out, lost_text if as_text else lost_json))
+    if _for_people(style, out):
+        return Log(text_line, Lines(out, lost_text))
+    return Log(json_line, Lines(out, lost_json))
+
+
+def _for_people(style: str, stream: TextIO | None) -> bool:
+    return style == "text" or (style == "auto" and stream is not None and stream.isatty())
 
 
 class _Told(msgspec.Struct, omit_defaults=True):
@@ -85,8 +121,11 @@ class _Told(msgspec.Struct, omit_defaults=True):
 
     time: float
     endpoint: str
+    path: str
     result: str
     status: int
+    stream: bool
+    attempts: int
     own_ms: float
     upstream_ms: float = 0.0
     mode: str = ""
@@ -102,13 +141,15 @@ class _Told(msgspec.Struct, omit_defaults=True):
     messages_sent: int = 0
     steps: str = ""
     count: str = ""
+    planned: str = ""
     refused: str = ""
     usage: int | None = None
+    extra_calls: int = 0
+    extra_tokens: int = 0
+    extra_ms: float | None = None
+    request_id: str = ""
     bytes_in: int = 0
     bytes_out: int = 0
-
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -116,8 +157,11 @@ def json_line(o: Outcome, at: float) -> str:
     told = _Told(
         round(at, 3),
         o.endpoint,
+        o.path,
         o.result,
         o.status,
+        o.stream,
+        o.attempts,
         round(1000 * o.own_seconds, 2),
         round(1000 * o.upstream_seconds, 1),
         o.mode,
@@ -131,10 +175,15 @@ def json_line(o: Outcome, at: float) -> str:
         o.reply_sent,
         o.messages_in,
         o.messages_sent,
-        _steps(o),
+        _steps(o.notes),
         o.quality,
+        _steps(o.planned),
         ", ".join(o.refusals),
         o.usage.prompt if o.usage else None,
+        o.extra_calls,
+        o.extra_tokens,
+        round(1000 * o.extra_seconds, 1) if o.extra_calls else None,
+        o.request_id,
         o.bytes_in,
         o.bytes_out,
     )
@@ -151,14 +200,20 @@ def text_line(o: Outcome, at: float) -> str:
     used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{max(0, o.window - o.reserve):,} tokens"
     cut = "" if o.prompt in (None, o.prompt_sent) else f" (of {o.prompt:,})"
     kept = f" messages={o.messages_sent}/{o.messages_in}" if o.messages_in else ""
-    steps = f" [{_steps(o)}]" if o.notes else ""
+    steps = f" [{_steps(o.notes)}]" if o.notes else ""
+    planned = f" planned=[{_steps(o.planned)}]" if o.planned else ""
     refused = f" refused={','.join(o.refusals)}" if o.refusals else ""
     passed = f" in={o.bytes_in:,}B out={o.bytes_out:,}B" if o.bytes_in or o.bytes_out else ""
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
     model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
     named = f" model={model} window={o.window:,}" if o.model else ""
-    head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint}"
-    return f"{head}{named}{used}{cut}{kept}{steps}{refused}{passed}{took}\n"
+    head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint} {o.path}".rstrip()
+    how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
+    more = f" attempts={o.attempts}" if o.attempts > 1 else ""
+    if o.extra_calls:
+        more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
+    marked = f" id={o.request_id}" if o.request_id else ""
+    return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{more}{passed}{took}{marked}\n"
 
 
 def lost_text(count: int) -> str:
@@ -166,8 +221,8 @@ def lost_text(count: int) -> str:
     return f"{time.strftime('%H:%M:%S')} {count:,} lines were lost\n"
 
 
-def _steps(o: Outcome) -> str:
-    return printable(", ".join(map(step_summary, o.notes)), 8 * LONGEST) if o.notes else ""
+def _steps(notes: Sequence[Note]) -> str:
+    return printable(", ".join(map(step_summary, notes)), 8 * LONGEST) if notes else ""
 
 
 def printable(text: str, most: int = LONGEST) -> str:

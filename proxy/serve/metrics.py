@@ -21,14 +21,20 @@ from prometheus_client import (
     multiprocess,
     values,
 )
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
+from prometheus_client.registry import Collector
 
 from proxy.bounded import Bounded
 from proxy.config import names
 from proxy.config.table import Entry
 from proxy.config.windows import Windows
 from proxy.errors import ConfigError
+from proxy.serve import processes
 from proxy.serve.tallies import Labels, Level, Spreads, Sums
 from proxy.types import Note, Outcome
+from proxy.wire.endpoints import chat
+from proxy.wire.paths import family
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"  # the label of a model that no table knows: a client must not be able to grow our labels
@@ -200,6 +206,27 @@ METRICS = (
         ("step",),
         samples=lambda o, named: [((note.step,), 1) for note in o.notes],
         tell=attrgetter("notes"),
+    ),
+    Metric(
+        "plimsoll_planned_cut_tokens_total",
+        "Prompt tokens that would have been cut where the mode is observe, by step; they were sent.",
+        ("step",),
+        samples=lambda o, named: _cuts(o.planned),
+        tell=attrgetter("planned"),
+    ),
+    Metric(
+        "plimsoll_planned_steps_total",
+        "How often each step would have changed a request where the mode is observe.",
+        ("step",),
+        samples=lambda o, named: [((note.step,), 1) for note in o.planned],
+        tell=attrgetter("planned"),
+    ),
+    Metric(
+        "plimsoll_unfitted_requests_total",
+        "Requests that passed through unmeasured, by the endpoint that their path names; an unknown one is other.",
+        ("endpoint",),
+        samples=lambda o, named: [((family(o.path),), 1)],
+        tell=lambda o: o.endpoint != chat.NAME,
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
@@ -502,7 +529,30 @@ class Metrics:
         if self._several:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(_Family())
         return generate_latest(registry)
+
+
+class _Family(Collector):
+    """What prometheus' ProcessCollector tells of one process, of all workers together."""
+
+    def collect(self) -> Iterable[PrometheusMetric]:
+        """The metrics of this moment."""
+        told = processes.family()
+        if told is None:
+            return
+        yield CounterMetricFamily(
+            "process_cpu_seconds_total", "User and system CPU time of all processes.", told.cpu_seconds
+        )
+        yield GaugeMetricFamily(
+            "process_resident_memory_bytes", "Resident memory of all processes.", told.resident_bytes
+        )
+        yield GaugeMetricFamily("process_virtual_memory_bytes", "Virtual memory of all processes.", told.virtual_bytes)
+        yield GaugeMetricFamily("process_open_fds", "Open file descriptors of all processes.", told.open_files)
+        yield GaugeMetricFamily("process_max_fds", "Most file descriptors that all may open.", told.most_files)
+        yield GaugeMetricFamily(
+            "process_start_time_seconds", "Start of the first process since the epoch.", told.started_at
+        )
 
 
 def _pour_sums(counter: Counter, sums: Sums) -> None:

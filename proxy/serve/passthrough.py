@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
-from proxy.errors import ClientError
+from proxy.errors import ClientError, stopped
 from proxy.serve.client import (
     BrokenOff,
     Gone,
@@ -29,7 +29,8 @@ from proxy.serve.dialing import tune
 from proxy.serve.tunnel import Tunnel
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.types import Outcome
-from proxy.wire.headers import to_client, value_of
+from proxy.wire.headers import REQUEST_ID, request_id, to_client, value_of
+from proxy.wire.paths import shown
 
 NAME = "passthrough"
 WEBSOCKET = "websocket"
@@ -58,9 +59,9 @@ async def passthrough(
     try:
         result, status = await passage.go()
     except asyncio.CancelledError:
-        result = "stopped"
-        status = passage.answer.status if passage.answer is not None else status
-        raise
+        result, status = await passage.stop()
+        if passage.begun:
+            raise  # the client must see that its answer breaks off
     finally:
         on_done(passage.outcome(result, status))
 
@@ -69,8 +70,8 @@ class _Passage:
     """One request on its way. Times are of `time.perf_counter`."""
 
     __slots__ = (
-        *("_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent", "_tunnel"),
-        *("_upstream", "answer"),
+        *("_attempts", "_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent"),
+        *("_tunnel", "_upstream", "answer"),
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float) -> None:
@@ -80,6 +81,7 @@ class _Passage:
         self._first: float | None = None
         self._cycle = cycle_of(scope)
         self._tunnel: Tunnel | None = None
+        self._attempts = 0
         self.answer: Answer | None = None
 
     @property
@@ -116,6 +118,7 @@ class _Passage:
     async def _ask(self) -> Answer:
         body = await self._body()
         self._sent = time.perf_counter()
+        self._attempts = 1
         target, headers = target_of(self._scope), self._scope["headers"]
         if self._is_handshake:
             sending = self._upstream.upgrade(target, headers)
@@ -164,6 +167,20 @@ class _Passage:
             await send_error(self._send, error, ALLOWED if error.status == 405 else ())
         return "rejected", error.status
 
+    @property
+    def begun(self) -> bool:
+        """Whether the client has seen something of its answer."""
+        if self._cycle is None or self._tunnel is not None:
+            return self.answer is not None
+        return self._cycle.response_started
+
+    async def stop(self) -> tuple[str, int]:
+        """The server stops: what a client that has seen nothing yet is told."""
+        if self.begun:
+            return "stopped", self.answer.status if self.answer else 0
+        await send_error(self._send, stopped())
+        return "stopped", stopped().status
+
     def _begins(self) -> None:
         self._first = time.perf_counter() - self._sent
 
@@ -181,4 +198,11 @@ class _Passage:
             first_byte_seconds=self._first,
             bytes_in=tunnel.client.received if tunnel else 0,
             bytes_out=tunnel.upstream.received if tunnel else 0,
+            path=shown(target_of(self._scope)),
+            attempts=self._attempts,
+            request_id=request_id(self._id()),
         )
+
+    def _id(self) -> bytes:
+        answered = value_of(self.answer.headers, REQUEST_ID) if self.answer else None
+        return answered or value_of(self._scope["headers"], REQUEST_ID) or b""

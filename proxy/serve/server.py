@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import signal
@@ -15,10 +16,11 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from proxy.serve.log import Seldom
+from proxy.serve.log import Events, Seldom
 from proxy.serve.protocol import Protocol
 
 KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
+LOGGER = logging.getLogger("uvicorn")
 SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: what balances the load must hear of it
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -98,8 +100,10 @@ def configuration(
 ) -> uvicorn.Config:
     """uvicorn's configuration for us: fast parts, and no header, log line or meaning that it would add by itself.
 
-    `drain` is how many seconds running requests get to end at a stop.
+    `drain` is how many seconds running requests get to end at a stop. What uvicorn says itself becomes an event.
     """
+    if not any(isinstance(handler, Events) for handler in LOGGER.handlers):
+        LOGGER.addHandler(Events())
     return uvicorn.Config(
         app,
         host=host,
@@ -108,6 +112,7 @@ def configuration(
         http=http,
         ws="none",
         interface="asgi3",
+        log_config=None,
         log_level="warning",
         access_log=False,
         proxy_headers=False,

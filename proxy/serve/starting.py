@@ -6,13 +6,16 @@ import errno
 import gc
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from proxy import __version__
+from proxy.config.ladders import parameter
+from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.errors import ConfigError
 from proxy.serve import workers
 from proxy.serve.app import FIRST_ENCODING, House, build, create_admin, create_app
-from proxy.serve.log import Log, make_log
+from proxy.serve.log import Log, event, make_log, speak
 from proxy.serve.metrics import forget
 from proxy.serve.server import run
 from proxy.tokens.encodings import encoding
@@ -25,19 +28,23 @@ BACKLOG = 2048  # connections that wait until they are taken
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
 
 
-def start(settings: Settings, say: Callable[[str], None]) -> int:
-    """Serves until it is told to stop, and returns the exit code. Raises ConfigError for wrong settings and rules, and
-    where it cannot listen."""
+def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
+    """Serves until it is told to stop, and returns the exit code; `remarks` on the settings are told as events. Raises
+    ConfigError for wrong settings and rules, and where it cannot listen."""
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_log(settings.log)
     house = build(settings, log)
     doors = listen(settings.host, settings.port)
     beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
-    through = house.upstream.proxy
-    say(f"http://{shown(doors[0])}/v1 -> {settings.upstream}" + (f" through the proxy {through}" if through else ""))
+    speak(settings.log)
+    for remark in (*remarks, *unused(settings, house.rules)):
+        event(remark)
+    through = {"through": house.upstream.proxy} if house.upstream.proxy else {}
+    at = f"http://{shown(doors[0])}/v1"
+    event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     if beside:
-        say(f"http://{shown(beside[0])}/metrics, /healthz, /readyz, /inspect")
+        event("serves /metrics, /healthz, /readyz, /inspect", at=f"http://{shown(beside[0])}/")
 
     def work(number: int, ready: Callable[[], None]) -> None:
         house.budget.serve_as(number)
@@ -52,6 +59,17 @@ def start(settings: Settings, say: Callable[[str], None]) -> int:
         return 0
     encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
     return workers.run(settings.workers, work, gone, stopping=lambda: _close([*doors, *beside]))
+
+
+def unused(settings: Settings, rules: Rules) -> list[str]:
+    """What is said of settings that change nothing: an upstream or a key for a model that nobody names."""
+    said = []
+    for kind, named in (("summary", "model"), ("embeddings", "embeddings")):
+        name = f"PLIMSOLL_{kind.upper()}"
+        given = [s for s in ("upstream", "api_key") if getattr(settings, f"{kind}_{s}") is not None]
+        if given and not any(parameter(rung, named) for ladder in rules.ladders.values() for rung in ladder.rungs):
+            said.append(f"{name}_{given[0].upper()} is of no use without {name}_MODEL: there is no {kind} model")
+    return said
 
 
 def _serve(

@@ -13,8 +13,12 @@ from proxy.serve.extras import Spent
 from proxy.tokens.meter import unit_of
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
+from proxy.wire.endpoints import chat
+from proxy.wire.headers import request_id
 from proxy.wire.report import count, plan_headers, total_headers
 from proxy.wire.tap import Tap
+
+OBSERVED = (b"x-plimsoll-mode", b"observe")
 
 
 @dataclass(slots=True)
@@ -56,6 +60,9 @@ class Visit:
     healed: bool = False
     asks: bool = True
     spent: Spent | None = None
+    path: str = chat.PATH
+    attempts: int = 0
+    request_id: bytes = b""
     tap: Tap | None = None
     usage: Usage | None = None
     own_seconds: float = 0.0
@@ -73,6 +80,7 @@ class Visit:
 
     def departs(self) -> None:
         """It goes to the upstream."""
+        self.attempts += 1
         self.sent_at = self._waiting_since = time.perf_counter()
 
     def begins(self) -> None:
@@ -93,8 +101,7 @@ class Visit:
         """Its answer begins, or it is over: what was read and made of it is not needed any more, only its figures."""
         plan, glance = self.plan, self.glance
         if plan is not None:
-            sent = plan.draft if self.acts else plan.before
-            self._measured, self._unit = _measured(plan, sent), unit_of(sent.meter)
+            self._measured, self._unit = self._of(plan), self.unit
             self.plan = None
         if glance is not None:
             self.glance = Glance(glance.model, glance.reserve, glance.stream, glance.most)
@@ -111,7 +118,7 @@ class Visit:
         return self._unit if self._measured is not None or self.total is None else self.total.unit
 
     def outcome(self) -> Outcome:
-        """All that is to be told of it. What observing found is told, though nothing of it was done."""
+        """All that is to be told of it: what observing found as planned, and nothing as done that was not sent."""
         if (
             self.plan is None
             and self._measured is None
@@ -135,9 +142,13 @@ class Visit:
             "own_seconds": self.own_seconds,
             "upstream_seconds": self.upstream_seconds,
             "first_byte_seconds": self.first_byte_seconds,
+            "path": self.path,
+            "attempts": self.attempts,
+            "request_id": request_id(self.request_id),
+            **self._extra(),
         }
         if self.plan is not None:
-            common |= _measured(self.plan, self.plan.draft if self.acts else self.plan.before)
+            common |= self._of(self.plan)
         elif self._measured is not None:
             common |= self._measured
         else:
@@ -147,8 +158,27 @@ class Visit:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """What the client is told of it, as far as it is known by now."""
         if self.plan is not None:
-            return plan_headers(self.plan, sent=self.acts)
-        return [] if self.total is None else total_headers(self.total, self.reply)
+            told = plan_headers(self.plan, sent=self.acts)
+        else:
+            told = [] if self.total is None else total_headers(self.total, self.reply)
+        if self.mode is Mode.OBSERVE:
+            told.append(OBSERVED)
+        return told
+
+    def _of(self, plan: Plan) -> dict[str, Any]:
+        """What is told of a plan. Of a request that never went upstream nothing was sent, cut or granted."""
+        if not self.attempts:
+            nothing = {"prompt_sent": None, "reply_sent": None, "load_after": None, "messages_sent": 0}
+            return _measured(plan, plan.before) | nothing
+        if self.acts:
+            return _measured(plan, plan.draft) | {"notes": plan.notes}
+        return _measured(plan, plan.before) | {"planned": plan.notes}
+
+    def _extra(self) -> dict[str, Any]:
+        spent = self.spent
+        if spent is None or not spent.calls:
+            return {}
+        return {"extra_calls": spent.calls, "extra_tokens": spent.tokens, "extra_seconds": spent.seconds}
 
     @property
     def reply(self) -> int | None:
@@ -177,14 +207,14 @@ class Visit:
             window_source=window.source,
             quality=total.quality,
             prompt=total.prompt,
-            prompt_sent=total.prompt,
+            prompt_sent=total.prompt if self.attempts else None,
             reserve=reserve,
             reply_asked=reply,
-            reply_sent=reply,
+            reply_sent=reply if self.attempts else None,
             load_before=load,
-            load_after=load,
+            load_after=load if self.attempts else None,
             messages_in=total.messages,
-            messages_sent=total.messages,
+            messages_sent=total.messages if self.attempts else 0,
             refusals=tuple(self.refusals),
             healed=self.healed,
             usage=self.told,
@@ -192,6 +222,10 @@ class Visit:
             own_seconds=self.own_seconds,
             upstream_seconds=self.upstream_seconds,
             first_byte_seconds=self.first_byte_seconds,
+            path=self.path,
+            attempts=self.attempts,
+            request_id=request_id(self.request_id),
+            **self._extra(),
         )
 
 
@@ -211,5 +245,4 @@ def _measured(plan: Plan, sent: Draft) -> dict[str, Any]:
         "load_after": sent.load,
         "messages_in": count(before),
         "messages_sent": count(sent),
-        "notes": plan.notes,
     }

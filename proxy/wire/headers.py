@@ -5,6 +5,7 @@ Headers are pairs of bytes with names in lower case, as ASGI has them; their ord
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 Header = tuple[bytes, bytes]
@@ -69,3 +70,14 @@ def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:
         if key == name:
             return value
     return None
+
+
+REQUEST_ID = b"x-request-id"
+# What an id looks like; not a key, wherever a client puts it.
+ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)
+
+
+def request_id(value: bytes) -> str:
+    """A request's id as a log may have it; empty where it is none."""
+    text = value.decode("latin-1")
+    return text if ID.fullmatch(text) else ""

@@ -1,7 +1,11 @@
-"""What a request's path means: which spellings are one path, and where the operator's key may go; it reads no body."""
+"""What a request's path means: which spellings are one path, where the operator's key may go, and what a log may show
+of it; it reads no body."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+LONGEST_PATH = 256  # bytes of a path that is shown
 PREFIX = b"/v1"  # below which providers have what the tables name; some clients leave it out
 
 # Where PLIMSOLL_API_KEY goes: what asks a model, and the list of models. Not files, batches, fine-tuning, stored
@@ -30,3 +34,48 @@ def takes_key(method: str, target: bytes) -> bool:
     that upstreams may read in two ways gets no key."""
     path = one_path(target.partition(b"?")[0])
     return (method, path.removeprefix(PREFIX)) in KEYED
+
+
+# What a log may show of a path: the words of the APIs that we know. Anything else may be an id, a name, even a key.
+WORDS = frozenset(
+    b"v1 chat completions embeddings responses input_items input_tokens cancel compact messages count_tokens batches "
+    b"results models audio speech transcriptions translations voices images generations edits variations videos remix "
+    b"moderations files content uploads parts complete fine_tuning jobs events checkpoints permissions pause resume "
+    b"vector_stores file_batches search assistants threads runs steps submit_tool_outputs conversations items "
+    b"containers evals output_items organization projects usage costs admin_api_keys users invites audit_logs realtime "
+    b"sessions transcription_sessions client_secrets calls engines rerank score tokenize detokenize pooling classify "
+    b"openai deployments extensions api generate embed tags show pull push create copy delete ps version v1beta v2 "
+    b"health ping docs metrics inspect".split()
+)
+MOST_SEGMENTS = 8
+HIDDEN = "*"
+OTHER = "other"
+
+# What the first word of a path (behind /v1) belongs to: labels of metrics, for paths that are not fitted.
+FAMILIES = {
+    **{word: word for word in ("chat", "completions", "embeddings", "responses", "messages", "models", "realtime")},
+    **{word: word for word in ("audio", "images", "videos", "moderations", "files", "uploads", "batches")},
+    **{word: word for word in ("fine_tuning", "vector_stores", "assistants", "threads", "conversations")},
+    **{word: word for word in ("containers", "evals", "organization", "rerank", "tokenize")},
+    "openai": "azure",  # /openai/deployments/NAME/chat/completions
+    "api": "ollama",  # /api/chat, /api/generate
+}
+
+
+@lru_cache(maxsize=512)
+def _shown(path: bytes) -> str:
+    segments = one_path(path).split(b"/")[1:]
+    told = [s.decode("ascii") if s in WORDS else HIDDEN if s else "" for s in segments[:MOST_SEGMENTS]]
+    return "/" + "/".join(told) + ("/..." if len(segments) > MOST_SEGMENTS else "")
+
+
+def shown(target: bytes) -> str:
+    """A target's path as a log may have it: no query, and of its segments only known words."""
+    path = target.partition(b"?")[0]
+    return _shown(path) if len(path) <= LONGEST_PATH else "/..."
+
+
+def family(path: str) -> str:
+    """What a shown path belongs to: one of few labels."""
+    first = path.removeprefix("/v1").lstrip("/").partition("/")[0]
+    return FAMILIES.get(first, OTHER)

@@ -534,7 +534,8 @@ def test_where_no_reply_fits_the_error_names_it_and_no_step_that_was_not_taken(
             reply = await proxy.chat(body(talk(100), "gpt-4", **fields))
             assert (reply.status, error(reply)["code"], up.requests) == (400, "context_length_exceeded", [])
             assert told in error(reply)["message"]
-            assert (await proxy.told()).notes  # something was tried
+            outcome = await proxy.told()
+            assert (outcome.notes, outcome.prompt_sent, outcome.attempts) == ((), None, 0), "nothing was sent"
             assert "steps" not in ours(reply) and int(ours(reply)["tokens"]) > 4_000
 
     run(check())

@@ -69,7 +69,7 @@ def test_all_that_is_promised_is_there(scrape: bytes) -> None:
     results = {s.labels["result"] for s in samples if s.name == "plimsoll_requests_total"}
     assert results >= {"passed", "fitted", "healed", "unfit", "rejected", "broken_off", "not_understood"}
     assert sum(s.value for s in samples if s.name == "plimsoll_requests_total") == len(TRAFFIC) + 1
-    assert value[("plimsoll_cut_tokens_total", ("step", "prune_history"))] > 4000
+    assert value[("plimsoll_cut_tokens_total", ("step", "prune_history"))] > 3000, "what was refused was not cut"
     assert value[("plimsoll_prompt_tokens_total", ("model", "gpt-4"))] > 7793
     assert value[("plimsoll_prompt_tokens_total", ("model", OTHER))] > 0
     refusals = [s for s in samples if s.name == "plimsoll_refusals_total"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import sys
@@ -42,8 +43,12 @@ FITTED = Outcome(
     usage=Usage(3691, 7),
     own_seconds=0.00123,
     upstream_seconds=0.25,
+    path="/v1/chat/completions",
+    attempts=1,
 )
-PASSED = Outcome("passthrough", "passed", 200, own_seconds=0.0001, upstream_seconds=0.004)
+PASSED = Outcome(
+    "passthrough", "passed", 200, own_seconds=0.0001, upstream_seconds=0.004, path="/v1/models", attempts=1
+)
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
@@ -58,8 +63,11 @@ def test_a_machine_reads_every_figure() -> None:
     assert abs(found.pop("time") - time.time()) < 5
     assert found == {
         "endpoint": "chat",
+        "path": "/v1/chat/completions",
         "result": "fitted",
         "status": 200,
+        "stream": False,
+        "attempts": 1,
         "own_ms": 1.23,
         "upstream_ms": 250.0,
         "mode": "fit",
@@ -79,7 +87,32 @@ def test_a_machine_reads_every_figure() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert told(PASSED).keys() == {"time", "endpoint", "result", "status", "own_ms", "upstream_ms"}
+    always = {"time", "endpoint", "path", "result", "status", "stream", "attempts", "own_ms"}
+    assert told(PASSED).keys() == always | {"upstream_ms"}
+
+
+def test_what_was_planned_what_else_was_asked_and_whose_request_it_was_are_told() -> None:
+    observed = replace(FITTED, mode="observe", notes=(), planned=FITTED.notes, stream=True, attempts=3)
+    outcome = replace(observed, request_id="req_1", extra_calls=2, extra_tokens=1_234, extra_seconds=0.5)
+    found = told(outcome)
+    assert (found["planned"], found["mode"], found["stream"], found["attempts"]) == (
+        "prune_history;-4102",
+        "observe",
+        True,
+        3,
+    )
+    assert (found["extra_calls"], found["extra_tokens"], found["extra_ms"], found["request_id"]) == (
+        2,
+        1_234,
+        500.0,
+        "req_1",
+    )
+    assert "steps" not in found
+    assert text_line(outcome, 1.0)[9:] == (
+        "200 fitted chat /v1/chat/completions stream mode=observe model=gpt-4 window=8,192 3,691/5,192 tokens "
+        "(of 7,793) messages=69/144 planned=[prune_history;-4102] attempts=3 extra=2 calls, 1,234 tokens, 0.5s "
+        "own=1.2ms upstream=250ms id=req_1\n"
+    )
 
 
 def test_a_switch_and_a_refusal_are_told() -> None:
@@ -89,10 +122,10 @@ def test_a_switch_and_a_refusal_are_told() -> None:
 
 def test_people_read_used_of_budget_and_messages_kept() -> None:
     assert text_line(FITTED, 1.0)[9:] == (
-        "200 fitted chat model=gpt-4 window=8,192 3,691/5,192 tokens (of 7,793) messages=69/144 "
+        "200 fitted chat /v1/chat/completions model=gpt-4 window=8,192 3,691/5,192 tokens (of 7,793) messages=69/144 "
         "[prune_history;-4102] own=1.2ms upstream=250ms\n"
     )
-    assert text_line(PASSED, 1.0)[9:] == "200 passed passthrough own=0.1ms upstream=4ms\n"
+    assert text_line(PASSED, 1.0)[9:] == "200 passed passthrough /v1/models own=0.1ms upstream=4ms\n"
     switched = text_line(replace(FITTED, model_sent="gpt-4o", refusals=("vllm",)), 1.0)
     assert " model=gpt-4->gpt-4o " in switched and " refused=vllm " in switched
 
@@ -166,6 +199,31 @@ def test_an_event_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[st
     first, second = capsys.readouterr().err.splitlines()
     assert first[9:] == "plimsoll: the cache fails server=h:1 trouble=late"
     assert second[9:] == "plimsoll: nothing more"
+
+
+def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        for style, begins in (("json", "{"), ("auto", "{"), ("text", "0123456789")):
+            log.speak(style)
+            log.event('it "fails"', server="h:1", count=3, what=ValueError("x"))
+            told = capsys.readouterr().err
+            assert told[0] in begins and told.count("\n") == 1
+            if begins == "{":
+                found = json.loads(told)
+                assert abs(found.pop("time") - time.time()) < 5
+                assert found == {"event": 'it "fails"', "server": "h:1", "count": 3, "what": "x"}
+    finally:
+        log.speak("text")
+
+
+def test_what_a_library_says_is_an_event_without_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.Logger("library")
+    logger.addHandler(log.Events())
+    try:
+        raise ValueError("content")
+    except ValueError:
+        logger.exception("It failed %s.", "badly")
+    assert capsys.readouterr().err[9:] == "plimsoll: It failed badly.\n"
 
 
 def test_an_event_that_nobody_can_read_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from proxy.fit.plan import plan
+from proxy.serve.extras import Spent
 from proxy.serve.visit import Visit
 from proxy.types import Draft, Facts, Glance, Margin, Mode, Plan, Quality, Rung, Total, Usage, Window, replace
 from proxy.wire.tap import Tap
@@ -40,7 +41,7 @@ def test_a_request_that_nobody_looked_at_has_passed() -> None:
 
 def test_a_plan_is_told_as_it_was_sent() -> None:
     sent = made()
-    told = Visit("chat", Mode.FIT, ladder=ladder(), plan=sent, result="fitted", status=200).outcome()
+    told = Visit("chat", Mode.FIT, ladder=ladder(), plan=sent, result="fitted", status=200, attempts=1).outcome()
     assert (told.prompt, told.prompt_sent) == (sent.before.prompt, sent.draft.prompt)
     assert told.prompt > told.prompt_sent if told.prompt and told.prompt_sent else False
     assert (told.messages_in, told.messages_sent, told.ladder, told.quality) == (2, 1, "test", "exact")
@@ -50,15 +51,33 @@ def test_a_plan_is_told_as_it_was_sent() -> None:
 
 
 def test_what_was_only_observed_is_told_with_what_was_sent() -> None:
-    told = Visit("chat", Mode.OBSERVE, ladder=ladder(), plan=made()).outcome()
+    visit = Visit("chat", Mode.OBSERVE, ladder=ladder(), plan=made(), attempts=1)
+    told = visit.outcome()
     assert told.prompt == told.prompt_sent and told.messages_in == told.messages_sent == 2
-    assert [note.step for note in told.notes] == ["halve"]
+    assert ([note.step for note in told.planned], told.notes) == (["halve"], ())
+    assert dict(visit.headers())[b"x-plimsoll-mode"] == b"observe"
+    assert visit.headers()[-1] == Visit("chat", Mode.OBSERVE).headers()[0], "also where nothing was measured"
+
+
+def test_what_was_never_sent_was_neither_cut_nor_granted() -> None:
+    told = Visit("chat", Mode.FIT, ladder=ladder(), plan=made(), result="unfit", status=400).outcome()
+    assert (told.prompt, told.load_before) == (made().before.prompt, made().before.load)
+    assert (told.notes, told.planned, told.prompt_sent, told.reply_sent) == ((), (), None, None)
+    assert (told.load_after, told.messages_in, told.messages_sent) == (None, 2, 0)
+
+
+def test_extra_calls_and_the_upstreams_id_are_told() -> None:
+    visit = Visit("chat", Mode.FIT, spent=Spent(2, 1_234, 0.5), request_id=b"req_1")
+    told = visit.outcome()
+    assert (told.extra_calls, told.extra_tokens, told.extra_seconds, told.request_id) == (2, 1_234, 0.5, "req_1")
+    visit.request_id = b"sk-secret"
+    assert visit.outcome().request_id == ""
 
 
 def test_a_plan_of_what_moved_names_both_models() -> None:
     sent = made()
     moved = replace(sent, draft=replace(sent.draft, model="larger", window=Window(500, source="x")))
-    told = Visit("chat", Mode.FIT, ladder=ladder(), plan=moved, model="small").outcome()
+    told = Visit("chat", Mode.FIT, ladder=ladder(), plan=moved, model="small", attempts=1).outcome()
     assert (told.model, told.model_sent, told.window, told.window_source) == ("small", "larger", 500, "x")
 
 
@@ -72,6 +91,8 @@ def test_a_total_is_told_where_no_plan_was_needed(reserve: int | None, reply: in
         total=Total(1_000, Margin(), Quality.EXACT, 7, None),
         window=Window(8_000, source="x"),
     )
+    assert visit.outcome().prompt_sent is visit.outcome().load_after is None, "it is not sent yet"
+    visit.departs()
     told = visit.outcome()
     assert (told.prompt, told.prompt_sent, told.messages_in, told.messages_sent) == (1_000, 1_000, 7, 7)
     assert (told.reply_asked, told.reply_sent, told.reserve, told.window) == (reply, reply, held, 8_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.headers import HOP_BY_HOP, connection_options, to_client, to_upstream, value_of
+from proxy.wire.headers import HOP_BY_HOP, connection_options, request_id, to_client, to_upstream, value_of
 
 END_TO_END = [(b"content-type", b"application/json"), (b"x-a", b"1"), (b"x-a", b"2"), (b"accept", b"*/*")]
 
@@ -59,3 +59,10 @@ def test_options_are_names_in_lower_case() -> None:
 def test_the_first_value_of_a_name_is_found() -> None:
     assert value_of(END_TO_END, b"x-a") == b"1"
     assert value_of(END_TO_END, b"x-b") is None
+
+
+def test_only_what_looks_like_an_id_is_one() -> None:
+    for good in (b"req_011CSHoEeqs5C35K2UUqR7Fy", b"5f1c:0/a+b=", b"x" * 80):
+        assert request_id(good) == good.decode()
+    for bad in (b"", b"x" * 81, b"a b", b"a\x1b[31m", b"sk-proj-1", b'"', b"\xe4"):
+        assert request_id(bad) == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.paths import one_path, takes_key
+from proxy.wire.paths import LONGEST_PATH, family, one_path, shown, takes_key
 
 
 def test_doubled_and_trailing_slashes_do_not_change_a_path() -> None:
@@ -52,3 +52,25 @@ def test_the_key_goes_to_what_asks_a_model_and_to_the_list_of_models(method: str
 )
 def test_it_goes_nowhere_else(method: str, target: bytes) -> None:
     assert not takes_key(method, target)
+
+
+@pytest.mark.parametrize(
+    ("target", "told", "named"),
+    [
+        (b"/v1/chat/completions", "/v1/chat/completions", "chat"),
+        (b"/v1/responses?api_key=sk-1", "/v1/responses", "responses"),
+        (b"/v1/responses/resp_68af/input_items", "/v1/responses/*/input_items", "responses"),
+        (b"//v1//files/file-1/content/", "/v1/files/*/content", "files"),
+        (b"/v1/messages/count_tokens", "/v1/messages/count_tokens", "messages"),
+        (b"/openai/deployments/mine/chat/completions", "/openai/deployments/*/chat/completions", "azure"),
+        (b"/api/chat", "/api/chat", "ollama"),
+        (b"/v1/sk-secret", "/v1/*", "other"),
+        (b"/secret%20words/\xff", "/*/*", "other"),
+        (b"/", "/", "other"),
+        (b"/v1" + 9 * b"/x", "/v1/*/*/*/*/*/*/*/...", "other"),
+        (b"/v1/" + LONGEST_PATH * b"x", "/...", "other"),
+    ],
+)
+def test_a_log_shows_of_a_path_only_the_words_of_known_apis(target: bytes, told: str, named: str) -> None:
+    assert shown(target) == told
+    assert family(told) == named

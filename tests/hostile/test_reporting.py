@@ -1,0 +1,269 @@
+"""What is told is true: outcomes at a stop, what was planned and what was done, where a request went, what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.hostile.harness import CHAT, HELLO, Answered, Running, eventually, ok, running, upstream
+from tests.recorder import EVENTS, Peer, Recorder, Request, answer, chunk
+
+CANARY = "canary"
+KEY = "sk-canary-of-the-client"
+LONG = {
+    "model": "gpt-4",
+    "max_tokens": 500,
+    "messages": [
+        {"role": "user" if i % 2 == 0 else "assistant", "content": f"{CANARY} {i} " + "tide crane cargo pilot " * 15}
+        for i in range(201)
+    ],
+}
+
+
+def outcomes(proxy: Running) -> list[dict[str, Any]]:
+    """The lines of its log that tell of requests."""
+    return [found for line in list(proxy.lines) if "endpoint" in (found := parsed(line)) and "status" in found]
+
+
+def events(proxy: Running) -> list[dict[str, Any]]:
+    return [found for line in list(proxy.lines) if "event" in (found := parsed(line))]
+
+
+def parsed(line: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def told(proxy: Running, count: int = 1) -> dict[str, Any]:
+    """The newest outcome, once there are so many."""
+    eventually(lambda: len(outcomes(proxy)) >= count, 20)
+    return outcomes(proxy)[count - 1]
+
+
+# H5: a stop that does not wait any longer.
+
+
+async def for_ever(request: Request, peer: Peer) -> None:
+    if b"stream" in request.body:
+        await peer.send(EVENTS, chunk(b'data: {"choices":[]}\n\n'))
+    await peer.gone()
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+def test_H5_what_a_stop_cuts_off_is_told_as_the_client_saw_it(path: str, workers: int) -> None:
+    with upstream(for_ever) as there, running(there.url, workers=workers, PLIMSOLL_DRAIN="1") as proxy:
+        got: list[Answered] = []
+        waiting = threading.Thread(target=lambda: got.append(proxy.ask(HELLO, path)), daemon=True)
+        waiting.start()
+        eventually(lambda: len(there.requests) == 1)
+        assert proxy.stop(30) == 0
+        waiting.join(20)
+        (line,) = outcomes(proxy)
+        assert (got[0].status, got[0].json["error"]["code"]) == (503, "proxy_stopped")
+        assert got[0].headers["x-should-retry"] == "true"
+        assert (line["status"], line["result"]) == (503, "stopped")
+        assert all(line.startswith("{") for line in proxy.lines)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+def test_H5_an_answer_that_a_stop_breaks_off_is_told_as_that(path: str) -> None:
+    with upstream(for_ever) as there, running(there.url, PLIMSOLL_DRAIN="1") as proxy:
+        waiting = threading.Thread(target=lambda: _ignore(proxy, path), daemon=True)
+        waiting.start()
+        eventually(lambda: len(there.requests) == 1)
+        assert proxy.stop(30) == 0
+        waiting.join(20)
+        (line,) = outcomes(proxy)
+        assert (line["status"], line["result"], line["stream"]) == (200, "stopped", True)
+
+
+def _ignore(proxy: Running, path: str) -> None:
+    try:
+        proxy.ask({**HELLO, "stream": True}, path)
+    except OSError:
+        pass
+    except Exception as error:  # http.client's own, for an answer that breaks off
+        assert "IncompleteRead" in type(error).__name__
+
+
+def test_H5_every_line_is_json_where_the_log_is(workers: int) -> None:
+    with upstream() as there, running(there.url, workers=workers, PLIMSOLL_UPSTREEM="x") as proxy:
+        proxy.ask(HELLO)
+        proxy.ask(path="/v1/models")
+        told(proxy, 2)
+        if workers > 1:
+            os.kill(proxy.workers[0], signal.SIGKILL)
+            eventually(lambda: any("a worker ended" in e["event"] for e in events(proxy)), 20)
+        proxy.stop()
+        for line in proxy.lines:
+            assert isinstance(parsed(line)["time"], float), line
+        assert any("PLIMSOLL_UPSTREEM is no setting" in e["event"] for e in events(proxy))
+        assert [e["upstream"] for e in events(proxy) if e["event"] == "serves"] == [there.url]
+
+
+# U3, U8: what a line of the log says.
+
+
+async def healing(request: Request, peer: Peer) -> None:
+    """An upstream that answers all but the first long chat, and marks its answers."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"data":[]}'))
+    elif b"canary 3 " in request.body and b"canary 4 " in request.body:
+        error = {"message": "This model's maximum context length is 4096 tokens.", "code": "context_length_exceeded"}
+        await peer.send(answer(json.dumps({"error": error}).encode(), b"400 Bad Request"))
+    else:
+        await peer.send(ok().replace(b"\r\n", b"\r\nx-request-id: req_upstream\r\n", 1))
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[tuple[Recorder, Running]]:
+    with upstream(healing) as there, running(there.url) as proxy:
+        yield there, proxy
+
+
+def test_U8_the_log_has_path_endpoint_mode_stream_attempts_and_request_id(watched: tuple[Recorder, Running]) -> None:
+    _, proxy = watched
+    begun = len(outcomes(proxy))
+    proxy.ask(HELLO, headers={"x-request-id": "mine-1"})
+    line = told(proxy, begun + 1)
+    assert (line["path"], line["endpoint"], line["mode"]) == (CHAT, "chat", "fit")
+    assert (line["stream"], line["attempts"], line["request_id"]) == (False, 1, "req_upstream")
+    proxy.ask({**LONG, "model": "gpt-4-32k", "stream": True}, "/chat/completions?key=" + KEY)
+    line = told(proxy, begun + 2)
+    assert (line["path"], line["stream"], line["result"]) == ("/chat/completions", True, "healed")
+    assert line["attempts"] >= 2
+    proxy.ask(path="/v1/files/" + KEY, headers={"x-request-id": "mine-2"})
+    line = told(proxy, begun + 3)
+    assert (line["path"], line["endpoint"], line["request_id"]) == ("/v1/files/*", "passthrough", "mine-2")
+    proxy.ask(
+        {**LONG, "messages": [{"role": "user", "content": "x " * 40_000}]}, headers={"x-plimsoll-ladder": "refuse"}
+    )
+    assert KEY not in "".join(proxy.lines)
+
+
+def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
+    watched: tuple[Recorder, Running],
+) -> None:
+    there, proxy = watched
+    begun, sent = len(outcomes(proxy)), len(there.requests)
+    before = proxy.metric("plimsoll_cut_tokens_total")
+    tools = [{"type": "function", "function": {"name": f"t{i}", "description": "What for. " * 200}} for i in range(60)]
+    assert proxy.ask({**LONG, "tools": tools}).status == 400
+    line = told(proxy, begun + 1)
+    assert (line["attempts"], line["result"], line["status"]) == (0, "unfit", 400)
+    assert "steps" not in line and "prompt_sent" not in line
+    assert len(there.requests) == sent
+    assert proxy.metric("plimsoll_cut_tokens_total") == before
+
+
+def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
+    asked = ("/v1/responses", "/v1/messages", "/openai/deployments/mine/chat/completions", "/api/chat", f"/v1/{CANARY}")
+    with upstream() as there, running(there.url, workers=workers) as proxy:
+        for _ in range(6):
+            for path in asked:
+                assert proxy.ask(HELLO, path).status == 200
+        named = [e["endpoint"] for e in events(proxy) if e["event"].startswith("not fitted")]
+        shown = ["POST " + path for path in (*asked[:2], "/openai/deployments/*/chat/completions", asked[3], "/v1/*")]
+        assert sorted(set(named)) == sorted(shown)
+        assert all(named.count(name) <= workers for name in shown), "once in each process"
+        for label in ("responses", "messages", "azure", "ollama", "other"):
+            eventually(partial(counted, proxy, label, 6))
+        assert CANARY not in "".join(proxy.lines)
+
+
+def counted(proxy: Running, label: str, often: int) -> bool:
+    return proxy.metric("plimsoll_unfitted_requests_total", endpoint=label) == often
+
+
+def test_U3_inventing_paths_grows_neither_log_nor_metrics(watched: tuple[Recorder, Running]) -> None:
+    _, proxy = watched
+    for i in range(300):
+        proxy.ask(path=f"/v1/{'/'.join(f'x{i}' for _ in range(1 + i % 9))}")
+    assert len([e for e in events(proxy) if e["event"].startswith("not fitted")]) < 20
+    text = proxy.ask(path="/metrics").body.decode()
+    labels = set(re.findall(r'plimsoll_unfitted_requests_total\{endpoint="([^"]*)"\}', text))
+    assert labels <= {"files", "other", "models", "responses"}
+
+
+# U4: planned and done.
+
+
+def test_U4_what_was_only_planned_is_told_apart_from_what_was_done() -> None:
+    with upstream() as there, running(there.url) as proxy:
+        observed = proxy.ask(LONG, headers={"x-plimsoll-mode": "observe"})
+        assert there.requests[-1].body == json.dumps(LONG).encode()
+        assert observed.headers["x-plimsoll-mode"] == "observe"
+        assert observed.headers["x-plimsoll-tokens"] == observed.headers["x-plimsoll-tokens-sent"]
+        planned = -int(observed.headers["x-plimsoll-steps"].partition(";")[2])
+        assert proxy.metric("plimsoll_cut_tokens_total") == proxy.metric("plimsoll_steps_total") == 0
+        assert proxy.metric("plimsoll_planned_cut_tokens_total", step="prune_history") == planned
+        assert proxy.metric("plimsoll_planned_steps_total", step="prune_history") == 1
+        line = told(proxy)
+        assert (line["mode"], line["planned"]) == ("observe", f"prune_history;-{planned}")
+        assert "steps" not in line and line["prompt"] == line["prompt_sent"]
+        done = proxy.ask(LONG)
+        assert "x-plimsoll-mode" not in done.headers
+        assert proxy.metric("plimsoll_cut_tokens_total", step="prune_history") == planned
+        assert proxy.metric("plimsoll_planned_cut_tokens_total", step="prune_history") == planned
+        assert proxy.ask(HELLO, headers={"x-plimsoll-mode": "observe"}).headers["x-plimsoll-mode"] == "observe"
+
+
+# U8: extra calls, and the processes.
+
+
+async def summing(request: Request, peer: Peer) -> None:
+    if b"gpt-4o-mini" in request.body:
+        told = {"message": {"role": "assistant", "content": f"<summary>The {CANARY} sang.</summary>"}}
+        usage = {"prompt_tokens": 1_000, "completion_tokens": 23, "total_tokens": 1_023}
+        await asyncio.sleep(0.05)
+        await peer.send(answer(json.dumps({"choices": [told], "usage": usage}).encode()))
+    else:
+        await peer.send(ok())
+
+
+def test_U8_extra_calls_are_in_the_log_and_in_the_metrics() -> None:
+    with upstream(summing) as there, running(there.url, PLIMSOLL_SUMMARY_MODEL="gpt-4o-mini") as proxy:
+        proxy.ask(LONG, key=KEY)
+        asked = [r for r in there.requests if b"gpt-4o-mini" in r.body]
+        line = told(proxy)
+        assert asked and line["extra_calls"] >= 1
+        assert line["extra_tokens"] % 1_023 == 0 and line["extra_tokens"] >= 1_023
+        assert line["extra_ms"] >= 50
+        eventually(
+            lambda: (
+                proxy.metric("plimsoll_extra_calls_total", kind="summary", result="ok")
+                == len([r for r in there.requests if b"gpt-4o-mini" in r.body])
+            )
+        )
+        calls = proxy.metric("plimsoll_extra_calls_total", kind="summary", result="ok")
+        assert proxy.metric("plimsoll_extra_tokens_total", kind="summary") == 1_023 * calls
+        assert proxy.metric("plimsoll_extra_seconds_total", kind="summary") >= 0.05
+        metrics = proxy.ask(path="/metrics").body.decode()
+        for text in ("".join(proxy.lines), metrics):
+            assert CANARY not in text and KEY not in text
+
+
+def test_U8_what_the_processes_take_is_told_of_all_of_them_together(workers: int) -> None:
+    with upstream() as there, running(there.url, workers=workers) as proxy:
+        for _ in range(10):
+            proxy.ask(HELLO)
+        assert proxy.metric("process_resident_memory_bytes") == pytest.approx(proxy.memory_mb() * 2**20, rel=0.3)
+        assert 0 < proxy.metric("process_cpu_seconds_total") <= proxy.cpu_seconds() + 0.1
+        assert proxy.metric("process_open_fds") == pytest.approx(proxy.files(), abs=6)
+        assert proxy.metric("process_max_fds") > 100
+        assert proxy.metric("process_virtual_memory_bytes") > proxy.metric("process_resident_memory_bytes")
+        assert proxy.metric("process_start_time_seconds") > 1_600_000_000
+        if workers > 1:
+            before = proxy.metric("process_cpu_seconds_total")
+            os.kill(proxy.workers[0], signal.SIGKILL)
+            eventually(lambda: any("a worker ended" in e["event"] for e in events(proxy)), 20)
+            assert proxy.metric("process_cpu_seconds_total") >= before, "also what an ended worker took"
