@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint conformance bench fidelity clean
+.PHONY: help setup run demo test lint conformance bench soak fidelity clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -41,6 +41,10 @@ conformance: .venv/.test ## the OpenAI client's own tests, straight and through 
 
 bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+soak: .venv/.test ## 30 minutes of all kinds of traffic while Redis, upstream and a worker are killed (ARGS="--seconds 120")
+	sh tests/redis_setup.sh
+	$(BIN)/python -m tests.bench.soak $(ARGS)
 
 fidelity: .venv/.test ## what survives a cut, on recorded conversations (ARGS=path/to/the/data)
 	$(BIN)/python -m tests.bench.fidelity $(ARGS)

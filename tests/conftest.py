@@ -1,5 +1,6 @@
 """How many random cases the laws try: a few by default; with HYPOTHESIS_PROFILE=laws 10,000 conversations for each step
-and more for ladders: five laws for every step, 2,000 each."""
+and more for ladders: five laws for every step, 2,000 each. With HYPOTHESIS_PROFILE=fuzz tests/fuzz runs for hours, and
+not always the same."""
 
 from __future__ import annotations
 
@@ -13,4 +14,5 @@ settings.register_profile(
     "default", max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW_START
 )
 settings.register_profile("laws", max_examples=2_000, deadline=None, database=None, suppress_health_check=SLOW_START)
+settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=SLOW_START)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
