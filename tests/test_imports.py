@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-VOCABULARY = frozenset({"types", "errors", "bounded"})
+VOCABULARY = frozenset({"types", "errors", "bounded", "outsize"})
 PURE = frozenset({"fit", "tokens", "wire"})  # they decide, count and understand: none of them needs another
 FRONT = frozenset({"cli", "demo", "knowing", "picture"})  # the command line, and what it shows
 SIMULATOR = frozenset({"simulator", "simulating"})
@@ -23,6 +23,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "types": frozenset(),
     "errors": frozenset(),
     "bounded": frozenset(),
+    "outsize": frozenset(),
     **{part: VOCABULARY for part in PURE},
     "config": VOCABULARY | PURE,
     "serve": VOCABULARY | PURE | {"config"},

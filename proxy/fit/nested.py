@@ -8,11 +8,15 @@ from proxy.types import Json
 
 DEEPEST = 100  # levels: a walk takes several of the interpreter's thousand frames for each; real results have ten
 OPENING = ("[", "{")
+SIGNS = (",", *OPENING)
+VALUES = 200_000  # that are read at most: each takes 60 to 300 bytes, and some microseconds of every walk
 
 
 def decoded(text: str) -> Json:
-    """The value. Raises `msgspec.DecodeError` for what is no JSON, and for more than `DEEPEST` levels: by the value
-    alone, for what the interpreter can bear depends on who asks, and a cut must not."""
+    """The value. Raises `msgspec.DecodeError` for what is no JSON, for more than `VALUES`, and for more than `DEEPEST`
+    levels: by the value alone, for what the interpreter can bear depends on who asks, and a cut must not."""
+    if sum(map(text.count, SIGNS)) > VALUES:
+        raise msgspec.DecodeError("there is too much in it")
     try:
         value = msgspec.json.decode(text)
     except (UnicodeError, RecursionError) as error:

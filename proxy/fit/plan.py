@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.fit import alternation
+from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.types import (
@@ -38,6 +39,10 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         return Plan(first, first, trusting=True)  # a guess alone cuts nothing: a refusal teaches the truth
     facts = replace(facts, original=first)
     notes: list[Note] = []
+    if first.excess > 0:
+        draft = abridged(first, prompt, ladder)
+        if draft is not first:
+            notes.append(note(TRUNCATE, first, draft))
     for rung in ladder.rungs:
         if draft.excess <= 0:
             draft = _made(draft, notes)  # what fits by what it will cost about shall fit when it is made

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from proxy import outsize
 from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
@@ -32,6 +33,10 @@ from proxy.wire.headers import value_of
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
 HEAVY_BYTES = 1 << 20  # of a body: reading and writing it would hold up other requests for over 5 ms
+CROWDED = 1 << 18  # bytes of a body whose values are counted before it is read: each may take 300 bytes then
+# Values and messages of one request that is planned, and bytes for each one more: each takes 100 bytes, 2 KB.
+VALUES, VALUE_BYTES = 1 << 16, 256
+MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
 THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
 THREADS_BEHIND = 1  # for what nobody waits for: what somebody waits for has the other processor
 Pair = tuple[bytes, bytes]
@@ -68,7 +73,8 @@ class Measuring:
         if value_of(headers, b"content-encoding") is not None:
             return None
         known = self.grown.find(visit.body)
-        if len(visit.body) - (known.end if known is not None else 0) > HEAVY_BYTES:
+        new = len(visit.body) - (known.end if known is not None else 0)
+        if new > HEAVY_BYTES or (new > CROWDED and outsize.signs(visit.body) > _most(visit.body)):
             return None
         visit.plain, glance = _read(visit.body, known)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
@@ -82,7 +88,7 @@ class Measuring:
             return visit.glance
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
         plain = await unpacked(visit.body, coding, self.max_body, self._aside, visit.room)
-        visit.plain, glance = await self._aside(len(plain) > HEAVY_BYTES, _read, plain)
+        visit.plain, glance = await self._aside(len(plain) > CROWDED, _looked, plain)
         visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
         if glance.seen.keyed:
             await self._unkey(visit)
@@ -228,20 +234,44 @@ class Measuring:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
+def _looked(plain: bytes) -> tuple[bytes, Glance]:
+    """A first look at a body. Raises `NotUnderstood`, for one with too much in it before it is read."""
+    if (why := _too_much(plain)) is not None:
+        raise NotUnderstood(why)
+    return _read(plain)
+
+
+def _too_much(plain: bytes) -> str | None:
+    """What there is too much of in a body to read it; None where that is not so."""
+    if len(plain) > CROWDED and outsize.values(plain, most := _most(plain)) > most:
+        return "there are more values in it than we plan with"
+    if len(plain) > outsize.OUTSIZE and outsize.strange(plain):
+        return "there is a very long name, role or key in it"
+    return None
+
+
+def _most(body: bytes) -> int:
+    """Values that a body may have."""
+    return VALUES + len(body) // VALUE_BYTES
+
+
 def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
-        return body, first_look(body, known)
+        plain, found = body, first_look(body, known)
     except NotUnderstood:
-        plain = mended(body)
-        if plain is None:
+        mendable = mended(body)
+        if mendable is None:
             raise
-        return plain, first_look(plain)
+        plain, found = mendable, first_look(mendable)
+    if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
+        raise NotUnderstood("there are more messages in it than we plan with")
+    return plain, found
 
 
 def _unkeyed(body: bytes, plain: bytes) -> bytes:
     """A body without the key of our own, given unpacked; itself where it has none."""
-    if chat.OURS.encode() not in plain:
+    if outsize.find(plain, chat.OURS.encode()) < 0 or _too_much(plain):
         return body
     plain = mended(plain) or plain
     written, _ = chat.without_ours(plain)

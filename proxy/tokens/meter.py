@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from xxhash import xxh3_128_digest
 
+from proxy import outsize
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import ASSUMED, SURE, Family, family_of
 from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
@@ -20,6 +21,7 @@ INSTRUCTIONS = ("system", "developer")
 CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
 NO_OTHER = 0.03  # a learned ratio nearer to 1 is noise where counts are exact; a larger one says: another model
 RATIOS = (0.25, 8.0)  # no tokenizer that we know is further from the encodings; what is, was a fault
+SAMPLES = 128  # pieces of a text out of all proportion that are counted: 4 MB, up to 2 s
 ENOUGH = 1000  # tokens: a shorter prompt tells little of a ratio, because its frame weighs as much as its text
 # Of its family's row: what usage says beyond that is no count of what was sent. Some gateways leave out what they had
 # cached, some servers cut silently, and a search that a host ran may be many times the prompt.
@@ -135,7 +137,7 @@ class RequestMeter:
         key = xxh3_128_digest(message.raw, self.terms.seed ^ CERTAIN)
         found = self.memory.get(key)
         if found is None:
-            found = (int(certain(message, self.terms.how)),)
+            found = (int(certain(replace(message, raw=_abridged(message.raw)), self.terms.how)),)
             self.memory.put(key, found)
         return found != (0,)
 
@@ -161,7 +163,11 @@ class RequestMeter:
         return b"\0".join((*head, b"" if self.system is None else self.system.raw))
 
     def _counted_head(self) -> tuple[int, ...]:
-        how, text = self.terms.how, None if self.system is None else text_of_raw(self.system.raw)
+        how, text = self.terms.how, None if self.system is None else text_of_raw(_abridged(self.system.raw))
+        if sum(len(self.prompt.head.get(key, b"")) for key in KEYS) > outsize.OUTSIZE:
+            whole = [self.prompt.head.get(key, b"") for key in ("tools", "functions", "response_format")]
+            tools, functions, schema = (self._in_pieces(raw, [(0, len(raw))]) for raw in whole)
+            return how.recipe.base, how.recipe.tools + tools + functions, 0, schema, 0
         try:
             return (*fixed_costs(self.prompt.head, text, how), int(is_certain(self.prompt.head, how)))
         except RecursionError:
@@ -185,10 +191,26 @@ class RequestMeter:
         return found if self.factor == 1.0 else self._scaled(found)
 
     def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        if any(len(message.raw) > outsize.OUTSIZE for message in messages):
+            return self._counted_in_pieces(messages)
         try:
             return costs(messages, self.terms.how)
         except RecursionError:  # JSON nested too deep to be written again: as text, which costs no less
             return tuple(self.terms.how.count(m.raw.decode("utf-8", "replace")) for m in messages)
+
+    def _counted_in_pieces(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The same where one is out of all proportion: without the middles of its long strings, and those apart."""
+        gone = [outsize.cuts(m.raw, outsize.OUTSIZE, images=True) for m in messages]
+        small = [replace(m, raw=outsize.without(m.raw, g)) if g else m for m, g in zip(messages, gone, strict=True)]
+        try:
+            found = costs(small, self.terms.how)
+        except RecursionError:
+            found = tuple(self._in_pieces(m.raw, [(0, len(m.raw))]) for m in small)
+        return tuple(c + self._in_pieces(m.raw, g) for c, m, g in zip(found, messages, gone, strict=True))
+
+    def _in_pieces(self, raw: bytes, gone: Sequence[tuple[int, int]]) -> int:
+        texts = (cut for cut in gone if not outsize.is_image(raw, cut))
+        return sum(_sampled(raw, cut, self.terms.how.count) for cut in texts)
 
     def _scaled(self, found: Sequence[int]) -> tuple[int, ...]:
         factor = self.factor
@@ -207,7 +229,27 @@ class RequestMeter:
             raw, mark, size, seed = self._head_raw, b"|head\0", len(PARTS) + 1, seed ^ FIXED
         key = xxh3_128_digest(raw, seed)
         found = self.memory.get(key)
-        return None if found is not None and len(found) == size else (key, self.terms.id + mark + raw)
+        known = (found is not None and len(found) == size) or len(raw) > outsize.OUTSIZE  # that is a copy too many
+        return None if known else (key, self.terms.id + mark + raw)
+
+
+def _abridged(raw: bytes) -> bytes:
+    """A message as it is, or where it is out of all proportion without the middles of its long strings."""
+    if len(raw) <= outsize.OUTSIZE:
+        return raw
+    return outsize.without(raw, outsize.cuts(raw, outsize.OUTSIZE, images=True))
+
+
+def _sampled(raw: bytes, cut: tuple[int, int], count: Callable[[str], int]) -> int:
+    """Tokens of a part of a message, a piece at a time; of a very long one as many pieces as tell its tokens to a
+    hundredth or so: it is longer than windows are."""
+    pieces = max(1, (cut[1] - cut[0]) // outsize.PIECE)
+    step = -(-pieces // SAMPLES)
+    if step == 1:
+        return sum(map(count, outsize.pieces(raw, cut)))
+    spans = [(cut[0] + outsize.PIECE * place, cut[0] + outsize.PIECE * (place + 1)) for place in range(0, pieces, step)]
+    told = sum(count(piece) for span in spans for piece in outsize.pieces(raw, span))
+    return told * (cut[1] - cut[0]) // (len(spans) * outsize.PIECE)
 
 
 def _joined(messages: Sequence[Message]) -> bytes:

@@ -13,6 +13,7 @@ from operator import attrgetter
 import msgspec
 from xxhash import xxh3_64
 
+from proxy import outsize
 from proxy.types import Glance, Marks, Seen, Stretch, name_of
 
 RESULTS = ("tool", "function")
@@ -133,7 +134,7 @@ def _looked(messages: Sequence[_Message], before: Seen) -> Seen:
     for place, m in enumerate(messages, count):  # one pass: a long conversation has thousands
         content = m.content
         if memoryview(content)[0] == LIST and not opaque:
-            opaque = any(mark in bytes(content) for mark in UNPROVABLE_PARTS)
+            opaque = outsize.holds(content, UNPROVABLE_PARTS)
         if m.tool_calls:
             parallel = len(m.tool_calls) > 1
             surplus += (WRITTEN - 1) * sum(map(_size, m.tool_calls))

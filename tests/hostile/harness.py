@@ -29,6 +29,7 @@ ANSWER = {
 }
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
+ROOT = Path(__file__).parents[2]  # the checkout whose proxy runs
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -182,7 +183,7 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
         stderr=subprocess.STDOUT,
         text=True,
         env={**kept, **settings},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     made = Running(process)
     reader = threading.Thread(target=_read, args=(made,), daemon=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,3 +102,60 @@ def test_H3_what_a_request_waits_for_does_not_wait_for_what_nobody_waits_for(pai
     waiting = 200 - before
     assert told() - before <= max(10, waiting // 2)  # not all of those that waited had their turn first
     eventually(lambda: told() == 200, 120)
+
+
+@pytest.mark.parametrize("role", ["tool", "user"])
+def test_F4_a_text_of_line_ends_is_bounded_before_it_is_split(pair: tuple[Running, Recorder], role: str) -> None:
+    proxy, behind = pair
+    ends = "\n" * (4 << 20)
+    said = tool_run(ends, model="gpt-4") if role == "tool" else asked(ends, "gpt-4")
+    body = json.dumps(said).encode()
+    proxy.forget_peak()
+    idle = proxy.memory_mb()
+    assert cost(proxy, body) < 4.0
+    assert len(behind.requests[-1].body) < 1 << 20
+    assert proxy.memory_mb(peak=True) - idle < 64 + 4 * len(body) / 2**20  # it was 1,100
+    eventually(lambda: proxy.memory_mb() - idle < 100)  # and 324 stayed
+
+
+def test_F4_of_a_long_result_its_ends_and_what_is_asked_for_stay(pair: tuple[Running, Recorder]) -> None:
+    proxy, behind = pair
+    lines = [f"line {number} of the log" for number in range(19_000)]
+    lines[9_000] = "the harbour pilot is called Ingrid Solberg"
+    assert proxy.ask(tool_run("\n".join(lines), "Who is the harbour pilot?", "gpt-4")).status == 200
+    sent = json.loads(behind.requests[-1].body)["messages"][-1]["content"]
+    assert "Ingrid Solberg" in sent and sent.startswith("line 0 of") and "line 18999 of the log" in sent
+
+
+@pytest.mark.parametrize("value", ["{}", '{"role":"user","content":"x"}', "[]", "0", '"a"'])
+def test_F10_very_many_values_are_not_read(pair: tuple[Running, Recorder], value: str) -> None:
+    proxy, behind = pair
+    body = b'{"model":"gpt-4o","messages":[' + f"{value},".encode() * ((8 << 20) // (len(value) + 1)) + b"0]}"
+    proxy.forget_peak()
+    idle = proxy.memory_mb()
+    assert cost(proxy, body) < 2.0
+    assert behind.requests[-1].body == body
+    assert proxy.memory_mb(peak=True) - idle < 32 + 4 * len(body) / 2**20
+
+
+def test_F10_what_unpacks_to_a_thousand_times_its_size_stays_packed(pair: tuple[Running, Recorder]) -> None:
+    proxy, behind = pair
+    packed = gzip.compress(json.dumps(asked(" " * (60 << 20))).encode())
+    assert len(packed) < 100_000
+    proxy.forget_peak()
+    idle, before = proxy.memory_mb(), proxy.cpu_seconds()
+    assert proxy.ask(packed, headers={"content-encoding": "gzip"}).status == 200
+    assert proxy.cpu_seconds() - before < 1.0  # it was 24.8
+    assert behind.requests[-1].body == packed
+    assert proxy.memory_mb(peak=True) - idle < 64
+
+
+def tool_run(result: str, question: str = "What is wrong?", model: str = "gpt-4o") -> dict[str, Any]:
+    """A question, a call, and its result."""
+    call = {"id": "c", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": result},
+    ]
+    return {"model": model, "messages": messages}

@@ -24,6 +24,7 @@ COST_EXPONENT = 0.25  # how much shorter lines are preferred (measured)
 ENDS, ENDS_SHARE = 3, 0.2  # so many lines at either end stay, within this share of the room: what it is, how it ended
 SHORT = 16  # characters of a line that costs no more than the note that it is missing
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is read in chunks, or one line could take all the room
+LINES = 20_000  # of a text that are read
 GAP = 5  # tokens that the note between two runs of lines costs
 SAMPLE = 300  # lines that may tell the language where the question is too short to
 REACH = 80  # characters for each token that may stay up to which a text is read whole (measured: more shows no more)
@@ -34,21 +35,33 @@ CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A line, or a chunk of one that is too long (`starts`: whether it begins one)."""
+    """A line, or a chunk of one that is too long; `starts`: how many lines begin in it."""
 
     text: str
-    starts: bool
+    starts: int
 
 
 def lines_of(text: str) -> list[Line]:
-    """The text in lines; joined again they are the text."""
-    found = []
-    for line in text.split("\n"):
-        if len(line) <= LONG:
-            found.append(Line(line, True))
+    """The text in lines; joined again they are the text. Of a text of very many lines those in the middle are one that
+    says how many they are: each takes 300 bytes once it is read."""
+    found: list[Line] = []
+    for line in _split(text):
+        if isinstance(line, int):
+            found.append(Line(f"… {line} lines …", line))
+        elif len(line) <= LONG:
+            found.append(Line(line, 1))
         else:
-            found += [Line(chunk, place == 0) for place, chunk in enumerate(CHUNKS.findall(line))]
+            found += [Line(chunk, int(place == 0)) for place, chunk in enumerate(CHUNKS.findall(line))]
     return found
+
+
+def _split(text: str) -> list[str | int]:
+    """The lines, or a number where so many are left out."""
+    if text.count("\n") < LINES:
+        return [*text.split("\n")]
+    *head, rest = text.split("\n", LINES // 2)
+    middle, *tail = rest.rsplit("\n", LINES // 2)
+    return [*head, middle.count("\n") + 1, *tail]
 
 
 def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Callable[[str], bool]) -> str | None:

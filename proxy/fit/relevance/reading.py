@@ -9,12 +9,13 @@ from itertools import compress
 
 import msgspec
 
+from proxy import outsize
 from proxy.bounded import Bounded
 from proxy.fit.relevance.dates import Day, first_day
 from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.splitting import times_of, tokens
 from proxy.fit.relevance.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
-from proxy.types import Json, Message, text_of
+from proxy.types import Json, Message, replace, text_of
 
 Key = bytes | str | int
 OWN_KEY = 1024  # up to this length what is read is its own key; of what is longer a digest is, so that no image is held
@@ -95,6 +96,8 @@ def _kept(made: Reading) -> Reading:
 
 
 def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
+    if len(message.raw) > outsize.OUTSIZE:
+        message = replace(message, raw=outsize.without(message.raw, outsize.cuts(message.raw, outsize.OUTSIZE)))
     try:
         fields = message.fields()
     except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there

@@ -11,6 +11,7 @@ from proxy.bounded import Bounded
 from proxy.fit.relevance.memo import digest
 from proxy.fit.relevance.tables import compacted
 from proxy.fit.shorten import content_of
+from proxy.outsize import OUTSIZE
 from proxy.types import Block, Draft, Facts, Json, Message, replace
 
 MOST, REMEMBERED = 20_000, 8 << 20  # compacted messages, and their bytes: those of fifty long conversations
@@ -56,7 +57,7 @@ def _compacted(block: Block, draft: Draft) -> Block:
 
 def _shorter(message: Message) -> Message:
     """The message with its JSON compacted; the same message where there is none, or where it is short already."""
-    if not MAY_HOLD_JSON.search(message.raw):
+    if len(message.raw) > OUTSIZE or not MAY_HOLD_JSON.search(message.raw):
         return message
     key = digest(message.raw)
     raw = COMPACTED.get(key)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from proxy import outsize
 from proxy.types import Call, Message, Plan, Prompt, Stretch, name_of
 from proxy.wire.glance import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
@@ -16,6 +17,7 @@ NAME = "chat"
 LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 STREAMING = ("stream", "stream_options")
+MESSAGES = "messages"
 OURS = "plimsoll"  # a message's own key for us: {"pin": true}; no provider may see it
 PIN = "pin"
 
@@ -57,10 +59,10 @@ def parse(
             raise NotUnderstood("it has no model or no messages")
         raws = _LIST.decode(head["messages"])
         if known is None:
-            messages = tuple(_message(bytes(raws[i]), i) for i in _wanted(raws, start))
+            messages = tuple(_message(outsize.copy(raws[i]), i) for i in _wanted(raws, start))
         else:
             lead = (_message(known.lead, 0),) if known.lead else ()
-            messages = (*lead, *(_message(bytes(raw), i) for i, raw in enumerate(raws, known.seen.count)))
+            messages = (*lead, *(_message(outsize.copy(raw), i) for i, raw in enumerate(raws, known.seen.count)))
         model = name_of(msgspec.json.decode(head["model"], type=str))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
@@ -79,7 +81,7 @@ def parse(
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        opaque=not plain and any(mark in fields["messages"] for mark in UNPROVABLE_PARTS),
+        opaque=not plain and outsize.holds(head[MESSAGES], UNPROVABLE_PARTS),
     )
 
 
@@ -167,7 +169,7 @@ def _thinking(head: Mapping[str, bytes]) -> int:
 
 def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
     """What a model must be able to do to take this request's place."""
-    needs = {name for name, mark in NEEDS if mark in body}
+    needs = {name for name, mark in NEEDS if outsize.find(body, mark) >= 0}
     if any(head.get(key, b"null") not in (b"null", b"[]") for key in ("tools", "functions")):
         needs.add("tools")
     if b'"json_schema"' in head.get("response_format", b""):
@@ -206,4 +208,7 @@ def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:
 
 
 def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    return b"{" + b",".join(msgspec.json.encode(key) + b":" + raw for key, raw in pairs) + b"}"
+    written: list[bytes] = []
+    for key, raw in pairs:
+        written += [b"," if written else b"{", msgspec.json.encode(key), b":", raw]
+    return b"".join((*written, b"}")) if written else b"{}"

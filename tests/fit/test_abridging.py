@@ -1,0 +1,63 @@
+"""Texts that are out of all proportion lose their middles before any step reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy import outsize
+from proxy.fit import abridging
+from proxy.fit.plan import plan
+from proxy.types import Facts, Plan, replace
+from proxy.wire.endpoints import chat
+from tests.e2e.house import body
+from tests.serve.test_planning import house
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kilobytes instead of megabytes."""
+    monkeypatch.setattr(outsize, "OUTSIZE", 200_000)
+    monkeypatch.setattr(abridging, "FOR_A_TOKEN", 1)
+
+
+def planned(
+    messages: Sequence[Any], ladder: str = "default", pins: Sequence[int] = (), steps: Sequence[str] = ()
+) -> Plan:
+    """The plan for a model of 8,192 tokens."""
+    made = house()
+    prompt = chat.parse(body(list(messages), "gpt-4"), pins)
+    knowledge, chosen = made.gateway.planner.knowledge, made.rules.ladders[ladder]
+    if steps:
+        chosen = replace(chosen, rungs=tuple(rung for rung in chosen.rungs if rung.step in steps))
+    meter = knowledge.meter(prompt, "gpt-4")
+    return plan(prompt, chosen, Facts(knowledge.window_now("gpt-4", chosen, None), meter))
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def test_a_long_text_is_cut_before_it_is_read_and_its_whole_cost_is_told() -> None:
+    made = planned([user("What?"), {"role": "assistant", "content": "word " * 300_000}, user("And?")])
+    assert made.fits and 290_000 < made.before.prompt < 310_000
+    assert made.notes[0].step == "truncate_longest" and made.notes[0].tokens_after < 50_000
+
+
+def test_what_is_short_enough_is_not_touched() -> None:
+    made = planned([user("What?"), {"role": "assistant", "content": "word " * 30_000}, user("And?")])
+    assert made.fits and made.notes[0].step != "truncate_longest"
+
+
+def test_what_the_client_pins_and_what_no_step_may_cut_stays() -> None:
+    long = [user("What?"), {"role": "assistant", "content": "word " * 300_000}, user("And?")]
+    for made in (planned(long, pins=[1]), planned(long, "default", steps=("prune_history",))):
+        assert all(b"bytes left out" not in message.raw for message in made.draft.messages)
+
+
+def test_many_messages_share_what_steps_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abridging, "TOGETHER", 600_000)
+    made = planned([user(f"{number}" + "word " * 36_000) for number in range(6)])
+    assert made.notes[0].step == "truncate_longest" and made.notes[0].tokens_after < 6 * 30_000 and made.fits

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import outsize
+
+TEXTS = st.lists(st.sampled_from(["a", "\\", '"', "\n", "é", "好", "😀", " ", "\\\\", "word ", "u0041"])).map("".join)
+
+
+@given(st.lists(TEXTS, max_size=5), st.booleans())
+def test_strings_are_found_where_they_stand(texts: list[str], escaped: bool) -> None:
+    raw = json.dumps(texts, ensure_ascii=escaped).encode()
+    assert [json.loads(b'"%b"' % raw[start:end]) for start, end in outsize.strings(raw)] == texts
+
+
+def test_a_string_that_does_not_end_is_none() -> None:
+    assert list(outsize.strings(b'{"a": "b\\"')) == [(2, 3)]
+    assert list(outsize.strings(b'"\\')) == [] == list(outsize.strings(b""))
+
+
+@given(TEXTS.filter(bool), st.integers(0, 300), st.booleans())
+def test_head_cut_and_tail_are_the_text(text: str, most: int, escaped: bool) -> None:
+    text = text * (3 * outsize.SHORTEST // len(text) + 1)
+    raw = json.dumps({"content": text, "role": "user"}, ensure_ascii=escaped).encode()
+    gone = outsize.cuts(raw, most)
+    short = json.loads(outsize.without(raw, gone))
+    assert len(gone) == 1 and len(outsize.without(raw, gone)) < 2 * outsize.SHORTEST and short["role"] == "user"
+    head, _, rest = short["content"].partition("\n[… ")
+    tail = rest.partition(" bytes left out …]\n")[2]
+    assert head + "".join(outsize.pieces(raw, gone[0])) + tail == text
+
+
+def test_the_longest_give_way_first_and_short_ones_never() -> None:
+    raw = json.dumps(["a" * 300_000, "b" * 200_000, "c" * 60_000]).encode()
+    assert len(outsize.without(raw, outsize.cuts(raw, 400_000))) < 400_100
+    assert len(outsize.cuts(raw, 400_000)) == 1 and len(outsize.cuts(raw, 0)) == 2
+    assert outsize.cuts(raw, 600_000) == []
+
+
+def test_data_stays_but_where_only_its_beginning_matters() -> None:
+    url = "data:image/png;base64," + "A" * 200_000
+    raw = json.dumps({"url": url, "data": "B" * 200_000, "text": "c" * 200_000}, separators=(",", ":")).encode()
+    assert [raw[start : start + 1] for start, _ in outsize.cuts(raw, 0)] == [b"c"]
+    image, _ = outsize.cuts(raw, 0, images=True)
+    assert outsize.is_image(raw, image) and raw[image[0] : image[0] + 1] == b"A"
+
+
+@given(st.recursive(st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
+def test_there_are_no_fewer_signs_than_values_and_no_more_values_than_signs(value: object) -> None:
+    raw = json.dumps(value).encode()
+
+    def count(found: object) -> int:
+        inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+        return 1 + sum(map(count, inner))
+
+    assert outsize.signs(raw) + 1 >= count(value)
+    assert outsize.values(raw, -1) >= 0
+
+
+def test_what_stands_in_strings_is_no_value() -> None:
+    raw = json.dumps({"content": "a, b, [c], {d}" * 1_000}).encode()
+    assert outsize.signs(raw) > 4_000 and outsize.values(raw, 100) < 10
+    assert outsize.values(b"[" + b"[]," * 1_000 + b"0]", 100) > 100
+
+
+@pytest.mark.parametrize("key", ["role", "name", "x" * 40])
+def test_a_long_string_where_no_text_stands_is_strange(key: str) -> None:
+    assert outsize.strange(json.dumps({key: "a" * 2_000_000}).encode())
+    assert not outsize.strange(json.dumps({"content": "a" * 2_000_000, key: "a"}).encode())
+    assert outsize.strange(json.dumps({"a" * 2_000_000: 1}).encode())
+
+
+def test_signs_are_found_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outsize, "SLICE", 64)
+    monkeypatch.setattr(outsize, "OUTSIZE", 100)
+    for before in range(50, 80):
+        raw = b'"' + b"a" * before + b"image_url" + b"b" * 100 + b'"'
+        assert outsize.find(raw, b"image_url") == before + 1 and outsize.count(raw, b"a") == before + 1
+        assert outsize.holds(msgspec.Raw(raw), [b"image_url"]) and not outsize.holds(msgspec.Raw(raw), [b"video"])
+        assert outsize.copy(msgspec.Raw(raw)) == raw
+    assert outsize.find(raw, b"video") == -1
