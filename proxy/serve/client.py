@@ -148,22 +148,35 @@ class Upload:
     """A body on its way through, after its first bytes: `chunks` for the upstream, and `receive` for whoever watches
     whether the client is still there, which begins when the body has been received."""
 
-    __slots__ = ("_first", "_received", "_seconds", "_take")
+    __slots__ = ("_came", "_first", "_rate", "_received", "_seconds", "_take", "_waited")
 
-    def __init__(self, first: bytes, receive: Receive, seconds: float) -> None:
-        self._first, self._take, self._seconds = first, receive, seconds
+    def __init__(self, first: bytes, receive: Receive, seconds: float, rate: float = 0.0) -> None:
+        self._first, self._take, self._seconds, self._rate = first, receive, seconds, rate
         self._received = asyncio.Event()
+        self._came, self._waited = 0, 0.0
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they come. Raises as `receive_body` does."""
+        """The body's bytes as they come. Raises as `receive_body` does, and 408 where fewer than `rate` bytes a second
+        come in the time in which the client, and not the upstream, is waited for."""
+        clock = asyncio.get_running_loop().time
         try:
             yield self._first
             more = True
             while more:
+                began = clock()
                 part, more = await receive_body(self._take, self._seconds)
+                self._weigh(len(part), clock() - began)
                 yield part
         finally:
             self._received.set()
+
+    def _weigh(self, size: int, waited: float) -> None:
+        self._came += size
+        self._waited += waited
+        if self._waited >= self._seconds:
+            if self._came < self._rate * self._waited:
+                raise slow_body(self._seconds)
+            self._came, self._waited = 0, 0.0
 
     async def receive(self) -> Message:
         """The next message behind the body."""

@@ -262,7 +262,9 @@ class Gateway:
         self.metrics.in_flight.inc()
         self.unfitted(scope["method"], target_of(scope))
         try:
-            await passthrough(scope, receive, send, self.upstream, self._passed, self.settings.body_timeout)
+            await passthrough(
+                scope, receive, send, self.upstream, self._passed, self.settings.body_timeout, self.settings.min_rate
+            )
         finally:
             self.metrics.in_flight.dec()
 

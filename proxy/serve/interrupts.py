@@ -17,7 +17,6 @@ LOOK_AFTER = 0.1  # seconds until a client's leaving is looked for: most of a sh
 
 PRESSED_SECONDS = 5.0  # between two looks at a body that others may wait for
 PRESSED_RATE = 64 * 1024  # bytes a second that it must come with then; without that need a rate that the settings name
-READ_SECONDS = 60.0  # between two looks at a client that does not read what waits for it
 
 
 class Gone(Exception):
@@ -147,17 +146,22 @@ class Stalling(Interrupt):
 
 
 class Unread:
-    """Calls `cut` when a client takes fewer than `rate` bytes a second of those that wait for it (`left` tells how many
-    do), from its making until it is stopped."""
+    """Calls `cut` when a client takes fewer than `rate` bytes a second, over so many seconds, of those that wait for it
+    (`left` tells how many do), from its making until it is stopped."""
 
-    __slots__ = ("_clock", "_cut", "_least", "_left", "_seen", "due")
+    __slots__ = ("_clock", "_cut", "_least", "_left", "_seconds", "_seen", "due")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, rate: float, left: Callable[[], int], cut: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        rate: float,
+        left: Callable[[], int],
+        cut: Callable[[], None],
     ) -> None:
         self._clock, self._left, self._cut = _clock(loop), left, cut
-        self._least, self._seen = max(1.0, rate * READ_SECONDS), left()
-        self.due = loop.time() + READ_SECONDS
+        self._seconds, self._least, self._seen = seconds, max(1.0, rate * seconds), left()
+        self.due = loop.time() + seconds
         self._clock.add(self)
 
     def rouse(self) -> None:
@@ -167,7 +171,7 @@ class Unread:
             self._cut()
             return
         self._seen = left
-        self.due = self._clock.loop.time() + READ_SECONDS
+        self.due = self._clock.loop.time() + self._seconds
         self._clock.add(self)
 
     def stop(self) -> None:

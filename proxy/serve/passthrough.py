@@ -47,14 +47,15 @@ async def passthrough(
     upstream: Upstream,
     on_done: Callable[[Outcome], None],
     body_seconds: float = BODY_SECONDS,
+    rate: float = 0.0,
 ) -> None:
     """Passes one HTTP request on and its answer back.
 
     `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (by the upstream, in the
     middle), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long the client
-    may pause in its request's body.
+    may pause in its request's body, `rate` how many bytes a second it must send.
     """
-    passage = _Passage(scope, receive, send, upstream, body_seconds)
+    passage = _Passage(scope, receive, send, upstream, body_seconds, rate)
     result, status = "bug", 500
     try:
         result, status = await passage.go()
@@ -71,12 +72,14 @@ class _Passage:
 
     __slots__ = (
         *("_attempts", "_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent"),
-        *("_tunnel", "_upstream", "answer"),
+        *("_rate", "_tunnel", "_upstream", "answer"),
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float, rate: float
+    ) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._upstream, self._body_seconds = upstream, body_seconds
+        self._upstream, self._body_seconds, self._rate = upstream, body_seconds, rate
         self._began = self._sent = time.perf_counter()
         self._first: float | None = None
         self._cycle = cycle_of(scope)
@@ -157,7 +160,7 @@ class _Passage:
         first, more = await receive_body(self._receive, self._body_seconds)
         if not more:
             return first
-        upload = Upload(first, self._receive, self._body_seconds)
+        upload = Upload(first, self._receive, self._body_seconds, self._rate)
         self._receive = upload.receive
         return upload.chunks()
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.errors import ClientError
 from proxy.serve.cycle import Cycle
+from proxy.serve.interrupts import Unread
 from proxy.serve.tunnel import Taken
 from proxy.wire.headers import Header
 
@@ -22,7 +25,12 @@ MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
 SHORT_TARGET = 256  # bytes of a target that is remembered
 LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
-MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered
+MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered, or behind a request
+MOST_PIPELINED = 8  # requests that may wait behind one; what comes after them is not parsed until there are fewer
+HEAD_END = b"\r\n\r\n"
+WATCH_SECONDS = 1.0  # between two looks whether a client of which nothing is read is still there
+MIN_RATE = 240.0  # bytes a second that a client must read of what waits for it
+READ_SECONDS = 60.0  # over which that is measured
 REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
 REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
@@ -61,6 +69,27 @@ def _staying(headers: Iterable[Header]) -> Iterator[Header]:
             yield name, value
 
 
+class Flow(FlowControl):
+    """uvicorn's, and a hold on reading that whoever wants to read does not undo."""
+
+    held = False
+
+    def hold(self) -> None:
+        """Nothing is read until it is let go."""
+        self.held = True
+        self.pause_reading()
+
+    def let_go(self) -> None:
+        """Reads again."""
+        self.held = False
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        """Reads again, unless there is a hold."""
+        if not self.held:
+            super().resume_reading()
+
+
 class Protocol(HttpToolsProtocol):
     """One client's connection: uvicorn's protocol with deadlines and limits for the head of a request.
 
@@ -70,6 +99,10 @@ class Protocol(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
     linger_seconds = LINGER_SECONDS
+    min_rate = MIN_RATE
+    read_seconds = READ_SECONDS
+
+    flow: Flow
 
     cycle: Cycle
 
@@ -82,6 +115,10 @@ class Protocol(HttpToolsProtocol):
         self._replay = b""
         self._switching = False
         self._behind = b""
+        self._unparsed, self._at = b"", 0
+        self._waiting = 0  # bytes of bodies that wait behind the request that is answered
+        self._watch: asyncio.TimerHandle | None = None
+        self._unread: Unread | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = -1.0
@@ -90,15 +127,19 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing may not stay."""
         super().connection_made(transport)
+        self.flow = Flow(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._head_in_time()
         self._stop_lingering()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        for timer in (self._idle_timer, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._idle_timer = self._watch = None
+        self._reads()
+        self._unparsed = b""
         for cycle in (self._running, self.cycle):  # of requests one behind the other, the first and the last
             if cycle is not None and not cycle.response_complete:
                 cycle.leave()
@@ -106,6 +147,45 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
+        if self._unparsed:
+            self._unparsed = self._unparsed[self._at :] + data
+            self._at = 0
+        elif data.count(b"\n") > 2 * MOST_PIPELINED and data.count(HEAD_END) > MOST_PIPELINED:
+            self._unparsed, self._at = data, 0
+            self._parse_in_turn()
+        else:
+            self._parse(data)
+
+    def _parse_in_turn(self) -> None:
+        """Parses head after head, and stops where too many requests wait: reading waits with them."""
+        data, start = self._unparsed, self._at
+        while start < len(data) and len(self.pipeline) < MOST_PIPELINED:
+            end = data.find(HEAD_END, start) + len(HEAD_END)
+            end = end if end >= len(HEAD_END) else len(data)
+            self._parse(data[start:end])
+            start = end
+        self._unparsed, self._at = (data, start) if start < len(data) else (b"", 0)
+        if self._unparsed:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Nothing more is read until fewer requests wait. Meanwhile nobody tells whether the client is still there."""
+        self.flow.hold()
+        if self._watch is None and hasattr(select, "POLLRDHUP"):
+            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+
+    def _look_for_client(self) -> None:
+        self._watch = None
+        if self.transport.is_closing() or not self.flow.held:
+            return
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        if poll.poll(0):
+            self.transport.abort()
+        else:
+            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+
+    def _parse(self, data: bytes) -> None:
         if self._deaf:
             if self._switching:
                 self._keep(data)
@@ -220,7 +300,6 @@ class Protocol(HttpToolsProtocol):
             self._running = cycle
             self._start(cycle)
         else:  # one after the other
-            self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
     def _start(self, cycle: Cycle) -> None:
@@ -253,6 +332,7 @@ class Protocol(HttpToolsProtocol):
         """The connection, for whoever goes on with it as a WebSocket."""
         behind, self._behind = self._behind, b""
         self._switching = False
+        self._reads()
         return Taken(self.transport, self, behind, self.flow.write_paused)
 
     def _plain_head(self) -> bytes:
@@ -268,13 +348,18 @@ class Protocol(HttpToolsProtocol):
         head, self._replay = self._replay, b""
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn: the first answer is sent
-        self.data_received(head + rest)
+        self._parse(head + rest)
 
     def on_body(self, body: bytes) -> None:
         """Bytes of the body."""
         self._unmade = 0
-        if not self.cycle.response_complete:
-            self.cycle.takes(body)
+        if self.cycle.response_complete:
+            return
+        self.cycle.takes(body)
+        if self.pipeline:
+            self._waiting += len(body)
+            if self._waiting > MOST_BEHIND:
+                self._hold()
 
     def on_message_complete(self) -> None:
         """The end of a request."""
@@ -298,14 +383,39 @@ class Protocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
             self._running = cast(Cycle, self.pipeline.pop()[0])
             self._start(self._running)
         else:
             self._rests()
-        if self._body_open and self._linger_timer is None:
+        if self._unparsed:
+            self._parse_in_turn()
+        if not self.pipeline:
+            self._waiting = 0
+        if not self._unparsed and self._waiting <= MOST_BEHIND:
+            self.flow.let_go()
+        # The body that is open is that of the last request.
+        if self._body_open and self.cycle.response_complete and self._linger_timer is None:
             self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+
+    # What waits for the client. Time counts only while something does: an upstream may be as slow as it likes.
+
+    def pause_writing(self) -> None:
+        """The client takes no more for now."""
+        super().pause_writing()
+        if self.min_rate and self._unread is None:
+            size = self.transport.get_write_buffer_size
+            self._unread = Unread(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client takes bytes again."""
+        super().resume_writing()
+        self._reads()
+
+    def _reads(self) -> None:
+        if self._unread is not None:
+            self._unread.stop()
+            self._unread = None
 
     # uvicorn sets and cancels a timer for each request; one that looks when it is due costs next to nothing.
 
@@ -321,7 +431,8 @@ class Protocol(HttpToolsProtocol):
             return
         left = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left <= 0:
-            self.transport.close()
+            # What a client left unread for so long it does not want: a plain close would wait for it for ever.
+            (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()
         else:
             self._idle_timer = self.loop.call_later(left, self._rested)
 

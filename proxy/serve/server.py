@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from proxy.serve.log import Events, Seldom
-from proxy.serve.protocol import Protocol
+from proxy.serve.protocol import MIN_RATE, READ_SECONDS, Protocol
 
 KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
 LOGGER = logging.getLogger("uvicorn")
@@ -136,15 +136,19 @@ def run(
     sockets: list[socket.socket] | None = None,
     admin_sockets: Sequence[socket.socket] = (),
     ready: Callable[[], None] = lambda: None,
+    min_rate: float = MIN_RATE,
+    read_seconds: float = READ_SECONDS,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of `admin_host` (of the same host
     where that is empty). Sockets that are bound already, and perhaps shared with other processes, go before hosts and
-    ports; `ready` is called once they are open."""
+    ports; `ready` is called once they are open. `min_rate` is how many bytes a second clients must
+    read, over `read_seconds`, of what waits for them."""
     _take_all_files()
+    http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
     beside = None
     if admin is not None and admin_port is not None:
         beside = configuration(admin, admin_host or host, admin_port)
-    Server(configuration(app, host, port, drain), beside, settle, admin_sockets, ready).run(sockets)
+    Server(configuration(app, host, port, drain, http), beside, settle, admin_sockets, ready).run(sockets)
 
 
 def _take_all_files() -> None:

@@ -88,6 +88,8 @@ def _serve(
         sockets=doors,
         admin_sockets=beside,
         ready=ready,
+        min_rate=settings.min_rate,
+        read_seconds=settings.body_timeout,
     )
     house.metrics.pour()
     log.close()

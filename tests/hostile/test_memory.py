@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -14,6 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok, running, upstream
 from tests.recorder import EVENTS, Peer, Request, Script, chunk
@@ -58,6 +61,16 @@ def answered(sock: socket.socket) -> bytes:
         if not data:
             break
     return top + b"\r\n\r\n" + body
+
+
+def send_aside(sock: socket.socket, data: bytes) -> None:
+    """Sends as much as the proxy takes, however long that lasts."""
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            sock.sendall(data)
+
+    threading.Thread(target=send, daemon=True).start()
 
 
 def status(sock: socket.socket) -> int:
@@ -307,3 +320,134 @@ def test_F5_an_upload_that_passes_through_takes_constant_memory(workers: int) ->
             for _ in range(size // MIB):
                 sock.sendall(piece)
             assert status(sock) == 200
+
+
+# Connections.
+
+
+def first_slow(over: threading.Event, left: threading.Event) -> Script:
+    """The script of an upstream that answers POSTs once something is over, and tells when their client leaves."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        while request.method == b"POST" and not over.is_set():
+            if peer.reader.at_eof():
+                left.set()
+                return
+            await asyncio.sleep(0.02)
+        await friendly(request, peer)
+
+    return script
+
+
+def test_F8_pipelined_requests_wait_unparsed_and_all_are_answered(workers: int) -> None:
+    over, count = threading.Event(), 14_000
+    behind = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * count
+    body = json.dumps(HELLO).encode()
+    with upstream(first_slow(over, threading.Event())) as there, running(there.url, workers=workers) as proxy:
+        over.set()
+        with growth(proxy, 16), contextlib.ExitStack() as open_:
+            over.clear()
+            socks = [open_.enter_context(dial(proxy)) for _ in range(4)]
+            for sock in socks:
+                send_aside(sock, declared(len(body)) + body + behind)
+            eventually(lambda: len(there.requests) >= 4 + 8)
+            time.sleep(0.5)
+        with dial(proxy) as sock:
+            over.clear()
+            send_aside(sock, declared(len(body)) + body + behind)
+            over.set()
+            got = b""
+            while got.count(b"alive") < count and (data := sock.recv(1 << 20)):
+                got += data
+            assert got.count(b"HTTP/1.1 200 ") == count + 1 and got.index(b"chatcmpl") < got.index(b"alive")
+
+
+@pytest.mark.parametrize("behind", [0, 150_000], ids=["a_small_one_behind", "a_large_one_behind"])
+def test_F8_a_request_with_another_behind_it_sees_its_client_leave(workers: int, behind: int) -> None:
+    left = threading.Event()
+    with upstream(first_slow(threading.Event(), left)) as there, running(there.url, workers=workers) as proxy:
+        with dial(proxy) as sock:
+            head = POST % b"/v1/images" + b"content-length: %d\r\n\r\n"
+            sock.sendall(head % 2 + b"{}" + head % behind + bytes(behind))
+            eventually(lambda: there.requests)
+        assert left.wait(20)
+
+
+def test_F13_a_body_that_comes_byte_by_byte_is_given_up(workers: int) -> None:
+    told = dict[bytes, int]()
+
+    def drip(path: bytes) -> None:
+        with dial(proxy) as sock:
+            sock.sendall(POST % path + b"content-length: 1000\r\n\r\n" + b"{" * 10)
+            with contextlib.suppress(OSError):
+                for _ in range(40):
+                    time.sleep(0.3)
+                    sock.sendall(b" ")
+                    sock.settimeout(0.01)
+                    with contextlib.suppress(TimeoutError):
+                        told[path] = int(sock.recv(1000).split(b" ")[1])
+                        return
+                    sock.settimeout(60)
+
+    slowly = {"PLIMSOLL_BODY_TIMEOUT": "1", "PLIMSOLL_MIN_RATE": "1kB"}
+    with upstream() as there, running(there.url, workers=workers, admin=False, **slowly) as proxy:
+        threads = [threading.Thread(target=drip, args=(path,)) for path in (CHAT.encode(), b"/v1/files")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert told == {CHAT.encode(): 408, b"/v1/files": 408}
+
+
+def test_F13_a_client_that_reads_nothing_loses_its_answer_and_the_upstream_its_client(workers: int) -> None:
+    left = threading.Event()
+
+    async def endless(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            return await friendly(request, peer)
+        with contextlib.suppress(ConnectionError):
+            await peer.send(EVENTS)
+            while True:
+                await peer.send(chunk(b"data: " + b"x" * MIB + b"\n\n"))
+        left.set()
+
+    slowly = {"PLIMSOLL_BODY_TIMEOUT": "1"}
+    with upstream(endless) as there, running(there.url, workers=workers, admin=False, **slowly) as proxy:
+        with dial(proxy) as sock:
+            body = json.dumps({**HELLO, "stream": True}).encode()
+            sock.sendall(declared(len(body)) + body)
+            assert left.wait(30)
+
+
+def test_F13_a_slow_upstream_is_no_slow_reader(workers: int) -> None:
+    async def drips(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            return await friendly(request, peer)
+        await peer.send(EVENTS)
+        for _ in range(8):
+            await asyncio.sleep(0.5)
+            await peer.send(chunk(b"data: {}\n\n"))
+        await peer.send(chunk(b"data: [DONE]\n\n") + chunk(b""))
+
+    slowly = {"PLIMSOLL_BODY_TIMEOUT": "1"}
+    with upstream(drips) as there, running(there.url, workers=workers, admin=False, **slowly) as proxy:
+        assert proxy.ask({**HELLO, "stream": True}).body.endswith(b"data: [DONE]\n\n")
+
+
+def test_ten_thousand_connections_that_rest_harm_nobody() -> None:
+    """Case 33 of the wire's list, with as many as the system lets one process hold."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    count = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
+    with upstream() as there, running(there.url) as proxy, contextlib.ExitStack() as open_:
+        before = settled(proxy)
+        socks = []
+        for _ in range(count):
+            socks.append(open_.enter_context(dial(proxy)))
+            if len(socks) % 500 == 0:
+                socks[-1].sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert status(socks[-1]) == 200
+        spent = proxy.cpu_seconds()
+        for _ in range(20):
+            assert proxy.ask(HELLO).status == 200
+        assert proxy.cpu_seconds() - spent < 1
+        assert proxy.memory_mb() - before < count * 16 / 1024

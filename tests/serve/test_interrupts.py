@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from proxy.serve.client import unless_gone
-from proxy.serve.interrupts import Gone, Interrupt, Message
+from proxy.serve.interrupts import PRESSED_RATE, PRESSED_SECONDS, Gone, Interrupt, Message, Stalling, Unread
 from tests.serving import run
 
 
@@ -137,5 +138,72 @@ def test_an_error_within_a_deadline_is_itself() -> None:
         with pytest.raises(KeyError):
             with Interrupt(60, Late):
                 raise KeyError("mine")
+
+    run(check())
+
+
+class Clock:
+    """A loop's clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waiting: set[object] = set()
+        self.loop = self
+
+    def time(self) -> float:
+        return self.now
+
+    def add(self, one: object) -> None:
+        self.waiting.add(one)
+
+
+class Nobody:
+    """A task that nobody cancels."""
+
+    def cancel(self) -> None:
+        pass
+
+
+def given_up(rate: float, speed: float, pressed: bool) -> float:
+    """When a body that comes with so many bytes a second is given up; 0 where it is not."""
+
+    async def look() -> float:
+        came, clock = 0, Clock()
+        stalling: Any = Stalling(60, Late, lambda: came, rate, lambda: pressed)
+        stalling._clock.waiting.discard(stalling)
+        began = stalling.due - PRESSED_SECONDS
+        stalling._clock, stalling._task = clock, Nobody()
+        while clock.now < began + 300:
+            clock.now = stalling.due
+            came = int(speed * (clock.now - began))
+            stalling.rouse()
+            if stalling.struck:
+                return float(clock.now - began)
+        return 0
+
+    return run(look())
+
+
+def test_F13_a_body_must_come_fast_enough_and_faster_where_others_wait() -> None:
+    assert given_up(rate=240, speed=1000, pressed=False) == 0
+    assert given_up(rate=2000, speed=1000, pressed=False) == pytest.approx(60)
+    assert given_up(rate=0, speed=0, pressed=False) == pytest.approx(60)
+    assert given_up(rate=240, speed=1000, pressed=True) == pytest.approx(PRESSED_SECONDS)
+    assert given_up(rate=240, speed=PRESSED_RATE + 1, pressed=True) == 0
+
+
+def test_F13_a_client_that_does_not_read_is_cut() -> None:
+    async def check() -> None:
+        clock, left, cut = Clock(), 100_000, list[float]()
+        reading: Any = Unread(asyncio.get_running_loop(), 60, 240.0, lambda: left, lambda: cut.append(clock.now))
+        reading.stop()
+        reading._clock = clock
+        for _ in range(4):
+            left -= 240 * 60
+            reading.rouse()
+        assert cut == [] and clock.waiting == {reading}
+        left -= 240 * 60 - 1
+        reading.rouse()
+        assert len(cut) == 1
 
     run(check())

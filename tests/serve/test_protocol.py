@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from typing import Any
 
 import pytest
 
 from proxy.errors import too_large
 from proxy.serve.budget import Budget
 from proxy.serve.client import Receive, Scope, Send, read_body, send_error
-from proxy.serve.protocol import MAX_HEAD, MAX_HEADERS, MAX_TARGET, Protocol
+from proxy.serve.protocol import MAX_HEAD, MAX_HEADERS, MAX_TARGET, MOST_PIPELINED, Protocol
 from tests.recorder import chunk
 from tests.serving import Reply, ask, dialling, eventually, get, post, run, serving
 
@@ -342,3 +343,56 @@ def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not(
             assert await client.rest() == b""  # and then it ends by itself
 
     run(check(), 5)
+
+
+class Hurried(Protocol):
+    linger_seconds = 0.1
+
+
+def test_F8_the_body_of_the_request_behind_is_no_rest_of_the_one_before() -> None:
+    async def check() -> None:
+        async with serving(echo, Hurried) as server, dialling(server.ports[0]) as client:
+            await client.send(get(b"/v1/1") + headed(b"content-length: 3", body=b"a"))
+            assert (await client.reply()).status == 200
+            await asyncio.sleep(0.4)
+            await client.send(b"bc")
+            assert json.loads((await client.reply()).body)[3] == "abc"
+
+    run(check())
+
+
+@pytest.mark.parametrize("size", [1, 1000, 100_000])
+def test_F8_many_requests_at_once_are_answered_one_after_the_other(size: int) -> None:
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            count = 3 * MOST_PIPELINED + 1
+            raw = b"".join(headed(b"content-length: %d" % size, body=b"%c" % (65 + i) * size) for i in range(count))
+            sending = asyncio.create_task(client.send(raw))
+            for i in range(count):
+                assert json.loads((await client.reply()).body)[3] == chr(65 + i) * size
+            await sending
+            (connection,) = server.server_state.connections
+            assert isinstance(connection, Protocol) and not connection.flow.held and not connection.pipeline
+
+    run(check())
+
+
+def test_F8_no_more_requests_wait_than_there_may() -> None:
+    most, server = 0, list[Any]()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal most
+        (connection,) = server[0].server_state.connections
+        most = max(most, len(connection.pipeline))
+        await asyncio.sleep(0)
+        await echo(scope, receive, send)
+
+    async def check() -> None:
+        async with serving(slow) as made, dialling(made.ports[0]) as client:
+            server.append(made)
+            await client.send(get(b"/v1/x") * 1000)
+            for _ in range(1000):
+                assert (await client.reply()).status == 200
+        assert 0 < most <= MOST_PIPELINED
+
+    run(check())
