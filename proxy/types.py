@@ -632,6 +632,7 @@ class Outcome(msgspec.Struct, frozen=True):
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
+    truncated: bool = False  # by the upstream, which says nothing but that it read far fewer tokens
     bytes_in: int = 0  # that a WebSocket's client sent through its tunnel
     bytes_out: int = 0  # that it was sent
     path: str = ""

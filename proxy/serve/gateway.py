@@ -36,6 +36,7 @@ from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
 from proxy.serve.upstream import Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
+from proxy.tokens.usage import truncated
 from proxy.types import Outcome, Refusal, replace
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
@@ -205,6 +206,8 @@ class Gateway:
         if visit.healed:
             visit.result = "healed"
         visit.status = answer.status
+        if visit.usage is not None and visit.truncated(visit.usage):
+            extra.append((b"x-plimsoll-truncated", b"%d" % visit.usage.prompt))
         if visit.usage is not None and cycle is not None:
             visit.begins()
             if handed_on(cycle, answer, seen, extra):
@@ -250,7 +253,7 @@ class Gateway:
 
     def _told(self, visit: Visit) -> None:
         try:
-            outcome = visit.outcome()
+            outcome = _marked(visit, visit.outcome())
             self.planner.learn_ratio(visit, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
@@ -288,3 +291,11 @@ class Gateway:
         if self.behind:
             await asyncio.wait(self.behind, timeout=5)
         self._tell()
+
+
+def _marked(visit: Visit, outcome: Outcome) -> Outcome:
+    """The outcome, with a mark where its usage says that the upstream cut the prompt without a word."""
+    counted, usage = outcome.prompt_sent, outcome.usage
+    if usage is None or counted is None or outcome.status != 200:
+        return outcome
+    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, visit.unit, usage) else outcome

@@ -148,6 +148,7 @@ class _Told(msgspec.Struct, omit_defaults=True):
     extra_tokens: int = 0
     extra_ms: float | None = None
     request_id: str = ""
+    truncated: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
 
@@ -184,6 +185,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.extra_tokens,
         round(1000 * o.extra_seconds, 1) if o.extra_calls else None,
         o.request_id,
+        o.truncated,
         o.bytes_in,
         o.bytes_out,
     )
@@ -203,6 +205,7 @@ def text_line(o: Outcome, at: float) -> str:
     steps = f" [{_steps(o.notes)}]" if o.notes else ""
     planned = f" planned=[{_steps(o.planned)}]" if o.planned else ""
     refused = f" refused={','.join(o.refusals)}" if o.refusals else ""
+    cut_there = f" truncated={o.usage.prompt:,}" if o.truncated and o.usage else ""
     passed = f" in={o.bytes_in:,}B out={o.bytes_out:,}B" if o.bytes_in or o.bytes_out else ""
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
     model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
@@ -213,7 +216,7 @@ def text_line(o: Outcome, at: float) -> str:
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
     marked = f" id={o.request_id}" if o.request_id else ""
-    return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{more}{passed}{took}{marked}\n"
+    return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{cut_there}{more}{passed}{took}{marked}\n"
 
 
 def lost_text(count: int) -> str:

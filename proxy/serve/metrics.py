@@ -291,6 +291,13 @@ METRICS = (
         value=lambda o: o.usage.completion if o.usage is not None else None,
     ),
     Metric(
+        "plimsoll_truncated_prompts_total",
+        "Prompts that the upstream cut without a word: its usage counts far fewer tokens than it was sent.",
+        ("model",),
+        samples=lambda o, named: [((named(o.model_sent),), 1)],
+        tell=attrgetter("truncated"),
+    ),
+    Metric(
         "plimsoll_websocket_bytes_total",
         "Bytes that went through WebSockets that are closed: in from clients, out to them.",
         ("direction",),

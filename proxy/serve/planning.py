@@ -247,7 +247,7 @@ class Planner:
         if outcome.usage is None or outcome.status != 200:
             return
         self.knowledge.cache.keep_held(outcome.model_sent, outcome.usage.prompt)
-        if outcome.prompt_sent is None:
+        if outcome.prompt_sent is None or outcome.truncated:
             return
         ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None:

@@ -11,6 +11,7 @@ from proxy.fit.lore import Entry
 from proxy.serve.budget import Room
 from proxy.serve.extras import Spent
 from proxy.tokens.meter import unit_of
+from proxy.tokens.usage import truncated
 from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.endpoints import chat
@@ -116,6 +117,13 @@ class Visit:
         if self.plan is not None:
             return unit_of((self.plan.draft if self.acts else self.plan.before).meter)
         return self._unit if self._measured is not None or self.total is None else self.total.unit
+
+    def truncated(self, usage: Usage) -> bool:
+        """Whether the upstream read far fewer tokens than it was sent, as far as that is known by now."""
+        if self.plan is not None:
+            sent = self.plan.draft if self.acts else self.plan.before
+            return truncated(sent.prompt, sent.meter.quality, self.unit, usage)
+        return self.total is not None and truncated(self.total.prompt, self.total.quality, self.unit, usage)
 
     def outcome(self) -> Outcome:
         """All that is to be told of it: what observing found as planned, and nothing as done that was not sent."""

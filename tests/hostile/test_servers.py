@@ -11,6 +11,7 @@ import pytest
 from tests.hostile.harness import eventually, ok, running, upstream
 from tests.recorder import EVENTS, Peer, Recorder, Request, answer, chunk
 
+TRUNCATED = "x-plimsoll-truncated"
 WORDS = "one two three four five six seven eight nine ten "
 LLAMA_CPP_PYTHON = (
     "This model's maximum context length is 2048 tokens. However, you requested {} tokens. Please reduce."
@@ -145,3 +146,32 @@ def test_R9_a_table_of_positions_that_is_too_short_is_a_refusal(workers: int) ->
         got = proxy.ask(asked(1300, "gpt2-like", stream=False))
         assert got.status == 200, got.body
         eventually(lambda: proxy.metric("plimsoll_refusals_total", rule="position_table", healed="true") >= 1)
+
+
+async def ollama(request: Request, peer: Peer) -> None:
+    """Reads the last 2,048 words of a prompt, says so in its usage alone, and answers."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[]}'))
+        return
+    wants, read = json.loads(request.body), min(2048, tokens(request))
+    usage = {"prompt_tokens": read, "completion_tokens": 1, "total_tokens": read + 1}
+    if not wants.get("stream"):
+        await peer.send(ok(read, model=wants["model"]))
+        return
+    last = {"object": "chat.completion.chunk", "choices": [], "usage": usage}
+    await peer.send(EVENTS + chunk(b'data: {"choices":[{"index":0,"delta":{"content":"ok"}}]}\n\n'))
+    await peer.send(chunk(b"data: " + json.dumps(last).encode() + b"\n\n") + chunk(b"data: [DONE]\n\n") + chunk(b""))
+
+
+def test_a_prompt_that_the_server_cut_without_a_word_is_told(workers: int) -> None:
+    with upstream(ollama) as there, running(there.url, workers=workers) as proxy:
+        short = proxy.ask(asked(1000, "gpt-4o", stream=False))
+        assert short.status == 200 and TRUNCATED not in short.headers
+        assert proxy.ask(asked(8000, "gpt-4o")).status == 200  # a stream's headers are out before anybody knows
+        count, found = 1, ""
+        while not found:  # until its count, which nobody waited for, is there in time
+            count, found = count + 1, proxy.ask(asked(8000, "gpt-4o", stream=False)).headers.get(TRUNCATED, "")
+        assert found == "2048"
+        eventually(lambda: proxy.metric("plimsoll_truncated_prompts_total", model="gpt-4o") == count)
+        lines = [json.loads(line) for line in proxy.log('"truncated":true')]
+        assert len(lines) == count and all(line["usage"] == 2048 < 0.6 * line["prompt_sent"] for line in lines)

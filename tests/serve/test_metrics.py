@@ -158,7 +158,9 @@ def test_the_caches_figures_are_totals_and_its_breakers_are_as_they_are_now() ->
 
 def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     metrics = Metrics(lambda model: model, Cache())
-    everything = replace(FITTED, model_sent="gpt-4o", refusals=("vllm",), first_byte_seconds=0.1, bytes_in=1)
+    everything = replace(
+        FITTED, model_sent="gpt-4o", refusals=("vllm",), first_byte_seconds=0.1, bytes_in=1, truncated=True
+    )
     metrics.observe(everything)
     metrics.observe(replace(FITTED, notes=(), planned=FITTED.notes))
     metrics.observe(PASSED)
