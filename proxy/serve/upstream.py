@@ -17,7 +17,7 @@ from proxy.serve.exchange import Exchange, Fault, LinkError, Sink
 from proxy.serve.pool import Pool, Timeouts, Wired
 from proxy.serve.tunnel import Taken
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
-from proxy.wire.paths import takes_key
+from proxy.wire.paths import brings_key, takes_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
@@ -220,10 +220,8 @@ class Upstream:
 
     async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
         """Sends a client's WebSocket handshake: the answer is 101, and its connection may be taken, or says why not.
-
-        Our own key is never sent: what is spent on a tunnel nobody can see. Otherwise as `send`.
-        """
-        ready = [self._host, *to_upstream(headers), *SWITCH]
+        Otherwise as `send`."""
+        ready = [*self._headers("GET", target, headers, None), *SWITCH]
         try:
             return Answer(await self._link.send(Wired("GET", self.target(target), ready, b"", upgrades=True)))
         except LinkError as error:
@@ -240,8 +238,7 @@ class Upstream:
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None
     ) -> list[Header]:
         ours = [self._host, *to_upstream(headers)]
-        # As received: a client that hides its own key from us (`connection: authorization`) does not get ours.
-        if self._key and not any(name in CREDENTIALS for name, _ in headers) and takes_key(method, target):
+        if self._key and self._lends_key(method, target, headers):
             ours.append((b"authorization", self._key))
         length = value_of(ours, b"content-length")
         if body is not None and not isinstance(body, bytes):
@@ -250,6 +247,12 @@ class Upstream:
         if length == right or (length is None and body is None):
             return ours
         return [*(h for h in ours if h[0] != b"content-length"), (b"content-length", right)]
+
+    def _lends_key(self, method: str, target: bytes, headers: Sequence[Header]) -> bool:
+        """As received: a client that hides its own key from us (`connection: authorization`) does not get ours."""
+        if any(name in CREDENTIALS for name, _ in headers) or not takes_key(method, target):
+            return False
+        return not brings_key(target, headers)
 
     @property
     def has_key(self) -> bool:

@@ -3,6 +3,8 @@ of it; it reads no body."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 LONGEST_PATH = 256  # bytes of a path that is shown
@@ -22,11 +24,21 @@ KEYED = frozenset(
         ("GET", b"/models"),
     }
 )
+# Gemini's, Azure's and gateways' names for a credential in a query.
+KEY_IN_QUERY = re.compile(rb"(?:^|[&;])(?:(?:api[_-]?)?key|(?:access[_-]?)?token|authorization)=", re.IGNORECASE)
 
 
 def one_path(path: bytes) -> bytes:
     """A path without doubled and trailing slashes, which do not change it."""
     return b"/" + b"/".join(filter(None, path.split(b"/")))
+
+
+def brings_key(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a client brings a credential where it cannot set headers: in its query, or as browsers do it as one of a
+    WebSocket's subprotocols."""
+    if KEY_IN_QUERY.search(target.partition(b"?")[2]):
+        return True
+    return any(name == b"sec-websocket-protocol" and b"key" in value.lower() for name, value in headers)
 
 
 def takes_key(method: str, target: bytes) -> bool:

@@ -194,10 +194,21 @@ def test_U9_headers_of_ours_stop_here_in_both_directions(proxy: Running, there: 
     assert got.header(b"x-plimsoll-window") == [] == got.header(b"keep-alive") and got.header(b"x-kept") == [b"2"]
 
 
-def test_U9_the_operators_key_goes_into_no_websocket(proxy: Running, there: Recorder) -> None:
-    with opened(proxy):
-        assert there.requests[-1].header(b"authorization") == []
-        assert OPERATORS_KEY.encode() not in there.requests[-1].head
+def test_U9_the_operators_key_goes_only_where_it_is_meant_for(proxy: Running, there: Recorder) -> None:
+    """Into a handshake for Responses of a client that brings no key: not in a header, a subprotocol or its query."""
+    with opened(proxy, "/v1/responses"):
+        assert there.requests[-1].header(b"authorization") == [f"Bearer {OPERATORS_KEY}".encode()]
+    subprotocol = f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{KEY}"
+    for target, *headers in (
+        ["/v1/realtime"],
+        ["/v1/organization/x"],
+        ["/v1/responses", subprotocol],
+        ["/v1/responses", "Authorization: Bearer sk-mine"],
+        ["/v1/responses", "Authorization: Bearer sk-mine", "Connection: authorization"],
+        *([f"/v1/responses?a=b&{name}={KEY}"] for name in ("key", "api_key", "api-key", "token", "access_token")),
+    ):
+        with opened(proxy, target, *headers):
+            assert OPERATORS_KEY.encode() not in there.requests[-1].head
 
 
 def test_U9_a_refused_handshake_is_an_ordinary_answer(proxy: Running) -> None:
