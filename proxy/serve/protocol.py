@@ -313,9 +313,9 @@ class Protocol(HttpToolsProtocol):
 
     def _is_handshake(self) -> bool:
         """Whether it is a WebSocket's (RFC 6455, 4.1): a GET of HTTP/1.1 with nothing in it."""
-        told = {name: value for name, value in self.headers}
+        told = dict(self.headers)
         return (
-            self._get_upgrade() == b"websocket"
+            [value.lower() for name, value in self.headers if name == b"upgrade"] == [b"websocket"]
             and self.parser.get_method() == b"GET"
             and self.parser.get_http_version() == "1.1"
             and told.get(b"content-length", b"0") == b"0"

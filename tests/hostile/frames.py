@@ -89,7 +89,7 @@ class Client:
     def opened(self) -> dict[str, str]:
         """The headers of a 101."""
         status, headers = self.head()
-        assert status == 101, (status, headers, self.rest())
+        assert status == 101, headers
         return dict(headers)
 
     def send(self, payload: bytes, opcode: int = BINARY, fin: bool = True) -> None:
