@@ -173,5 +173,6 @@ def test_a_prompt_that_the_server_cut_without_a_word_is_told(workers: int) -> No
             count, found = count + 1, proxy.ask(asked(8000, "gpt-4o", stream=False)).headers.get(TRUNCATED, "")
         assert found == "2048"
         eventually(lambda: proxy.metric("plimsoll_truncated_prompts_total", model="gpt-4o") == count)
+        eventually(lambda: len(proxy.log('"truncated":true')) == count)
         lines = [json.loads(line) for line in proxy.log('"truncated":true')]
-        assert len(lines) == count and all(line["usage"] == 2048 < 0.6 * line["prompt_sent"] for line in lines)
+        assert all(line["usage"] == 2048 < 0.6 * line["prompt_sent"] for line in lines)
