@@ -51,6 +51,7 @@ class Settings:
     max_body: int
     max_memory: int | None
     min_rate: float
+    max_connections: int
     upstream_ca: Path | None
     upstream_cert: Path | None
     upstream_key: Path | None
@@ -129,6 +130,7 @@ SETTINGS = (
         "memory for buffered bodies, 4 times their size each; empty: half of what the container has beyond 160MiB",
     ),
     Setting("PLIMSOLL_MIN_RATE", values.rate, "240", "bytes a second that clients must send or read at least; 0: none"),
+    Setting("PLIMSOLL_MAX_CONNECTIONS", whole(1), "4096", "connections of each process to one upstream in use at once"),
     Setting("PLIMSOLL_UPSTREAM_CA", optional(Path), "", "file of authorities (PEM) that are trusted beside the usual"),
     Setting(
         "PLIMSOLL_UPSTREAM_CERT", optional(Path), "", "our certificate (PEM), shown to an upstream that asks for it"

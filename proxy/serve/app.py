@@ -91,7 +91,9 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     windows = load_windows(rules.windows)
     cache = Cache(settings.redis, settings.secret, settings.upstream)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-    upstream = Upstream(settings.upstream, timeouts, settings.api_key, egress=_egress(settings))
+    upstream = Upstream(
+        settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections
+    )
     knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
     extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
     asked = _asking(settings, upstream, extras)
@@ -138,7 +140,9 @@ def _asking(settings: Settings, upstream: Upstream, extras: Extras) -> tuple[Ask
         if url is None and key is None:
             return Asking(upstream, kind, extras, turns)
         timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-        theirs = Upstream(url or settings.upstream, timeouts, key, egress=_egress(settings, url))
+        theirs = Upstream(
+            url or settings.upstream, timeouts, key, egress=_egress(settings, url), connections=settings.max_connections
+        )
         return Asking(theirs, kind, extras, turns, foreign=True)
 
     limits = Turns(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)

@@ -6,6 +6,7 @@ It keeps none of them. What it raises names no host: clients may read it, and th
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ import aiohappyeyeballs
 from proxy.serve.exchange import Fault, LinkError
 from proxy.serve.log import Seldom
 
+FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: not for now
 NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
 # A model may think for minutes without a byte: probes keep NAT and load balancers from forgetting the connection.
 PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
@@ -71,7 +73,8 @@ class Dialer:
             raise LinkError(Fault.CONNECT_TIMEOUT, "No connection to the upstream in time.") from error
         except (OSError, UnicodeError) as error:
             self._failed(where=self.address, reason=error)
-            raise LinkError(Fault.CONNECT, f"No connection to the upstream: {reason_of(error)}.") from error
+            fault = Fault.FULL if getattr(error, "errno", None) in FULL else Fault.CONNECT
+            raise LinkError(fault, f"No connection to the upstream: {reason_of(error)}.") from error
 
     async def _open(self, made: Callable[[], P], tunnel: bool) -> P:
         if self.proxy is None:

@@ -27,6 +27,7 @@ class Fault(Enum):
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "no connection in time"
+    FULL = "no connection to be had"
     CLOSED = "closed before a byte of the answer came"
     LOST = "lost in the middle of the answer"
     SILENT = "silent for too long"

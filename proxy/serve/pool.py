@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,9 @@ class Timeouts:
     idle: float = 50.0
 
 
+MOST = 4096  # connections in use at once; each takes a file and some 30 KB
+
+
 class Wired(NamedTuple):
     """A request as it goes out: its headers are complete and say how a streamed body is framed. One that `upgrades`
     may be answered with 101, and then its exchange gives the connection away."""
@@ -62,11 +66,20 @@ class Wired(NamedTuple):
 
 
 class Pool:
-    """Connections to `host` and `port`, as many as there are requests at once."""
+    """Connections to `host` and `port`, as many as there are requests at once, but at most `most`: who comes then waits
+    in order, no longer than it may take to connect."""
 
     def __init__(
-        self, host: str, port: int, tls: ssl.SSLContext | None, timeouts: Timeouts, proxy: Proxy | None = None
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        timeouts: Timeouts,
+        proxy: Proxy | None = None,
+        most: int = MOST,
     ) -> None:
+        self._most, self._dialling = most, 0
+        self._line: deque[asyncio.Future[None]] = deque()
         self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
         self._forward = _forward(self._dialer)
         self._timeouts = timeouts
@@ -95,6 +108,8 @@ class Pool:
         return exchange
 
     async def _sent(self, request: Wired) -> Exchange:
+        if self._full or self._line:
+            await self._turn()
         kept = None if request.upgrades else self._kept(request.repeatable)
         if kept is not None:
             idle = self._idle[kept.chunked]
@@ -143,9 +158,47 @@ class Pool:
             idle.put(connection)
         else:
             idle.lost(connection, asyncio.get_running_loop().time())
+        if self._line:
+            self._next()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._busy) + self._dialling >= self._most
+
+    async def _turn(self) -> None:
+        """Waits until there may be one more connection in use. Raises LinkError."""
+        loop, first = asyncio.get_running_loop(), False
+        try:
+            async with asyncio.timeout(self._timeouts.connect):
+                while self._full or (self._line and not first):
+                    turn = loop.create_future()
+                    (self._line.appendleft if first else self._line.append)(turn)
+                    await turn
+                    first = True
+        except BaseException as error:
+            self._next()  # the turn may have come in the moment in which it was given up
+            if isinstance(error, TimeoutError):
+                raise LinkError(Fault.FULL, "Too many requests are at the upstream already.") from None
+            raise
+
+    def _next(self) -> None:
+        """Wakes up who waits first, if there is room."""
+        while self._line and (self._line[0].done() or not self._full):
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
 
     async def _dial(self, tunnel: bool = False) -> Connection:
-        return await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended), tunnel)
+        self._dialling += 1
+        made = None
+        try:
+            made = await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended), tunnel)
+            return made
+        finally:
+            self._dialling -= 1  # the one that was made is in use from now on
+            if made is None:
+                self._next()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ import httpx
 from proxy.errors import ClientError, ConfigError
 from proxy.serve.egress import DIRECT, PORTS, Egress
 from proxy.serve.exchange import Exchange, Fault, LinkError, Sink
-from proxy.serve.pool import Pool, Timeouts, Wired
+from proxy.serve.pool import MOST, Pool, Timeouts, Wired
 from proxy.serve.tunnel import Taken
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
@@ -31,6 +31,7 @@ CHUNKED = (b"transfer-encoding", b"chunked")
 MEANING: Final = {
     Fault.CONNECT: (502, "upstream_unreachable"),
     Fault.CONNECT_TIMEOUT: (504, "upstream_timeout"),
+    Fault.FULL: (503, "overloaded"),
     Fault.CLOSED: (502, "upstream_error"),
     Fault.LOST: (502, "upstream_error"),
     Fault.SILENT: (504, "upstream_timeout"),
@@ -65,7 +66,8 @@ class UpstreamError(Exception):
 
     def for_client(self) -> ClientError:
         """What the client gets where no byte of an answer went out; OpenAI's clients may try again."""
-        return ClientError(self.status, self.message, kind="server_error", code=self.code, retry=True)
+        after = 1 if self.status == 503 else 0
+        return ClientError(self.status, self.message, kind="server_error", code=self.code, retry=True, after=after)
 
 
 class Reply(Protocol):
@@ -189,13 +191,16 @@ class Upstream:
         api_key: str | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         egress: Egress = DIRECT,
+        connections: int = MOST,
     ) -> None:
         self._url = _base_url(base)
         self._path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self._key = f"Bearer {api_key}".encode() if api_key else b""
         self._link: Pool | _OverHttpx = (
-            _pool(self._url, timeouts, egress) if transport is None else _OverHttpx(transport, self._url, timeouts)
+            _pool(self._url, timeouts, egress, connections)
+            if transport is None
+            else _OverHttpx(transport, self._url, timeouts)
         )
 
     async def send(
@@ -284,18 +289,18 @@ def _base_url(base: str) -> httpx.URL:
     return url
 
 
-def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress) -> Pool:
+def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress, most: int) -> Pool:
     host, plain = url.raw_host.decode("ascii"), url.scheme == "http"
     port = url.port or PORTS[url.scheme]
     proxy = egress.proxy_for(url.scheme, host, port, httpx.create_ssl_context)
     if plain:
         if egress.certificate or egress.key:
             raise ConfigError("PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY need an https upstream")
-        return Pool(host, port, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)), proxy)
+        return Pool(host, port, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)), proxy, most)
     # certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR
     tls = egress.identified(egress.trusting(httpx.create_ssl_context()))
     tls.set_alpn_protocols(["http/1.1"])
-    return Pool(host, port, tls, timeouts, proxy)
+    return Pool(host, port, tls, timeouts, proxy, most)
 
 
 class _OverHttpx:

@@ -451,3 +451,25 @@ def test_ten_thousand_connections_that_rest_harm_nobody() -> None:
             assert proxy.ask(HELLO).status == 200
         assert proxy.cpu_seconds() - spent < 1
         assert proxy.memory_mb() - before < count * 16 / 1024
+
+
+def test_H12_connections_to_the_upstream_are_bounded_and_waited_for_in_order(workers: int) -> None:
+    over, told = threading.Event(), list[int]()
+
+    async def waits(request: Request, peer: Peer) -> None:
+        while request.method == b"POST" and not over.is_set():
+            await asyncio.sleep(0.02)
+        await friendly(request, peer)
+
+    few = {"PLIMSOLL_MAX_CONNECTIONS": "2", "PLIMSOLL_CONNECT_TIMEOUT": "3"}
+    with upstream(waits) as there, running(there.url, workers=workers, admin=False, **few) as proxy:
+        threads = [threading.Thread(target=lambda: told.append(proxy.ask(HELLO).status)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: told.count(503) >= 20 - 2 * workers, 30)
+        assert len(there.requests) <= 2 * workers
+        over.set()
+        for thread in threads:
+            thread.join(30)
+        assert set(told) == {200, 503} and told.count(503) >= 20 - 2 * workers
+        assert proxy.ask(HELLO).status == 200

@@ -353,3 +353,53 @@ def test_a_host_that_does_not_answer_is_given_up_in_time() -> None:
                 writer.transport.abort()
 
     run(check(), 3)
+
+
+def test_H12_who_comes_when_all_are_in_use_waits_in_order() -> None:
+    async def check() -> None:
+        over, order = asyncio.Event(), list[int]()
+
+        async def waits(request: Request, peer: Peer) -> None:
+            await over.wait()
+            await peer.send(answer())
+
+        async def ask(number: int) -> None:
+            await whole(pool, wired())
+            order.append(number)
+
+        async with recording(waits) as up:
+            pool = Pool("127.0.0.1", up.port, None, PATIENT, most=1)
+            tasks = []
+            for number in range(4):
+                tasks.append(asyncio.create_task(ask(number)))
+                await asyncio.sleep(0)
+            await eventually(lambda: up.requests)
+            tasks[1].cancel()
+            over.set()
+            await asyncio.wait(tasks)
+            assert order == [0, 2, 3] and up.connections <= 3
+            await pool.close()
+
+    run(check())
+
+
+def test_H12_who_waits_for_too_long_is_told_so_and_takes_no_place() -> None:
+    async def check() -> None:
+        over = asyncio.Event()
+
+        async def waits(request: Request, peer: Peer) -> None:
+            await over.wait()
+            await peer.send(answer())
+
+        async with recording(waits) as up:
+            pool = Pool("127.0.0.1", up.port, None, Timeouts(connect=0.3), most=1)
+            first = asyncio.create_task(whole(pool, wired()))
+            await eventually(lambda: up.requests)
+            with pytest.raises(LinkError) as raised:
+                await pool.send(wired())
+            assert raised.value.fault is Fault.FULL
+            over.set()
+            assert await first == b"{}" and await whole(pool, wired()) == b"{}"
+            await pool.close()
+
+    run(check())
