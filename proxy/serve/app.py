@@ -32,6 +32,7 @@ from proxy.serve.log import make_log
 from proxy.serve.looking import Looking
 from proxy.serve.measuring import Measuring
 from proxy.serve.metrics import CONTENT_TYPE, Metrics, model_label
+from proxy.serve.passthrough import ALLOWED
 from proxy.serve.planning import Planner
 from proxy.serve.pool import Timeouts
 from proxy.serve.summaries import Summaries
@@ -191,6 +192,13 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await send_error(send, not_found())
 
 
+async def the_whole(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to `OPTIONS *`, which asks for no path but whether the server is there (RFC 9110, 9.3.7)."""
+    headers = [*ALLOWED, (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
 def own_paths(house: House) -> dict[str, Asgi]:
     """What operators and people ask of the proxy itself, by path."""
 
@@ -236,6 +244,8 @@ class Front:
     def handler(self, scope: Scope) -> Asgi:
         """Who answers a request. A path of ours is ours however it is written; one that is fitted must be written as
         the upstream will read it."""
+        if scope["path"] == "*" and scope["method"] == "OPTIONS":
+            return the_whole
         path = posixpath.normpath("/" + scope["path"].lstrip("/"))
         if is_own(path):
             return self.own.get(path, nothing_here)

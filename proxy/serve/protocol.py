@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
@@ -43,6 +44,12 @@ HEAD_TOO_LARGE = ClientError(
     431, f"The request's head has over {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
 )
 TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
+NO_VERSION = ClientError(505, "HTTP/1.1 and HTTP/1.0 are spoken here.", code="http_version_not_supported")
+NO_HOST = ClientError(400, "A request has one Host, which is a host and perhaps a port.", code="invalid_host")
+# RFC 9112, 3.2: uri-host [ ":" port ], where an empty host is one too. RFC 6874 adds the zone of an address.
+HOST = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+(?:%25[\w.~-]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
+)
 NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
 
 
@@ -52,9 +59,14 @@ def _parts(url: bytes) -> tuple[str, bytes, bytes]:
 
 
 def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
+    if url == b"*":  # RFC 9112, 3.2.4
+        return "*", b"*", b""
     parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
+    if (parsed.schema or b"http").lower() not in (b"http", b"https"):
+        raise ValueError("a scheme that is not ours")
+    raw = parsed.path or b"/"  # the absolute form may have none (RFC 9110, 4.2.3)
+    path = raw.decode("ascii")
+    return unquote(path) if "%" in path else path, raw, parsed.query or b""
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)
@@ -108,7 +120,10 @@ class Protocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.parser.set_dangerous_leniencies(lenient_version=True)  # `_check_version` is exact
         self._error = BAD
+        self._version = ""
+        self._host = b""  # the last that was looked at
         self._running: Cycle | None = None
         self._head_open = self._body_open = self._deaf = False
         self._unmade = 0  # bytes since something was made of what comes: of a head, of trailers, of chunk extensions
@@ -203,7 +218,8 @@ class Protocol(HttpToolsProtocol):
             else:
                 self._go_on_without_upgrade(rest)
         except httptools.HttpParserError:
-            self._refuse(self._error)
+            preface = self.parser.get_method() == b"PRI"  # RFC 9113, 3.4: whoever sends it knows that we speak HTTP/2
+            self._refuse(NO_VERSION if preface else self._error)
         else:
             self._weigh()
 
@@ -238,14 +254,24 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole: refused, or handed to the application."""
         self._head_open = False
+        self._version = self.parser.get_http_version()
+        if self._version != "1.1":
+            self._check_version()
         if len(self.url) > MAX_TARGET:
             raise self._because(TARGET_TOO_LONG)
         too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
         if too_large or len(self.headers) > MAX_HEADERS:
             raise self._because(HEAD_TOO_LARGE)
+        hosts = 0
         for name, value in self.headers:
-            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            if name == b"host":
+                hosts += 1
+                if value != self._host:
+                    self._check_host(value)
+            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
                 raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
+        if hosts != 1 and (hosts or self._version != "1.0"):
+            raise self._because(NO_HOST)
         if self.parser.should_upgrade():
             if not self._is_handshake():
                 self._replay = self._plain_head()
@@ -258,9 +284,21 @@ class Protocol(HttpToolsProtocol):
         self._body_open = True
         self._unmade = 0
 
+    def _check_version(self) -> None:
+        """RFC 9110, 2.5: a higher minor version is treated as the highest that we know; another major one is not."""
+        major, _, minor = self._version.partition(".")
+        if major != "1":
+            raise self._because(NO_VERSION)
+        self._version = "1.0" if minor == "0" else "1.1"
+
+    def _check_host(self, value: bytes) -> None:
+        if not HOST.fullmatch(value):
+            raise self._because(NO_HOST)
+        self._host = value
+
     def _begin(self) -> None:
         """What uvicorn does with a head, at half its cost."""
-        version = self.parser.get_http_version()
+        version = self._version
         path, raw_path, query = _parts(self.url)
         scope: dict[str, Any] = {
             "type": "http",
@@ -347,7 +385,8 @@ class Protocol(HttpToolsProtocol):
     def _go_on_without_upgrade(self, rest: bytes) -> None:
         head, self._replay = self._replay, b""
         self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn: the first answer is sent
+        # The latter as uvicorn: the first answer is sent.
+        self.parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
         self._parse(head + rest)
 
     def on_body(self, body: bytes) -> None:

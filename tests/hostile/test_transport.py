@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import resource
 import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +20,8 @@ import pytest
 
 from tests.bench.closing import ENDS, closing, never, told
 from tests.hostile.harness import CHAT, HELLO, Answered, Running, eventually, friendly, running, upstream
-from tests.recorder import Peer, Request, answer, chunk, head
+from tests.hostile.raw import Wire, tried
+from tests.recorder import Peer, Recorder, Request, answer, chunk, head
 
 REQUESTS = 400
 
@@ -137,7 +140,7 @@ def test_requests_leave_through_the_proxy_that_the_environment_names() -> None:
         via = up.url.replace("//", "//me:secret@")
         with running("http://models.internal:8000/v1", workers=2, http_proxy=via, NO_PROXY="other.internal") as proxy:
             assert proxy.ask(HELLO).status == 200
-            assert proxy.log(f"through the proxy 127.0.0.1:{up.port}")
+            assert proxy.log(f'"through":"127.0.0.1:{up.port}"')
         assert {request.target for request in up.requests if request.method == b"POST"} == {
             b"http://models.internal:8000/v1/chat/completions"
         }
@@ -147,5 +150,107 @@ def test_requests_leave_through_the_proxy_that_the_environment_names() -> None:
             assert (reply.status, reply.json["error"]["code"]) == (502, "upstream_unreachable")
             assert "other.internal" not in reply.json["error"]["message"]  # nor the port
             assert "8000" not in reply.json["error"]["message"]
-            assert proxy.log("where=other.internal:8000")
+            assert proxy.log('"where":"other.internal:8000"')
             assert not [line for line in proxy.lines if "secret" in line]
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Recorder]:
+    with upstream() as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def plain(there: Recorder) -> Iterator[Running]:
+    with running(there.url, admin=True) as proxy:
+        yield proxy
+
+
+def refusal(proxy: Running, raw: bytes) -> tuple[int, str]:
+    """Status and code of the answer to bytes, in OpenAI's shape; the connection is closed behind it."""
+    with contextlib.closing(Wire(proxy.port).socket) as sock:
+        sock.sendall(raw)
+        got = b""
+        while data := sock.recv(65536):
+            got += data
+    top, _, body = got.partition(b"\r\n\r\n")
+    assert b"connection: close" in top
+    return int(top.split(b" ")[1]), json.loads(body)["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
+        b"GET /v1/models HTTP/2.0\r\nhost: a\r\n\r\n",
+        b"GET /v1/models HTTP/3.0\r\nhost: a\r\n\r\n",
+        b"GET /v1/models HTTP/0.9\r\nhost: a\r\n\r\n",
+        b"GET /v1/models\r\n\r\n",
+    ],
+)
+def test_another_major_version_of_http_is_told_which_ones_are_spoken(
+    raw: bytes, there: Recorder, plain: Running
+) -> None:
+    before = len(there.requests)
+    assert refusal(plain, raw) == (505, "http_version_not_supported")
+    assert len(there.requests) == before
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1", b"1.2", b"1.9"])
+def test_every_minor_version_is_served(version: bytes, plain: Running) -> None:
+    got = tried(plain.port, b"GET /v1/models HTTP/%b\r\nhost: a\r\nconnection: close\r\n\r\n" % version)
+    assert got is not None and got.status == 200
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [b"", b"host: a\r\nhost: a\r\n", b"host: a/../?x#\r\n", b"host: a b\r\n", b"host: @evil\r\n", b"host: a:b\r\n"],
+)
+def test_a_request_has_one_host_that_is_one(hosts: bytes, there: Recorder, plain: Running) -> None:
+    before = len(there.requests)
+    assert refusal(plain, b"GET /v1/models HTTP/1.1\r\n" + hosts + b"\r\n") == (400, "invalid_host")
+    assert len(there.requests) == before
+
+
+@pytest.mark.parametrize("host", [b"", b"a", b"a_b.c-d:8080", b"127.0.0.1", b"[::1]:80", b"[fe80::1%25eth0]", b"a:"])
+def test_every_host_is_served_alike(host: bytes, plain: Running) -> None:
+    got = tried(plain.port, b"GET /v1/models HTTP/1.1\r\nhost:  %b \r\nconnection: close\r\n\r\n" % host)
+    assert got is not None and got.status == 200
+
+
+def test_a_client_of_http_1_0_needs_no_host(plain: Running) -> None:
+    got = tried(plain.port, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert got is not None and got.status in (200, 404)
+    assert refusal(plain, b"GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n") == (400, "invalid_host")
+
+
+def test_the_absolute_form_goes_by_its_path_alone(there: Recorder, plain: Running) -> None:
+    body = json.dumps(HELLO).encode()
+    raw = b"POST http://evil.example:1/v1/chat/completions HTTP/1.1\r\nhost: other\r\ncontent-length: %d\r\n\r\n"
+    got = tried(plain.port, raw % len(body) + body)
+    assert got is not None and got.status == 200
+    assert "x-plimsoll-tokens" in got.headers  # it was measured as any other
+    assert there.requests[-1].target == b"/v1/chat/completions"
+    assert there.requests[-1].header(b"host") == [b"127.0.0.1:%d" % there.port]
+    got = tried(plain.port, b"GET http://evil.example HTTP/1.1\r\nhost: other\r\n\r\n")
+    assert got is not None and there.requests[-1].target == b"/v1/"
+    assert refusal(plain, b"GET ftp://evil.example/v1/models HTTP/1.1\r\nhost: a\r\n\r\n") == (400, "bad_request")
+
+
+def test_options_of_the_server_as_a_whole_are_answered_here(there: Recorder, plain: Running) -> None:
+    before = len(there.requests)
+    for port in (plain.port, plain.admin_port):
+        got = tried(port, b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert got is not None and (got.status, got.body) == (200, b"")
+        assert "POST" in got.headers["allow"]
+    got = tried(plain.port, b"GET * HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert got is not None and got.status == 400
+    assert len(there.requests) == before
+    got = tried(plain.port, b"OPTIONS /v1/models HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert got is not None and there.requests[-1].method == b"OPTIONS"
+
+
+def test_connect_makes_no_tunnel(there: Recorder, plain: Running) -> None:
+    before = there.connections
+    assert refusal(plain, b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nhost: a\r\n\r\n" % there.port) == (400, "bad_request")
+    assert there.connections == before

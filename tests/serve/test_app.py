@@ -78,7 +78,7 @@ def noted(made: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("GET", "/", None, "other"),
         ("GET", "/v1/inspect" + CHAT, None, "other"),
         ("GET", "/v1/metrics", None, "other"),
-        ("OPTIONS", "*", None, "other"),
+        ("GET", "*", None, "other"),
         ("POST", "/inspect" + CHAT, None, "inspect"),
         ("POST", "//inspect/" + CHAT + "/", None, "inspect"),
     ],
@@ -132,6 +132,14 @@ def test_with_an_admin_port_nothing_of_ours_is_on_the_data_port(spelling: str, m
     asyncio.run(call(create_admin(made), "/inspect" + CHAT, "POST"))
     assert seen == ["inspect"]
     assert asyncio.run(call(create_admin(made), CHAT, "POST"))[0] == 404
+
+
+def test_whether_the_server_is_there_is_asked_of_no_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = house()
+    seen = noted(made, monkeypatch)
+    for app in (create_app(made), create_admin(made)):
+        assert asyncio.run(call(app, "*", "OPTIONS"))[0] == 200
+    assert seen == []
 
 
 def test_it_is_ready_from_its_opening_until_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:

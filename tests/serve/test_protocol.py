@@ -12,7 +12,7 @@ import pytest
 from proxy.errors import too_large
 from proxy.serve.budget import Budget
 from proxy.serve.client import Receive, Scope, Send, read_body, send_error
-from proxy.serve.protocol import MAX_HEAD, MAX_HEADERS, MAX_TARGET, MOST_PIPELINED, Protocol
+from proxy.serve.protocol import HOST, MAX_HEAD, MAX_HEADERS, MAX_TARGET, MOST_PIPELINED, Protocol
 from tests.recorder import chunk
 from tests.serving import Reply, ask, dialling, eventually, get, post, run, serving
 
@@ -77,6 +77,46 @@ def test_what_is_no_legal_request_is_a_400_and_the_end(raw: bytes) -> None:
             assert await client.rest() == b""
 
     run(check())
+
+
+UNSPOKEN = [
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    *(b"GET / HTTP/%b\r\nhost: a\r\n\r\n" % v for v in (b"0.9", b"2.0", b"3.1")),
+]
+
+
+@pytest.mark.parametrize("raw", UNSPOKEN)
+def test_another_major_version_is_a_505(raw: bytes) -> None:
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            await client.send(raw)
+            refused(await client.reply(), 505)
+
+    run(check())
+
+
+def test_another_minor_version_is_served_as_1_1() -> None:
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            for _ in range(2):  # and the connection is kept
+                await client.send(
+                    b"POST /x HTTP/1.2\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+                )
+                assert json.loads((await client.reply()).body)[-1] == "x"
+
+    run(check())
+
+
+@pytest.mark.parametrize("host", [b"", b"a.b:80", b"[::1]", b"a%20b", b"x_y:", b"a \t"])
+def test_a_host_is_a_name_or_an_address_and_perhaps_a_port(host: bytes) -> None:
+    assert HOST.fullmatch(host)
+
+
+@pytest.mark.parametrize(
+    "host", [b"a b", b"a/b", b"@b", b"a:b", b"a:80:80", b"[::1", b"a%2", b"\xc3\xa4", b"a?b", b"a\\b"]
+)
+def test_what_is_no_host_is_none(host: bytes) -> None:
+    assert not HOST.fullmatch(host)
 
 
 CODINGS = [(b"gzip, chunked",), (b"gzip", b"chunked"), (b"deflate,chunked",), (b"chunked, chunked",), (b"xchunked",)]
