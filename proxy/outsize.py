@@ -22,7 +22,7 @@ DATA = (b'"data"', b'"file_data"', b'"url"')  # keys of strings that are no text
 IMAGE = b"data:image"
 KEYS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"refusal"', b'"description"', b'"reasoning', *DATA)
 STRANGE = 1 << 20  # bytes of a string under another key: a name, a role, a key itself
-MARKER = "\\n[… {:,} bytes left out …]\\n"
+MARKER = " [… {:,} bytes left out …] "  # no line end: it may stand in a string of JSON that is itself text
 
 SAID = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 

@@ -30,8 +30,8 @@ def test_head_cut_and_tail_are_the_text(text: str, most: int, escaped: bool) -> 
     gone = outsize.cuts(raw, most)
     short = json.loads(outsize.without(raw, gone))
     assert len(gone) == 1 and len(outsize.without(raw, gone)) < 2 * outsize.SHORTEST and short["role"] == "user"
-    head, _, rest = short["content"].partition("\n[… ")
-    tail = rest.partition(" bytes left out …]\n")[2]
+    head, _, rest = short["content"].partition(" [… ")
+    tail = rest.partition(" bytes left out …] ")[2]
     assert head + "".join(outsize.pieces(raw, gone[0])) + tail == text
 
 

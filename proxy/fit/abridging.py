@@ -41,5 +41,7 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder) -> Draft:
         same = all(a is b for a, b in zip(made, messages, strict=True))
         return messages if same else draft.recount(made)
 
-    blocks = [replace(block, messages=tuple(changed(block.messages))) for block in draft.blocks]
-    return draft.with_blocks(blocks)
+    made = [changed(block.messages) for block in draft.blocks]
+    if all(messages is block.messages for messages, block in zip(made, draft.blocks, strict=True)):
+        return draft
+    return draft.with_blocks([replace(b, messages=tuple(m)) for b, m in zip(draft.blocks, made, strict=True)])

@@ -80,7 +80,7 @@ def words(size: int) -> bytes:
 
 
 WORDS = ("request", "worker failed:", "INFO connection", "cache miss", "Traceback", "retry")
-USER = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}'
+USER = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"'
 ATTACKS: Mapping[str, Attack] = {
     "name of slashes": Attack(lambda size: b'{"model":"' + b"/" * size + b'","messages":[{"role":"user"}]}'),
     "name of code": Attack(lambda size: b'{"model":"' + b"code" * (size // 4) + b'","messages":[{"role":"user"}]}'),
@@ -110,7 +110,7 @@ ATTACKS: Mapping[str, Attack] = {
     "open objects": raw(b'{"a":'),
     "empty messages": raw(b"{},", b"{}"),
     "messages of a byte": raw(b'{"role":"user","content":"x"},', b'{"role":"user","content":"x"}'),
-    "messages of 64 KB": raw(b'{"role":"user","content":"%b"},' % (b"some words, " * 5_461), USER[30:] + b""),
+    "messages of 64 KB": raw(b'{"role":"user","content":"%b"},' % (b"some words, " * 5_461), USER[30:] + b"}"),
     "calls": within(USER + b'},{"role":"assistant","tool_calls":[', b"{},", b"{}]}]}"),
     "calls with ids": within(
         USER + b'},{"role":"assistant","tool_calls":[',
@@ -143,7 +143,7 @@ ATTACKS: Mapping[str, Attack] = {
             b'{"model":"gpt-4o","messages":[{"role":"system","content":"'
             + b"rule, " * (size // 6)
             + b'"},'
-            + USER[28:]
+            + USER[30:]
             + b"}]}"
         )
     ),

@@ -55,6 +55,7 @@ def test_what_the_client_pins_and_what_no_step_may_cut_stays() -> None:
     long = [user("What?"), {"role": "assistant", "content": "word " * 300_000}, user("And?")]
     for made in (planned(long, pins=[1]), planned(long, "default", steps=("prune_history",))):
         assert all(b"bytes left out" not in message.raw for message in made.draft.messages)
+        assert all(note.step != "truncate_longest" or note.tokens_after < 10_000 for note in made.notes)
 
 
 def test_many_messages_share_what_steps_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -68,7 +69,9 @@ def parse(
         raise NotUnderstood(reason(error)) from None
     if not messages:
         raise NotUnderstood("messages is empty")
-    fields = {key: bytes(raw) for key, raw in head.items()}
+    # Of a long body its messages stay a view: as bytes they would be its second copy, beside the messages' own.
+    view = MESSAGES if len(body) > outsize.OUTSIZE else None
+    fields = {key: cast(bytes, raw) if key == view else bytes(raw) for key, raw in head.items()}
     _check_answers(fields.get("n"))
     asked = {key: ask for key in LIMITS if (ask := _limit(fields.get(key))) is not None}
     return Prompt(

@@ -318,3 +318,13 @@ def test_a_request_without_its_stream_is_the_same_otherwise() -> None:
     assert written == b'{"model":"m",' + messages + b',"x":1.0}'
     with pytest.raises(NotUnderstood):
         without_stream(b"[]")
+
+
+def test_of_a_very_long_body_what_is_not_changed_keeps_its_bytes_too() -> None:
+    long = json.dumps("word " * 500_000).encode()
+    sent = b'{"model":"gpt-4o", "messages" : [ {"role":"user","content":%b} ] , "max_tokens":9000}' % long
+    prompt = parse(sent)
+    assert prompt.messages[0].raw == b'{"role":"user","content":%b}' % long
+    made = planned(prompt)
+    rendered = render(prompt, replace(made, draft=replace(made.draft, reply=500)))
+    assert rendered == b'{"model":"gpt-4o","messages":[ {"role":"user","content":%b} ],"max_tokens":500}' % long
