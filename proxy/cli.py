@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -45,13 +46,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except ConfigError as error:
-        print(f"plimsoll: {error}", file=sys.stderr)
+        print(f"plimsoll: {_as_given(str(error), arguments)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read what we print has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _as_given(text: str, arguments: argparse.Namespace) -> str:
+    """An error's text with each setting called as the user gave it: by its flag where that was it."""
+    for setting in SETTINGS:
+        if getattr(arguments, setting.field, None) is not None:
+            text = re.sub(rf"\b{setting.name}\b", setting.flag, text)
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
@@ -214,8 +223,11 @@ def show_models(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Every problem of a folder of rules; exit code 1 where there are any."""
+    """Every problem of a folder of rules; exit code 1 where there are any, 2 where there is no such folder."""
     folder = arguments.folder or settings_of(arguments).rules
+    if folder is not None and not folder.is_dir():
+        named = "" if arguments.folder else "PLIMSOLL_RULES: "
+        raise ConfigError(f"{named}there is no folder {folder}")
     problems = check_rules(folder)
     for problem in problems:
         print(problem)

@@ -60,12 +60,13 @@ def overloaded() -> ClientError:
 
 
 def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str) -> ClientError:
-    """Nothing more can be cut; `takers` names what takes the room."""
+    """Nothing more can be cut; `takers` names what takes the room. The text has the code, too: LangChain's Python
+    client looks for it there."""
     return ClientError(
         400,
         f"This model's maximum context length is {window} tokens. However, your request needs at least "
         f"{prompt + reply + margin} tokens ({prompt} in the prompt, {reply} for the completion, {margin} margin) "
-        f"after everything that may be cut was cut: {takers}.",
+        f"after everything that may be cut was cut: {takers} (context_length_exceeded).",
         code="context_length_exceeded",
         param="messages",
     )

@@ -59,6 +59,7 @@ def picture(told: Told, width: int = 100) -> RenderableType:
         Text(),
         _verdict(told),
     ]
+    drawn += [Text(f"note: {said}", style="yellow") for said in told.get("notices", ())]
     if told["steps"]:
         drawn += [Text(), _steps(told["steps"])]
     return Group(*drawn, Text(), _messages(told["messages"]))

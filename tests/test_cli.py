@@ -112,8 +112,8 @@ def test_wrong_arguments_end_with_code_2_and_the_reason(
         (["--upstream", "ftp://x"], "--upstream is no plain http or https URL"),
         (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
         (["--rules", "/nowhere"], "there is no folder /nowhere"),
-        (["--ladder", "rope"], "PLIMSOLL_LADDER is 'rope', there are agent, chat, default"),
-        (["--redis", "memcached://x"], "PLIMSOLL_REDIS must begin with redis://"),
+        (["--ladder", "rope"], "--ladder is 'rope', there are agent, chat, default"),
+        (["--redis", "memcached://x"], "--redis must begin with redis://"),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
         (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
     ],
@@ -280,7 +280,7 @@ def test_every_problem_of_a_folder_is_told(
     assert f"{tmp_path}/windows.toml, window 1" in out and "window.toml: nothing reads this file" in out
     monkeypatch.setenv("PLIMSOLL_RULES", str(tmp_path))
     assert ended(capsys, "check")[:2] == (1, out)
-    assert ended(capsys, "check", str(tmp_path / "no"))[0] == 1
+    assert ended(capsys, "check", str(tmp_path / "no")) == (2, "", f"plimsoll: there is no folder {tmp_path / 'no'}\n")
 
 
 # serve and simulate, as processes

@@ -40,7 +40,7 @@ def test_a_request_that_cannot_fit_is_told_all_its_figures() -> None:
     assert error.message == (
         "This model's maximum context length is 4096 tokens. However, your request needs at least 7800 tokens (7200 in"
         " the prompt, 500 for the completion, 100 margin) after everything that may be cut was cut: tools alone take"
-        " 7,100 of 4,096."
+        " 7,100 of 4,096 (context_length_exceeded)."
     )
 
 

@@ -56,7 +56,7 @@ class Inspecting:
             visit.lore = self.planner.lore_for(visit, ladder)
             made = await measuring.measure(visit, headers, ladder)
             sent = await measuring.render(visit, made) if made.changed else visit.plain
-            return inspection(made, msgspec.Raw(sent))
+            return inspection(made, msgspec.Raw(sent), visit.notices())
         except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:

@@ -180,6 +180,8 @@ class Measuring:
             visit.spent = Spent()
         began = time.perf_counter()
         told = await teller.told(want, headers, visit.acts and visit.asks and not self.knowledge.offline, visit.spent)
+        if not told and not visit.asks and want.kind not in visit.unasked:
+            visit.unasked += (want.kind,)
         waited = time.perf_counter() - began
         visit.own_seconds -= waited
         visit.upstream_seconds += waited

@@ -16,7 +16,7 @@ from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Promp
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.endpoints import chat
 from proxy.wire.headers import request_id
-from proxy.wire.report import count, plan_headers, total_headers
+from proxy.wire.report import count, header_value, notices, plan_headers, total_headers
 from proxy.wire.tap import Tap
 
 OBSERVED = (b"x-plimsoll-mode", b"observe")
@@ -31,7 +31,8 @@ class Visit:
     of the memory budget. `ladder` is None where nothing may be done: the mode is off, or we do not understand it.
     `sure` says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where
     much waits for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`.
-    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far. `lore` are the entries
+    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far, `unasked` what was wanted
+    where they may not. `lore` are the entries
     of the lorebooks that it asks for.
     """
 
@@ -64,6 +65,7 @@ class Visit:
     path: str = chat.PATH
     attempts: int = 0
     request_id: bytes = b""
+    unasked: tuple[str, ...] = ()
     tap: Tap | None = None
     usage: Usage | None = None
     own_seconds: float = 0.0
@@ -171,7 +173,18 @@ class Visit:
             told = [] if self.total is None else total_headers(self.total, self.reply)
         if self.mode is Mode.OBSERVE:
             told.append(OBSERVED)
+        if self.controls is not NOTHING_ASKED and (said := self.notices()):
+            told.append((b"x-plimsoll-notice", header_value("; ".join(said))))
         return told
+
+    def notices(self) -> list[str]:
+        """What the client asked for that changed nothing, and what was not asked for here."""
+        if self.plan is None and self.glance is None:
+            return []  # it was not understood
+        window = self.window if self.plan is None else self.plan.before.window
+        messages = count(self.plan.before) if self.plan else self.glance.seen.count if self.glance else 0
+        unasked = [f"{kind} that is not known yet would be asked for" for kind in self.unasked]
+        return [*notices(self.controls, window, messages), *unasked]
 
     def _of(self, plan: Plan) -> dict[str, Any]:
         """What is told of a plan. Of a request that never went upstream nothing was sent, cut or granted."""

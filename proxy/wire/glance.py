@@ -104,7 +104,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if known is not None:
             return glance(body)  # so that the reason speaks of the body that the client sent
-        raise NotUnderstood(reason(error)) from None
+        raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
     asks = [ask for said in (top.max_completion_tokens, top.max_tokens) if said is not None if (ask := limit_of(said))]
     if top.n is not None:
         checked(top.n)
@@ -259,6 +259,11 @@ def mended(body: bytes) -> bytes | None:
     return None if found == body else found
 
 
+ENDED = "Input data was truncated"  # msgspec's own words
+
+
 def reason(error: Exception) -> str:
     """What a decoder says of where it stopped, without anything of the text."""
-    return "it is no JSON that we understand" if isinstance(error, (UnicodeDecodeError, RecursionError)) else str(error)
+    if isinstance(error, (UnicodeDecodeError, RecursionError)):
+        return "it is no JSON that we understand"
+    return "its JSON ends too early, as if it was cut off" if str(error) == ENDED else str(error)

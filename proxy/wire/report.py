@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from proxy.types import Block, Draft, Json, Message, Note, Plan, Total
+from proxy.types import Block, Draft, Json, Message, Note, Plan, Total, Window
+from proxy.wire.controls import Controls
 
 SUMMARISED = "summarised"  # why a message is no longer sent that a summary stands for
 JOINED = "joined"  # how the reasons begin of messages that are one with a neighbour now
 RECALLED = "recalled"  # how the reason begins why a message is no longer sent that an excerpt quotes
+MOST_PINS = 8  # that a notice names
 GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
 
 
@@ -53,8 +56,21 @@ def header_value(text: str) -> bytes:
     return "".join(c if " " <= c <= "~" else "?" for c in text).encode("ascii")
 
 
-def inspection(plan: Plan, request: Json) -> dict[str, Any]:
-    """The JSON of section 7 for /inspect; `request` is the body as it would be sent."""
+def notices(controls: Controls, window: Window | None, messages: int) -> list[str]:
+    """What a client asked for that changes nothing: a window over the model's own, and pins of messages that there are
+    not. `window` is what was planned with."""
+    told = []
+    wanted = controls.window
+    if wanted is not None and window is not None and window.tokens < wanted:
+        told.append(f"the window of {wanted:,} tokens is over the model's own {window.tokens:,}, which holds")
+    absent = sorted(pin for pin in controls.pins if pin >= messages)
+    if absent:
+        told.append(f"pin {', '.join(map(str, absent[:MOST_PINS]))} names no message: there are {messages}")
+    return told
+
+
+def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON of section 7 for /inspect; `request` is the body as it would be sent, `notices` what else is said."""
     before, draft = plan.before, plan.draft
     return {
         "model": before.model,
@@ -83,6 +99,7 @@ def inspection(plan: Plan, request: Json) -> dict[str, Any]:
             "inputTokenCount": draft.prompt,
             "adjustedMaxTokens": draft.reply,
         },
+        "notices": list(notices),
         "request": request,
     }
 

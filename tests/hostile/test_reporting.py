@@ -7,9 +7,12 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ import pytest
 from tests.hostile.harness import CHAT, HELLO, Answered, Running, eventually, ok, running, upstream
 from tests.recorder import EVENTS, Peer, Recorder, Request, answer, chunk
 
+ROOT = Path(__file__).parents[2]
 CANARY = "canary"
 KEY = "sk-canary-of-the-client"
 LONG = {
@@ -153,8 +157,7 @@ def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
     there, proxy = watched
     begun, sent = len(outcomes(proxy)), len(there.requests)
     before = proxy.metric("plimsoll_cut_tokens_total")
-    tools = [{"type": "function", "function": {"name": f"t{i}", "description": "What for. " * 200}} for i in range(60)]
-    assert proxy.ask({**LONG, "tools": tools}).status == 400
+    assert proxy.ask({**LONG, "tools": big_tools()}).status == 400
     line = told(proxy, begun + 1)
     assert (line["attempts"], line["result"], line["status"]) == (0, "unfit", 400)
     assert "steps" not in line and "prompt_sent" not in line
@@ -264,3 +267,124 @@ def test_U8_what_the_processes_take_is_told_of_all_of_them_together(workers: int
             os.kill(proxy.workers[0], signal.SIGKILL)
             eventually(lambda: any("a worker ended" in e["event"] for e in events(proxy)), 20)
             assert proxy.metric("process_cpu_seconds_total") >= before, "also what an ended worker took"
+
+
+# U6: what was asked for in vain, and what was wrong.
+
+
+def cli(*arguments: str, given: bytes = b"", **environment: str) -> tuple[int, str, str]:
+    """What `plimsoll` answers: exit code, output and errors."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    command = [sys.executable, "-m", "proxy.cli", *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, env={**kept, **environment}, cwd=ROOT, timeout=60)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_U6_our_refusal_has_its_code_in_its_text_too() -> None:
+    with upstream() as there, running(there.url) as proxy:
+        reply = proxy.ask({**HELLO, "model": "gpt-4", "tools": big_tools()})
+        error = reply.json["error"]
+        assert (reply.status, error["code"]) == (400, "context_length_exceeded")
+        assert "context_length_exceeded" in error["message"]
+
+
+def big_tools() -> list[dict[str, Any]]:
+    """Tools that no window of gpt-4's holds."""
+    return [{"type": "function", "function": {"name": f"t{i}", "description": "What for. " * 200}} for i in range(60)]
+
+
+def test_U6_a_folder_that_is_not_there_is_named_as_it_was_given() -> None:
+    assert cli("check", "/nonexistent") == (2, "", "plimsoll: there is no folder /nonexistent\n")
+    code, _, said = cli("check", PLIMSOLL_RULES="/nonexistent")
+    assert (code, said) == (2, "plimsoll: PLIMSOLL_RULES: there is no folder /nonexistent\n")
+    code, _, said = cli("models", "--rules", "/nonexistent", "gpt-4")
+    assert (code, said) == (2, "plimsoll: --rules: there is no folder /nonexistent\n")
+
+
+@pytest.mark.parametrize("command", [("serve",), ("inspect", "-")])
+def test_U6_a_wrong_flag_is_blamed_as_a_flag_and_a_variable_as_a_variable(command: tuple[str, ...]) -> None:
+    code, _, said = cli(command[0], "--ladder", "nope", *command[1:], given=b"{}")
+    assert code == 2 and said.startswith("plimsoll: --ladder is 'nope', there are ") and "PLIMSOLL" not in said
+    code, _, said = cli(*command, given=b"{}", PLIMSOLL_LADDER="nope")
+    assert code == 2 and said.startswith("plimsoll: PLIMSOLL_LADDER is 'nope', there are ")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b'{"model": "gpt-4", "messages": [', "its JSON ends too early, as if it was cut off"),
+        (b"model: gpt-4", "JSON is malformed: invalid character (byte 0)"),
+        (b"[]", "Expected `object`, got `array`"),
+    ],
+)
+def test_U6_an_empty_file_one_that_was_cut_off_and_one_that_is_no_json_are_told_apart(body: bytes, said: str) -> None:
+    code, _, told = cli("inspect", "-", given=body)
+    assert (code, told) == (2, f"plimsoll: -: Nothing to inspect: {said}.\n")
+
+
+def test_U6_what_is_asked_for_in_vain_is_said(workers: int) -> None:
+    asked = {"x-plimsoll-window": "99999", "x-plimsoll-pin": "0,999"}
+    over = "the window of 99,999 tokens is over the model's own 8,192, which holds"
+    absent = "pin 999 names no message: there are 1"
+    hello = {**HELLO, "model": "gpt-4"}
+    with upstream() as there, running(there.url, workers=workers) as proxy:
+        assert proxy.ask(hello, headers=asked).headers["x-plimsoll-notice"] == f"{over}; {absent}"
+        told = proxy.ask({**LONG, "messages": LONG["messages"]}, headers=asked).headers["x-plimsoll-notice"]
+        assert told == f"{over}; pin 999 names no message: there are 201"
+        assert proxy.ask(hello, "/inspect" + CHAT, headers=asked).json["notices"] == [over, absent]
+        assert "x-plimsoll-notice" not in proxy.ask(hello, headers={"x-plimsoll-window": "4096"}).headers
+    code, told, _ = cli("inspect", "--window", "99999", "-", given=json.dumps(hello).encode())
+    assert code == 0 and f"note: {over}" in " ".join(told.split())
+
+
+def test_U6_an_upstream_for_a_model_that_nobody_names_is_said() -> None:
+    more: Any = {"PLIMSOLL_SUMMARY_UPSTREAM": "http://127.0.0.1:9/v1", "PLIMSOLL_EMBEDDINGS_API_KEY": KEY}
+    with upstream() as there, running(there.url, **more) as proxy:
+        said = [e["event"] for e in events(proxy) if "is of no use" in e["event"]]
+        assert said == [
+            "PLIMSOLL_SUMMARY_UPSTREAM is of no use without PLIMSOLL_SUMMARY_MODEL: there is no summary model",
+            "PLIMSOLL_EMBEDDINGS_API_KEY is of no use without PLIMSOLL_EMBEDDINGS_MODEL: there is no embeddings model",
+        ]
+        assert KEY not in "".join(proxy.lines)
+    more |= {"PLIMSOLL_SUMMARY_MODEL": "m", "PLIMSOLL_EMBEDDINGS_MODEL": "e"}
+    with upstream() as there, running(there.url, **more) as proxy:
+        assert not [e for e in events(proxy) if "is of no use" in e["event"]]
+
+
+# Canaries: wherever a client puts its content or a key, no line, no metric and no header of ours has it.
+
+
+def test_U8_neither_content_nor_keys_are_in_lines_metrics_or_headers(workers: int) -> None:
+    operator: Any = {
+        "PLIMSOLL_API_KEY": "sk-canary-api",
+        "PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini",
+        "PLIMSOLL_SUMMARY_API_KEY": "sk-canary-summary",
+        "PLIMSOLL_SECRET": "canary-secret",
+    }
+    with upstream(summing) as there, running(there.url, workers=workers, **operator) as proxy:
+        answers = [
+            proxy.ask(LONG, key=key, headers=headers)
+            for key in (KEY, None)
+            for headers in ({}, {"x-plimsoll-mode": "observe"}, {"x-request-id": "sk-canary-id"})
+        ]
+        answers += [
+            proxy.ask(HELLO, f"/v1/{CANARY}/{KEY}?key={KEY}"),
+            proxy.ask(HELLO, f"/{CANARY}{CHAT}"),
+            proxy.ask(f"{{{CANARY}".encode(), headers={"x-plimsoll-mode": "strict"}),
+            proxy.ask(HELLO, headers={"x-plimsoll-ladder": CANARY}),
+            proxy.ask({**HELLO, "tools": big_tools(), "model": "gpt-4", "user": CANARY}),
+        ]
+        metrics = proxy.ask(path="/metrics").body.decode()
+        assert CANARY not in metrics
+        for reply in answers:
+            assert CANARY not in json.dumps(dict(reply.headers))
+            assert CANARY not in reply.body.decode(), "our own errors repeat nothing"
+        proxy.stop()
+        assert CANARY not in "\n".join(proxy.lines)
+        for request in there.requests:
+            text = request.head.decode()
+            assert "canary-secret" not in text
+            assert ("sk-canary-summary" in text) <= (b"gpt-4o-mini" in request.body)
+            assert ("sk-canary-api" in text) <= (request.target.startswith(b"/v1/chat/completions"))
