@@ -120,6 +120,14 @@ def _limits_are_counts(body: Body) -> ClientError | None:
     return None
 
 
+def _tools_are_objects(body: Body) -> ClientError | None:
+    for name in ("tools", "functions"):
+        found = body.get(name)
+        if found is not None and not (isinstance(found, list) and all(isinstance(tool, dict) for tool in found)):
+            return wrong(f"Invalid type for '{name}': expected an array of objects.", "invalid_type", name)
+    return None
+
+
 def _options_go_together(body: Body) -> ClientError | None:
     if body.get("tools") == []:
         return empty("tools")
@@ -201,5 +209,6 @@ LAWS: tuple[Law, ...] = (
     functions_follow_their_call,
     ids_are_unique,
     _limits_are_counts,
+    _tools_are_objects,
     _options_go_together,
 )

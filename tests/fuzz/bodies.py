@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -133,6 +134,11 @@ FIELDS = (
 )
 
 
+def junk(which: int) -> Any:
+    """Something that hardly belongs there."""
+    return copy.deepcopy(JUNK[which % len(JUNK)])
+
+
 def places(tree: Any) -> list[tuple[Any, Any]]:
     """Each place in a tree, as what holds it and its key."""
     found: list[tuple[Any, Any]] = []
@@ -148,7 +154,7 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
 
 def _replace(body: dict[str, Any], at: int, what: int) -> None:
     holder, key = _place(body, at)
-    holder[key] = JUNK[what % len(JUNK)]
+    holder[key] = junk(what)
 
 
 def _remove(body: dict[str, Any], at: int, what: int) -> None:
@@ -158,11 +164,11 @@ def _remove(body: dict[str, Any], at: int, what: int) -> None:
 
 def _add(body: dict[str, Any], at: int, what: int) -> None:
     objects = [body, *(holder[key] for holder, key in places(body) if isinstance(holder[key], dict))]
-    objects[at % len(objects)][KEYS[what % len(KEYS)]] = JUNK[at % len(JUNK)]
+    objects[at % len(objects)][KEYS[what % len(KEYS)]] = junk(at)
 
 
 def _set(body: dict[str, Any], at: int, what: int) -> None:
-    body[FIELDS[at % len(FIELDS)]] = JUNK[what % len(JUNK)]
+    body[FIELDS[at % len(FIELDS)]] = junk(what)
 
 
 def _swap(body: dict[str, Any], at: int, what: int) -> None:
@@ -177,7 +183,7 @@ def _double(body: dict[str, Any], at: int, what: int) -> None:
     lists = [holder[key] for holder, key in places(body) if isinstance(holder[key], list) and holder[key]]
     if lists:
         chosen = lists[at % len(lists)]
-        chosen.insert(at % (len(chosen) + 1), chosen[what % len(chosen)])
+        chosen.insert(at % (len(chosen) + 1), copy.deepcopy(chosen[what % len(chosen)]))
 
 
 def _rename(body: dict[str, Any], at: int, what: int) -> None:

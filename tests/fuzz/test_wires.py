@@ -171,7 +171,7 @@ def plainly(raw: bytes, method: str = "POST") -> tuple[int, bytes] | None:
         found = http.client.HTTPResponse(_Bytes(raw), method=method)  # type: ignore[arg-type]
         found.begin()
         return found.status, found.read()
-    except (http.client.HTTPException, ValueError, OSError):
+    except (http.client.HTTPException, ValueError, OSError, OverflowError):
         return None
 
 
