@@ -143,6 +143,8 @@ def small() -> dict[str, bytes]:
     tool = {"type": "function", "function": {"name": "f", "parameters": wide}}
     nested = "".join('{"a":' for _ in range(size // 8)) + "1" + "}" * (size // 8)
     return {
+        "a name of slashes": json.dumps({**HELLO, "model": "/" * size}).encode(),
+        "a name of dashes": json.dumps({**HELLO, "model": "code-" * (size // 5)}).encode(),
         "many messages": json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": "a"}] * 300}).encode(),
         "many parts": asking([{"type": "text", "text": "a"}] * 300),
         "many numbers": asking("x", logit_bias={str(i): 1 for i in range(size // 12)}),
