@@ -361,6 +361,22 @@ NOTHING_LEARNED = Learned()
 
 
 @dataclass(frozen=True, slots=True)
+class Proof:
+    """What one refusal proved, and from what: `value` is the limit in tokens, or how much more than we an upstream
+    counts (0: taken back), `at` the time in seconds since 1970. `rule` is the row that knew the refusal, `counted` our
+    count of the refused prompt, of the given `quality`, `reply` the reply that it asked for (0: none), and `named` the
+    upstream's own count of the prompt (0: it named none)."""
+
+    value: float
+    at: float
+    rule: str = ""
+    counted: int = 0
+    reply: int = 0
+    named: int = 0
+    quality: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All that is known when a plan is made. What is not known yet is asked for with a `Want`.
 
@@ -570,12 +586,24 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Quote:
+    """A passage of an error: its words, and those next to it. `figure` says that it is a number that was read."""
+
+    words: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+    figure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """An upstream's answer that the request was too long, with whatever figures it named.
 
-    `bounds` says what `limit` limits: the `window`, only the `input`, or the `body` in bytes, which says nothing of a
-    window; `roles` that no length was refused, but roles that do not alternate. `at_least` marks a prompt count that
-    the upstream cut short and so only bounds from below. `rule` is the row of rules/refusals.toml that knew it.
+    `bounds` says what `limit` limits: the `window`, only the `input`, or what says nothing of a window: the `body` in
+    bytes, or this `request` alone, in tokens; `roles` that no length was refused, but roles that do not alternate.
+    `at_least` marks a prompt count that the upstream cut short and so only bounds from below. `rule` is the row of
+    rules/refusals.toml that knew it. `quotes` are the words and figures that it was known by: what a client sent itself
+    proves nothing.
     """
 
     rule: str
@@ -586,6 +614,7 @@ class Refusal:
     total: int | None = None
     excess: int | None = None
     at_least: bool = False
+    quotes: tuple[Quote, ...] = field(default=(), compare=False, repr=False)
 
 
 class Usage(msgspec.Struct, frozen=True):

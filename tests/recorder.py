@@ -172,11 +172,12 @@ async def read_chunks(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 @contextlib.asynccontextmanager
 async def recording(
-    script: Script = always, streaming: bool = False, tls: ssl.SSLContext | None = None
+    script: Script = always, streaming: bool = False, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[Recorder]:
-    """A recorder that listens on a free port of 127.0.0.1. With `streaming` a script reads the bodies itself."""
+    """A recorder that listens on a port of 127.0.0.1, 0 meaning a free one. With `streaming` a script reads the bodies
+    itself."""
     recorder = Recorder(script, streaming, scheme="https" if tls else "http")
-    server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0, limit=LIMIT, ssl=tls)
+    server = await asyncio.start_server(recorder.serve, "127.0.0.1", port, limit=LIMIT, ssl=tls)
     recorder.port = server.sockets[0].getsockname()[1]
     try:
         yield recorder

@@ -62,6 +62,7 @@ class Settings:
     read_timeout: float
     body_timeout: float
     drain: float
+    probe_after: float
     log: str
     summary_model: str
     summary_upstream: str | None
@@ -145,6 +146,9 @@ SETTINGS = (
     Setting("PLIMSOLL_READ_TIMEOUT", values.timeout, "600", "seconds to wait for the upstream's next bytes"),
     Setting("PLIMSOLL_BODY_TIMEOUT", values.timeout, "60", "seconds to wait for the client's next bytes"),
     Setting("PLIMSOLL_DRAIN", values.patience, "30", "seconds that running requests get to end at a stop"),
+    Setting(
+        "PLIMSOLL_PROBE_AFTER", values.timeout, "60", "seconds that a learned limit holds before one request tries it"
+    ),
     Setting("PLIMSOLL_LOG", values.choice("auto", "json", "text"), "auto", "auto (text on a terminal), json or text"),
     Setting(
         "PLIMSOLL_SUMMARY_MODEL", values.model, "", "model that sums up old history from a load of 0.85 on; empty: none"

@@ -90,7 +90,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
     rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
     windows = load_windows(rules.windows)
-    cache = Cache(settings.redis, settings.secret, settings.upstream)
+    cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(
         settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections

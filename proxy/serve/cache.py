@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
@@ -24,8 +24,8 @@ from proxy.serve.shared.counts import Counts, Pair, Tally
 from proxy.serve.shared.keyring import SECRET, Keyring
 from proxy.serve.shared.memory import LocalMemory as LocalMemory
 from proxy.serve.shared.remote import MOST_ASKING, Backend, BackendError, Remote, Values
-from proxy.serve.shared.teaching import Teaching
-from proxy.types import Learned
+from proxy.serve.shared.teaching import PROBE_AFTER, Key, Shown, Teaching
+from proxy.types import Learned, Proof
 
 # A command's and a connection's end; redis-py's own, with its retries, are 59 s. No request waits for either: its wait
 # is `remote.BUDGET`.
@@ -144,17 +144,25 @@ def backend_of(url: str) -> Backend:
 class Cache:
     """Counts, lessons and contents: in this process first, and shared where there is a URL.
 
-    `secret` makes names and seals; without one, replicas agree on one and contents stay in process. Methods may be
-    called before `start` and after `close`: then they know what this process knows.
+    `secret` makes names and seals; without one, replicas agree on one and contents stay in process. `probe_after` is
+    how many seconds a learned limit is believed before a request tries it. Methods may be called before `start` and
+    after `close`: then they know what this process knows.
     """
 
-    def __init__(self, url: str | None = None, secret: bytes | None = None, upstream: str = "") -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        secret: bytes | None = None,
+        upstream: str = "",
+        probe_after: float = PROBE_AFTER,
+    ) -> None:
+        self.probe_after = probe_after
         self.memory = LocalMemory()
         self._tally = Tally()
         self._keyring = Keyring(secret)
         self._remote = Remote(backend_of(url), SECRET) if url else None
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
-        self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally)
+        self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
         self.lesson_now = self._teaching.lesson  # bound, not wrapped: every request asks twice
         self.contents = Contents(self._remote, self._keyring, self._tally)
 
@@ -190,25 +198,47 @@ class Cache:
         if self._counts is not None:
             self._counts.store(pairs)
 
-    async def learn_of(self, model: str) -> None:
-        """Asks for what other replicas learned of a model; at most `remote.BUDGET` seconds, and only now and then."""
-        await self._teaching.learn_of(model)
+    async def learn_of(self, keys: Iterable[Key]) -> None:
+        """Asks for what other replicas learned of models and callers; at most `remote.BUDGET` seconds, and only now and
+        then."""
+        await self._teaching.learn_of(keys)
 
-    def learned_now(self, model: str) -> Learned:
-        """What refusals taught of a model, by what is known here."""
-        return self._teaching.learned(model)
+    @property
+    def limited(self) -> bool:
+        """Whether any limit was learned: where not, nobody need know who calls."""
+        return self._teaching.limited
+
+    def learned_now(self, model: str, caller: bytes) -> Learned:
+        """What refusals proved of a model for a caller, by what is known here."""
+        return self._teaching.learned(model, caller)
 
     def ratio_now(self, model: str) -> float | None:
         """By how much a model's answers say that our counts must be multiplied; None where none told."""
         return self._teaching.lesson(model).ratio
 
-    def keep_learned(self, model: str, learned: Learned) -> None:
-        """Keeps what a refusal taught of a model, for every replica."""
-        self._teaching.keep(model, learned)
+    def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
+        """Keeps what a refusal proved of a model for a caller, on every replica; `proof` tells its circumstances."""
+        self._teaching.prove(model, caller, learned, proof)
 
-    def keep_held(self, model: str, prompt: int) -> None:
-        """Takes back, for every replica, bounds under a prompt that a model has just answered, in tokens."""
-        self._teaching.held(model, prompt)
+    def answered(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
+        """Takes back, on every replica, what the answer to a prompt of `used` tokens disproves (`Limits.answered`)."""
+        self._teaching.answered(model, caller, used, reply, agrees=agrees, probed=probed)
+
+    def probes(self, model: str, caller: bytes) -> bool:
+        """Whether the request that asks may try a caller's limits: one in each interval may."""
+        return self._teaching.probes(model, caller)
+
+    def doubt(self) -> None:
+        """The upstream could not be reached: it may come back with other limits."""
+        self._teaching.doubt()
+
+    def forget(self, model: str) -> None:
+        """Forgets the limits that were learned of a model, of every caller, on every worker and replica."""
+        self._teaching.forget(model)
+
+    def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
+        """The limits that were learned and hold now, with their proofs."""
+        return self._teaching.shown(model, caller)
 
     def observe(self, model: str, ratio: float) -> None:
         """Adds what one answer's usage told of a model's ratio."""

@@ -34,7 +34,7 @@ from proxy.serve.looking import Looking, came_to_nothing, plainly, unreadable
 from proxy.serve.metrics import Metrics
 from proxy.serve.passthrough import CLIENT_LEFT, passthrough
 from proxy.serve.planning import FAILED, Planner
-from proxy.serve.upstream import Answer, Upstream, UpstreamError
+from proxy.serve.upstream import UNREACHABLE, Answer, Upstream, UpstreamError
 from proxy.serve.visit import Visit
 from proxy.tokens.usage import truncated
 from proxy.types import Outcome, Refusal, replace
@@ -84,6 +84,8 @@ class Gateway:
             await send_error(send, error, plan_headers(unsent, sent=False) if unsent else ())
         except UpstreamError as failure:
             visit.status, visit.result = failure.status, "upstream_error"
+            if failure.code == UNREACHABLE:
+                self.planner.knowledge.doubt()
             await send_error(send, failure.for_client())
         except BrokenOff:
             visit.result = "broken_off"

@@ -7,28 +7,45 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proxy.bounded import Bounded
-from proxy.config.windows import RULES, Windows, capped
-from proxy.fit.plan import BODY, with_learned
+from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
+from proxy.fit.learning import named_prompt, proven, with_learned
 from proxy.serve import log
+from proxy.serve.asking import caller_of
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
 from proxy.serve.shared.lessons import Lesson
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import Correction, meter_for
-from proxy.types import NOTHING_LEARNED, Facts, Ladder, Learned, Meter, Prompt, Refusal, Rival, Window, replace
+from proxy.types import (
+    NOTHING_LEARNED,
+    Draft,
+    Facts,
+    Ladder,
+    Learned,
+    Meter,
+    Prompt,
+    Proof,
+    Refusal,
+    Rival,
+    Window,
+    replace,
+)
 
 NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
+HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
+STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT})  # sources of windows that an error of ours may rest on
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What follows from a model's lesson for as long as that is the same: its window under the user's limit, and a
-    number for all that its counts depend on besides the request."""
+    """What follows from a model's lesson and the upstream's list for as long as those are the same, where no limit was
+    learned: its window under the user's limit, and a number for all that its counts depend on besides the request."""
 
     lesson: Lesson
+    listed: int
     window: Window
     counted_as: int
 
@@ -49,17 +66,28 @@ class Knowledge:
     _steady: Bounded[str, float] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _standing: Bounded[str, Standing] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
-    def known(self, model: str) -> Window:
-        """A model's own window by what is known without waiting, what refusals taught included; a guess where that
-        is nothing. A row that the user wrote outranks all."""
-        found, learned = self._told(model), self.cache.learned_now(model)
-        if learned is NOTHING_LEARNED or learned == NOTHING_LEARNED:
-            return found
-        if found.source == RULES:
-            learned = Learned(alternates=learned.alternates)
-        if learned.supposed and not found.guessed:  # from before the upstream's list came
+    def known(self, model: str, learned: Learned = NOTHING_LEARNED) -> Window:
+        """A model's own window by what is known without waiting, and by what was `learned`; a guess where that is
+        nothing."""
+        told = self._told(model)
+        return told if learned is NOTHING_LEARNED else with_learned(told, learned)
+
+    def caller(self, headers: Headers) -> bytes:
+        """Who asks; empty as long as nobody need know."""
+        return caller_of(headers) if self.cache.limited or self.cache.shared else b""
+
+    def learned(self, model: str, caller: bytes) -> Learned:
+        """What refusals proved of a model for a caller, and may be planned with. A row that the user wrote outranks it,
+        and what the upstream lists what was only supposed."""
+        learned = self.cache.learned_now(model, caller) if caller else NOTHING_LEARNED
+        if learned is NOTHING_LEARNED:
+            return learned
+        told = self._told(model)
+        if told.source == RULES:
+            learned = replace(learned, window=None, max_input=None, supposed=False)
+        if learned.supposed and not told.guessed:
             learned = replace(learned, window=None, supposed=False)
-        return with_learned(found, learned)
+        return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
 
     def _told(self, model: str) -> Window:
         """A model's window by what anybody states of it."""
@@ -67,72 +95,91 @@ class Knowledge:
         listed = self.listing.now(model) if found.guessed else None
         return found if listed is None else replace(listed, limit_field=found.limit_field, alternates=found.alternates)
 
-    def window_now(self, model: str, ladder: Ladder, cap: int | None) -> Window:
+    def window_now(self, model: str, ladder: Ladder, cap: int | None, learned: Learned = NOTHING_LEARNED) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
         ladder assumes to be true is never raised by the user's limit."""
-        if cap is None:
-            standing = self._standing.get(model)
-            if standing is None or standing.lesson is not self.cache.lesson_now(model):
-                standing = self._stands(model, ladder)
+        if cap is None and learned is NOTHING_LEARNED:
+            standing = self._stands_now(model) or self._stands(model, ladder)
             if standing is not None:
                 return standing.window
-        return self._under_caps(self.known(model), ladder, cap)
+        return self.under_caps(self.known(model, learned), ladder, cap)
+
+    def _stands_now(self, model: str) -> Standing | None:
+        standing = self._standing.get(model)
+        if standing is None or standing.listed != self.listing.version:
+            return None
+        return standing if standing.lesson is self.cache.lesson_now(model) else None
 
     def _stands(self, model: str, ladder: Ladder) -> Standing | None:
-        """What stands as long as its lesson; None for what may change by itself: a guess, a lesson that ends."""
+        """What stands as long as its lesson; None for what may change by itself: a guess."""
         lesson, known = self.cache.lesson_now(model), self.known(model)
-        if known.guessed or lesson.learned.supposed:
+        if known.guessed:
             return None
-        standing = Standing(lesson, self._under_caps(known, ladder, None), self._counted_as(model))
-        return self._standing.put(model, standing)
+        window = self.under_caps(known, ladder, None)
+        return self._standing.put(
+            model, Standing(lesson, self.listing.version, window, self._counted_as(model, NOTHING_LEARNED))
+        )
 
-    def _under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
+    def under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
+        """A window under the caps of the client and the user."""
         if cap is not None:
-            window = capped(window, cap, "header")
+            window = capped(window, cap, HEADER)
         if self.limit is not None and window.guessed and ladder.unknown == "assume":
             return replace(window, tokens=min(window.tokens, self.limit))
-        return window if self.limit is None else capped(window, self.limit, "limit")
+        return window if self.limit is None else capped(window, self.limit, LIMIT)
 
-    async def ready(self, model: str, ladder: Ladder, cap: int | None, headers: Headers) -> None:
+    async def ready(
+        self, model: str, ladder: Ladder, cap: int | None, headers: Headers, learned: Learned = NOTHING_LEARNED
+    ) -> None:
         """Waits for the upstream's list where nobody knows the model or one that it may be moved to, and for encodings
         that no request needed before."""
         for name in (model, *_allowed(ladder)):
-            if self.known(name).guessed and (cap is None or name != model):
+            own = name == model and (cap is not None or learned.window is not None)
+            if not own and self.known(name).guessed:
                 await self._inquire(name, headers)
             if not loaded(needed := family_of(name).encoding):
                 await asyncio.to_thread(encoding, needed)
 
-    async def facts(self, prompt: Prompt, ladder: Ladder, cap: int | None, headers: Headers) -> Facts:
-        """All that a plan for this prompt needs."""
+    async def facts(
+        self,
+        prompt: Prompt,
+        ladder: Ladder,
+        cap: int | None,
+        headers: Headers,
+        caller: bytes = b"",
+        learned: Learned = NOTHING_LEARNED,
+    ) -> Facts:
+        """All that a plan for this prompt needs, with what was `learned` of its model."""
         model = prompt.model
-        await self.ready(model, ladder, cap, headers)
-        window = self.window_now(model, ladder, cap)
-        rivals = tuple(
-            Rival(name, self._rivals_window(name, ladder, cap), partial(self.meter, prompt, name))
-            for name in _allowed(ladder)
-        )
-        return Facts(window, self.meter(prompt, model), rivals, learned=self.cache.learned_now(model))
+        await self.ready(model, ladder, cap, headers, learned)
+        window = self.window_now(model, ladder, cap, learned)
+        rivals = tuple(self._rival(prompt, name, ladder, cap, caller) for name in _allowed(ladder))
+        return Facts(window, self.meter(prompt, model, learned), rivals, learned=learned)
 
-    async def refresh(self, model: str, ladder: Ladder) -> None:
+    def _rival(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, caller: bytes) -> Rival:
+        """A client's cap holds wherever its request goes; but it does not say what a model holds that nobody knows."""
+        learned = self.learned(model, caller)
+        window = self.known(model, learned)
+        if not window.guessed:
+            window = self.window_now(model, ladder, cap, learned)
+        return Rival(model, window, partial(self.meter, prompt, model, learned))
+
+    async def refresh(self, model: str, ladder: Ladder, caller: bytes) -> None:
         """Looks for what other replicas learned of the models that a request may go to: waits for Redis at most its
         budget, and only now and then."""
-        for name in (model, *_allowed(ladder)):
-            await self.cache.learn_of(name)
+        await self.cache.learn_of([(name, caller) for name in (model, *_allowed(ladder))])
 
-    def counted_as(self, model: str) -> int:
+    def counted_as(self, model: str, learned: Learned = NOTHING_LEARNED) -> int:
         """A number for all that a model's counts depend on besides the request."""
-        standing = self._standing.get(model)
-        if standing is not None and standing.lesson is self.cache.lesson_now(model):
-            return standing.counted_as
-        return self._counted_as(model)
+        standing = self._stands_now(model) if learned.scale == 1.0 else None
+        return self._counted_as(model, learned) if standing is None else standing.counted_as
 
-    def _counted_as(self, model: str) -> int:
-        return hash((model, self.cache.learned_now(model).scale, self._ratio(model))) & MASK
+    def _counted_as(self, model: str, learned: Learned) -> int:
+        return hash((model, learned.scale, self._ratio(model))) & MASK
 
-    def meter(self, prompt: Prompt, model: str) -> Meter:
+    def meter(self, prompt: Prompt, model: str, learned: Learned = NOTHING_LEARNED) -> Meter:
         """Counts this prompt the way that a model does."""
-        learned, path = self.cache.learned_now(model), self.windows.tokenizer(model)
-        ratio = self._ratio(model)
+        path, ratio = self.windows.tokenizer(model), self._ratio(model)
         return meter_for(prompt, model, self.cache.memory, learned, None if ratio is None else Correction(ratio), path)
 
     def _ratio(self, model: str) -> float | None:
@@ -145,27 +192,25 @@ class Knowledge:
             steady = self._steady.put(model, round(ratio / NOTCH) * NOTCH)
         return steady
 
-    def _rivals_window(self, model: str, ladder: Ladder, cap: int | None) -> Window:
-        """A client's cap holds wherever its request goes; but it does not say what a model holds that nobody knows."""
-        window = self.known(model)
-        return window if window.guessed else self.window_now(model, ladder, cap)
+    def prove(self, sent: Draft, refusal: Refusal, after: Learned, caller: bytes, *, opaque: bool) -> None:
+        """Keeps what a refusal of `sent`, which taught `after`, proves for later requests of the same caller."""
+        told = self._told(sent.model)
+        proved = proven(sent, refusal, after, told, opaque=opaque)
+        if told.source == RULES:
+            proved = replace(proved, window=None, max_input=None, supposed=False)
+        if proved != NOTHING_LEARNED:
+            named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
+            proof = Proof(0, 0, refusal.rule[:64], sent.prompt, sent.reply or 0, named, quality)
+            self.cache.prove(sent.model, caller, proved, proof)
 
-    def taught(
-        self, facts: Facts, before: Learned, prompt: Prompt, ladder: Ladder, cap: int | None, refusal: Refusal
-    ) -> Facts:
-        """Keeps what a refusal just taught, beyond what was learned `before`, for the next request and for other
-        replicas; the caps stay. What cannot be counted well says nothing of how we count, and without a figure nothing
-        of the model; a bound in bytes never does. Nor does a refusal without figures shrink a window that is known: it
-        heals its own request alone."""
-        learned = _new(facts.learned, before)
-        if refusal.bounds == BODY or (learned.supposed and not self._told(prompt.model).guessed):
-            learned = replace(learned, window=None, supposed=False)
-        if prompt.opaque:
-            known = Learned(alternates=learned.alternates)
-            learned = known if refusal.limit is None else replace(learned, scale=1.0)
-        if learned != NOTHING_LEARNED:
-            self.cache.keep_learned(prompt.model, learned)
-        return replace(facts, window=self._under_caps(facts.window, ladder, cap))
+    async def listed_anew(self, model: str, headers: Headers) -> bool:
+        """Asks for the upstream's list again where it is what a model's window is known from, and is old; whether it
+        says something else now."""
+        before = self.known(model)
+        if self.offline or before.source != UPSTREAM:
+            return False
+        await self.listing.ask(model, headers, older=self.cache.probe_after)
+        return self.known(model) != before
 
     async def _inquire(self, model: str, headers: Headers) -> None:
         """Asks the upstream for its own list of models; says once that nobody knows a model."""
@@ -176,21 +221,14 @@ class Knowledge:
             self._warned.put(model, True)
             log.event("nobody knows this model's window", model=log.printable(model), guess=guess.tokens)
 
+    def doubt(self) -> None:
+        """The upstream could not be reached: it may come back with other limits."""
+        self.cache.doubt()
+        self.listing.doubt()
+
     async def close(self) -> None:
         """Ends what it began."""
         await self.listing.close()
-
-
-def _new(learned: Learned, before: Learned) -> Learned:
-    """What was learned since: an old bound told again would outlive its being taken back."""
-    same = (learned.window, learned.supposed) == (before.window, before.supposed)
-    return Learned(
-        None if same else learned.window,
-        None if learned.max_input == before.max_input else learned.max_input,
-        1.0 if learned.scale == before.scale else learned.scale,
-        not same and learned.supposed,
-        learned.alternates and not before.alternates,
-    )
 
 
 def _allowed(ladder: Ladder) -> dict[str, None]:

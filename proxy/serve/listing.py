@@ -30,36 +30,47 @@ class Listing:
     """One upstream's `GET /v1/models`, one question at a time for all models and all requests."""
 
     upstream: Upstream
+    version: int = 0  # another one for another list
     _found: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _list: bytes = b""
     _stale_at: float = 0.0
+    _asked_at: float = 0.0
     _question: asyncio.Task[None] | None = None
 
     def now(self, model: str) -> Window | None:
         """What the list said of a model, by what is known without waiting."""
         return self._found.get(model) or None
 
-    async def ask(self, model: str, headers: Headers) -> None:
-        """Asks for a model that nobody else knows, with a client's own credentials. Waits `WAIT_SECONDS` at most and
-        raises nothing."""
-        if time.monotonic() >= self._stale_at:
+    async def ask(self, model: str, headers: Headers, older: float | None = None) -> None:
+        """Asks for a model that nobody else knows, with a client's own credentials; a list that is there only where it
+        is stale, or `older` than so many seconds. Waits `WAIT_SECONDS` at most and raises nothing."""
+        now = time.monotonic()
+        if now >= self._stale_at or (older is not None and now - self._asked_at >= older):
             if self._question is None:
                 self._question = asyncio.create_task(self._ask(headers))
             await asyncio.wait({self._question}, timeout=WAIT_SECONDS)
         if self._question is None and model not in self._found:
             await self._look(model)
 
+    def doubt(self) -> None:
+        """The upstream could not be reached: it may come back with another list."""
+        self._asked_at = -AGAIN_SECONDS
+
     async def _ask(self, headers: Headers) -> None:
+        self._asked_at = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                status, self._list = await self._fetch(headers)
+                status, body = await self._fetch(headers)
         except (UpstreamError, TimeoutError):
-            status, self._list = 0, b""
+            status, body = 0, b""
         finally:
             self._question = None
         told = status == 200 or status in NO_LIST
         self._stale_at = time.monotonic() + (AGAIN_SECONDS if told else FAILED_SECONDS)
+        if told:  # a failure takes nothing back
+            self._list = body
         self._found.clear()
+        self.version += 1
 
     async def _fetch(self, headers: Headers) -> tuple[int, bytes]:
         """Status and body; no body but a list's. What the client said of its own body is left out."""

@@ -24,7 +24,7 @@ from proxy.serve.summaries import Summaries
 from proxy.serve.totals import Part, Totals
 from proxy.serve.unpacking import unpacked
 from proxy.serve.visit import Visit
-from proxy.types import Facts, Glance, Json, Ladder, Marks, Message, Meter, Plan, Stretch, Total, Want, replace
+from proxy.types import Facts, Glance, Json, Ladder, Learned, Marks, Message, Meter, Plan, Stretch, Total, Want, replace
 from proxy.wire.endpoints import chat
 from proxy.wire.glance import NotUnderstood, mended
 from proxy.wire.glance import glance as first_look
@@ -111,26 +111,27 @@ class Measuring:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
         heavy = glance.new > HEAVY_BYTES
-        marks = await self._aside(heavy, self.totals.marks, glance)
+        marks = await self._aside(heavy, self.totals.marks, glance, visit.learned)
         found = self.totals.known(marks)
-        await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers)
+        await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers, visit.learned)
         if found is None:
             part = await self._aside(heavy, self.totals.unknown, marks, visit.plain, glance)
-            found = await self._counted(marks, part, glance.new)
+            found = await self._counted(marks, part, glance.new, visit.learned)
         if marks is not None:
             await self._aside(heavy, self.grown.keep, visit.plain, glance, marks)
-        visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        cap = visit.controls.window
+        visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
         return found
 
-    async def _counted(self, marks: Marks | None, part: Part, size: int) -> Total:
+    async def _counted(self, marks: Marks | None, part: Part, size: int, learned: Learned) -> Total:
         if size <= INLINE_BYTES:
-            return self.totals.count(marks, part)
-        meter = self.knowledge.meter(part.prompt, part.prompt.model)
+            return self.totals.count(marks, part, learned)
+        meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
         new = await self._aside(size > HEAVY_BYTES, _new_in, part, meter)
         shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
         await self.knowledge.cache.fetch_counts(shared)
         long = size > HEAVY_BYTES or sum(len(material) for _, material in new) > INLINE_BYTES
-        found = await self._aside(long, self.totals.count, marks, part)
+        found = await self._aside(long, self.totals.count, marks, part, learned)
         self.knowledge.cache.store_counts(shared)
         return found
 
@@ -138,20 +139,21 @@ class Measuring:
         """Whether the request's total is known without counting; leaves it in the visit."""
         if glance.new > HEAVY_BYTES:
             return False
-        marks = self.totals.marks(glance)
+        marks = self.totals.marks(glance, visit.learned)
         visit.total = self.totals.known(marks)
         if visit.total is None or marks is None:
             return False
         self.grown.keep(visit.plain, glance, marks)
         if visit.window is None:
-            visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+            cap = visit.controls.window
+            visit.window = self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
         return True
 
     async def measure(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
         heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
         visit.prompt = await self._aside(heavy, chat.parse, visit.plain, visit.controls.pins)
-        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers)
+        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers, visit.caller, visit.learned)
         visit.facts = replace(facts, knowledge={LOREBOOKS: visit.lore}) if visit.lore else facts
         visit.plan = await self.plan(visit, visit.facts, ladder, headers)
         return visit.plan
@@ -220,6 +222,10 @@ class Measuring:
         """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
         plain = visit.plain if visit.payload is visit.body else visit.payload
         return await self._aside(len(plain) > HEAVY_BYTES, chat.without_stream, plain)
+
+    async def beside(self, visit: Visit, work: Callable[..., T], *args: object) -> T:
+        """Does something that takes the longer the longer the request is."""
+        return await self._aside(len(visit.plain) > HEAVY_BYTES, work, *args)
 
     async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
         """Does it at once, or where it is heavy in a thread."""

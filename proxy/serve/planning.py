@@ -10,23 +10,41 @@ from typing import Any
 from proxy.bounded import Bounded
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
+from proxy.fit.learning import REFUSED, SUPPOSED, apply_learned, learn
 from proxy.fit.lore import Entry
-from proxy.fit.plan import learn
 from proxy.serve import log
+from proxy.serve.asking import caller_of
 from proxy.serve.extras import Spent
-from proxy.serve.knowledge import MOST_MODELS, Knowledge
+from proxy.serve.knowledge import MOST_MODELS, STATED, UPSTREAM, Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.measuring import INLINE_BYTES, Measuring
 from proxy.serve.visit import Visit
 from proxy.tokens.meter import learned_ratio
-from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Refusal, Total, Window, replace
+from proxy.types import (
+    NOTHING_LEARNED,
+    Draft,
+    Facts,
+    Glance,
+    Ladder,
+    Mode,
+    Outcome,
+    Plan,
+    Quality,
+    Refusal,
+    Total,
+    Window,
+    replace,
+)
 from proxy.wire.controls import NOTHING_ASKED
+from proxy.wire.echoes import echoes
 from proxy.wire.glance import NotUnderstood
 from proxy.wire.report import least_reply, takers
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
 MOST_BEHIND, BYTES_BEHIND = 64, 32 << 20  # requests that are worked on while nobody waits for it, and their bodies
 RECALL = "recall"  # the step that quotes lorebooks
+# By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
+WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
 
 
@@ -74,8 +92,10 @@ class Planner:
             if glance is None or glance.seen.keyed:
                 glance = await self.measuring.look_closer(visit, headers)
             ladder = self._chosen(visit)
+            visit.caller = self.knowledge.caller(headers)
             if self.knowledge.cache.shared:
-                await self.knowledge.refresh(glance.model, ladder)
+                await self.knowledge.refresh(glance.model, ladder, visit.caller)
+            visit.learned = self.knowledge.learned(glance.model, visit.caller)
             visit.sure = self._proves(glance, ladder, visit)
             if visit.sure:
                 self.measuring.known(visit, glance, ladder)
@@ -138,7 +158,8 @@ class Planner:
         """Whether the body's bytes alone prove that it fits and that no step's turn has come (section 6)."""
         if glance.most is None:
             return False
-        window = visit.window = self.knowledge.window_now(glance.model, ladder, visit.controls.window)
+        cap = visit.controls.window
+        window = visit.window = self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
         reserve = glance.reserve or ladder.default_reserve
         most = glance.most + PROOF_MARGIN
         if window.guessed or most + reserve > window.tokens * min(1.0, ladder.least_at):
@@ -161,12 +182,25 @@ class Planner:
             self._look_ahead(visit, ladder, headers)
         if not visit.acts:
             return visit.body
+        if (made.changed or not made.possible) and await self._doubted(visit, made, headers):
+            made = await self.measuring.measure(visit, headers, ladder)
         if not made.possible:
             return self._unfit(visit, ladder, made)
         if not made.changed:
             return visit.body
         visit.result = "fitted"
         return await self.measuring.render(visit, made)
+
+    async def _doubted(self, visit: Visit, made: Plan, headers: Headers) -> bool:
+        """Whether a request that would be cut, or cannot be cut far enough, is planned anew: as if nothing had been
+        learned, where its turn has come to try that or no plan fits it; or with a newer list of the upstream's."""
+        knowledge, before = self.knowledge, made.before
+        if visit.learned.scale != 1.0 or before.window.source in (REFUSED, SUPPOSED):
+            if made.possible and not knowledge.cache.probes(before.model, visit.caller):
+                return False
+            visit.probing, visit.learned = True, replace(NOTHING_LEARNED, alternates=visit.learned.alternates)
+            return True
+        return before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, headers)
 
     def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
@@ -177,6 +211,7 @@ class Planner:
             visit.spent = visit.spent or Spent()
             looking = Visit(visit.endpoint, visit.mode, visit.controls, plain=visit.plain, room=room)
             looking.model, looking.spent = visit.model, visit.spent
+            looking.caller, looking.learned = visit.caller, visit.learned
             soon = replace(ladder, rungs=tuple(rung.ahead for rung in ladder.rungs if rung.ahead is not None))
             self._behind(self._seen_ahead(looking, soon, headers), len(visit.plain))
 
@@ -211,11 +246,15 @@ class Planner:
         self.measuring.close()
 
     def _unfit(self, visit: Visit, ladder: Ladder, made: Plan) -> bytes:
-        """The original bytes where the ladder forwards what does not fit; else raises the 400 with the figures."""
-        visit.result, draft = "unfit", made.draft
-        if ladder.on_unfit == "forward":
-            visit.plan = Plan(made.before, made.before)
+        """The original bytes where the ladder forwards what does not fit, and where only a guess or the upstream's list
+        says so: the upstream itself shall tell. Else raises the 400 with the figures."""
+        draft = made.draft
+        stated = draft.window.source in STATED or draft.window.tokens == self.knowledge.limit
+        if ladder.on_unfit == "forward" or not stated:
+            visit.result = "unfit" if stated else ""
+            visit.plan = Plan(made.before, made.before, trusting=not stated)
             return visit.body
+        visit.result = "unfit"
         raise does_not_fit(draft.prompt, least_reply(draft), draft.margin, draft.window.tokens, takers(draft))
 
     def count_later(self, visit: Visit, headers: Headers) -> None:
@@ -242,16 +281,30 @@ class Planner:
             visit.forget()
 
     def learn_ratio(self, visit: Visit, outcome: Outcome) -> None:
-        """Lets the upstream's own count of what was sent correct ours for its model, and take back a bound that it
-        disproves."""
-        if outcome.usage is None or outcome.status != 200:
-            return
-        self.knowledge.cache.keep_held(outcome.model_sent, outcome.usage.prompt)
-        if outcome.prompt_sent is None or outcome.truncated:
+        """Lets the upstream's own count of what was sent correct ours for its model, and its answer take back limits
+        that it disproves."""
+        if visit.caller and outcome.status == 200:
+            self._answered(visit, outcome)
+        if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None or outcome.truncated:
             return
         ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None:
             self.knowledge.cache.observe(outcome.model_sent, ratio)
+
+    def _answered(self, visit: Visit, outcome: Outcome) -> None:
+        """Lets an answer take back what it disproves. One without usage counts where the request tried a limit and was
+        answered with content: who refuses what is too long has not cut it."""
+        sent, probed = outcome.prompt_sent, visit.probing and not outcome.refusals
+        if outcome.usage is not None:
+            used = outcome.usage.prompt
+            whole = sent is not None and used >= sent * (1 - WHOLE[Quality(outcome.quality)])
+            agrees = whole and not outcome.truncated
+        else:
+            if not probed or sent is None or visit.tap is None or not visit.tap.content_seen or visit.tap.error:
+                return
+            used, agrees = sent, True
+        reply = outcome.reply_sent or 0
+        self.knowledge.cache.answered(outcome.model_sent, visit.caller, used, reply, agrees=agrees, probed=probed)
 
     async def healed(self, visit: Visit, refusal: Refusal, headers: Headers) -> bytes | None:
         """The bytes of a smaller request after a refusal, planned anew from what the client sent; None where nothing
@@ -261,10 +314,14 @@ class Planner:
             return None
         try:
             sent = visit.plan
+            visit.caller = caller_of(headers)
+            if sent is None:  # in the meantime another request may have learned what this refusal would teach
+                visit.learned = self.knowledge.learned(visit.model, visit.caller)
             counted = sent or await self.measuring.count(visit, headers, ladder)
-            facts = self._taught(visit, ladder, counted.draft, refusal)
+            quoted = await self.measuring.beside(visit, echoes, refusal.quotes, visit.plain, _spoken(headers))
+            facts = self._taught(visit, ladder, counted.draft, refusal, proves=not quoted)
             if facts is None and sent is None:
-                facts = visit.facts  # in the meantime another request may have learned what this refusal would teach
+                facts = visit.facts
             if facts is None:
                 return None
             again = await self.measuring.plan(visit, facts, ladder, headers)
@@ -276,22 +333,34 @@ class Planner:
             self.caught(visit, error)
             return None
 
-    def _taught(self, visit: Visit, ladder: Ladder, sent: Draft, refusal: Refusal) -> Facts | None:
-        """The facts after a refusal of `sent`, kept for the next request too; None where it taught nothing. Where
-        `sent` had been moved to another model it speaks of that one."""
+    def _taught(self, visit: Visit, ladder: Ladder, sent: Draft, refusal: Refusal, *, proves: bool) -> Facts | None:
+        """The facts after a refusal of `sent`; None where it taught nothing. What it `proves` is kept for the caller's
+        next request too. Where `sent` had been moved to another model it speaks of that one."""
         assert visit.prompt is not None and visit.facts is not None
-        knowledge, cap = self.knowledge, visit.controls.window
-        if sent.model == visit.prompt.model:
-            wiser = learn(visit.facts, sent, refusal)
-            before = visit.facts.learned
-            return None if wiser is None else knowledge.taught(wiser, before, visit.prompt, ladder, cap, refusal)
-        before = knowledge.cache.learned_now(sent.model)
-        wiser = learn(Facts(sent.window, sent.meter, learned=before), sent, refusal)
+        knowledge, moved = self.knowledge, sent.model != visit.prompt.model
+        kept = knowledge.learned(sent.model, visit.caller)
+        facts = visit.facts
+        if moved:
+            facts = Facts(sent.window, sent.meter, learned=kept)
+        if visit.probing and not moved and refusal.limit is None and refusal.prompt is None:
+            visit.probing = False  # what it tried still holds, and says more than this refusal
+            wiser: Facts | None = apply_learned(facts, kept)
+        else:
+            wiser = learn(facts, sent, refusal)
         if wiser is None:
             return None
-        told = knowledge.taught(wiser, before, replace(visit.prompt, model=sent.model), ladder, cap, refusal)
-        rivals = tuple(replace(r, window=told.window) if r.model == sent.model else r for r in visit.facts.rivals)
+        if proves:
+            knowledge.prove(sent, refusal, wiser.learned, visit.caller, opaque=visit.prompt.opaque)
+        window = knowledge.under_caps(wiser.window, ladder, visit.controls.window)
+        if not moved:
+            return replace(wiser, window=window)
+        rivals = tuple(replace(r, window=window) if r.model == sent.model else r for r in visit.facts.rivals)
         return replace(visit.facts, rivals=rivals)
+
+
+def _spoken(headers: Headers) -> bytes:
+    """What a client says beside its body, as far as an error may quote it."""
+    return b"\n".join([value for _, value in headers])
 
 
 def _load(visit: Visit, glance: Glance, ladder: Ladder) -> float:

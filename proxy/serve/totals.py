@@ -11,7 +11,7 @@ from proxy.fit.blocks import runs
 from proxy.serve.knowledge import Knowledge
 from proxy.tokens.meter import unit_of
 from proxy.tokens.terms import SEED
-from proxy.types import Glance, Margin, Marks, Message, Prompt, Quality, Total
+from proxy.types import NOTHING_LEARNED, Glance, Learned, Margin, Marks, Message, Prompt, Quality, Total
 from proxy.wire.endpoints import chat
 
 MOST = 100_000  # conversations' ends that are remembered
@@ -53,12 +53,12 @@ class Totals:
     _frames: Bounded[int, Frame] = field(default_factory=lambda: Bounded(MOST))
     _tokens: Bounded[int, int] = field(default_factory=lambda: Bounded(MOST))
 
-    def marks(self, glance: Glance) -> Marks | None:
+    def marks(self, glance: Glance, learned: Learned = NOTHING_LEARNED) -> Marks | None:
         """Digests of the messages and of all else that their counts depend on; none where some part's cost is not in
         the bytes."""
         if glance.marks is None:
             return None
-        return glance.marks(xxh3_64_intdigest(glance.head, SEED ^ self.knowledge.counted_as(glance.model)))
+        return glance.marks(xxh3_64_intdigest(glance.head, SEED ^ self.knowledge.counted_as(glance.model, learned)))
 
     def known(self, marks: Marks | None) -> Total | None:
         """The total of a request all of whose bytes were counted before; takes a microsecond."""
@@ -84,9 +84,9 @@ class Totals:
                     return Part(rest, start, before)
         return Part(chat.parse(body, plain=True))
 
-    def count(self, marks: Marks | None, part: Part) -> Total:
+    def count(self, marks: Marks | None, part: Part, learned: Learned = NOTHING_LEARNED) -> Total:
         """Counts what is new and remembers the whole. May take long where much is new: then it is for a thread."""
-        meter = self.knowledge.meter(part.prompt, part.prompt.model)
+        meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
         new, newest = part.new, 0
         tokens = part.before
         for run in runs(new):

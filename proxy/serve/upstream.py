@@ -27,9 +27,11 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 PLAIN_IDLE = 4.0
 CHUNKED = (b"transfer-encoding", b"chunked")
 
+UNREACHABLE = "upstream_unreachable"
+
 # What a client may be told: status and code.
 MEANING: Final = {
-    Fault.CONNECT: (502, "upstream_unreachable"),
+    Fault.CONNECT: (502, UNREACHABLE),
     Fault.CONNECT_TIMEOUT: (504, "upstream_timeout"),
     Fault.FULL: (503, "overloaded"),
     Fault.CLOSED: (502, "upstream_error"),

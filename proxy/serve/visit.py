@@ -12,7 +12,21 @@ from proxy.serve.budget import Room
 from proxy.serve.extras import Spent
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
-from proxy.types import Draft, Facts, Glance, Ladder, Mode, Outcome, Plan, Prompt, Total, Usage, Window
+from proxy.types import (
+    NOTHING_LEARNED,
+    Draft,
+    Facts,
+    Glance,
+    Ladder,
+    Learned,
+    Mode,
+    Outcome,
+    Plan,
+    Prompt,
+    Total,
+    Usage,
+    Window,
+)
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.endpoints import chat
 from proxy.wire.headers import request_id
@@ -32,8 +46,9 @@ class Visit:
     `sure` says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where
     much waits for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`.
     `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far, `unasked` what was wanted
-    where they may not. `lore` are the entries
-    of the lorebooks that it asks for.
+    where they may not. `lore` are the entries of the lorebooks that it asks for. `caller` is empty as long as nobody
+    need know who it is; `learned` is what refusals proved for that caller, and the request was planned with; `probing`
+    says that it was planned as if nothing had been, to see whether that still holds.
     """
 
     endpoint: str
@@ -52,6 +67,9 @@ class Visit:
     total: Total | None = None
     window: Window | None = None
     sure: bool = False
+    caller: bytes = b""
+    learned: Learned = NOTHING_LEARNED
+    probing: bool = False
     counting: asyncio.Task[None] | None = None
     uncounted: bool = False
     model: str = ""

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
-from proxy.types import Json, Refusal
+from proxy.types import Json, Quote, Refusal
 from proxy.wire.wordings import Row, Rules, compile_rules
 
-__all__ = ["Rules", "compile_rules", "recognise", "recognise_event"]
+__all__ = ["Rules", "compile_rules", "folded", "recognise", "recognise_event", "words_of"]
 
 LOOK = 65_536  # bytes of a body that are looked at: errors are short, and what is longer quotes somebody
 TEXT = 4_000  # characters that patterns run over, so that no body can hold up the event loop
 VALUE = 2_000  # characters of one value: a long one must not push the others out of TEXT
 DEPTH = 12  # levels of nesting that are walked
+VICINITY = 80  # characters beside a passage in which the next word is looked for
+TRIES = 8  # places of a text at which a pattern may find its figures
 
 # Keys under which servers echo what the client sent: whatever a user wrote there, it is no refusal.
 ECHOES = frozenset({"input", "input_value", "messages", "prompt", "request", "body"})
 ECHO = re.compile(r"""["'](?:input|messages|prompt|request|body)\\*["']\s*:|\binput_value=""")
 ESCAPE = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+([nrt])|\\+")
 QUOTES = str.maketrans("", "", "\"'`´‘’“”")
+GROUPED = re.compile(r"(?<=\d)[.,_](?=\d{3}(?!\d))")
+WORD = re.compile(r"[^\W_]+")
 
 
 def recognise(rules: Rules, status: int, body: bytes) -> Refusal | None:
@@ -50,11 +55,13 @@ def recognise_event(rules: Rules, data: bytes) -> Refusal | None:
 
 
 def _match(rules: Rules, status: int, text: str) -> Refusal | None:
-    if any(_applies(row, status, text) for row in rules.vetoes):
+    if any(_applies(row, status, text) is not None for row in rules.vetoes):
         return None
     for row in rules.refusals:
-        if _means(rules, row, status) and _applies(row, status, text):
-            return _refusal(row, _figures((*row.patterns, *row.figures, *rules.figures), text))
+        if _means(rules, row, status) and (grounds := _applies(row, status, text)) is not None:
+            found = _figures((*row.patterns, *row.figures, *rules.figures), text)
+            quotes = [_quote(text, *match.span()) for match in grounds if match[0]]
+            return _refusal(row, found, (*quotes, *(_quote(text, *span, True) for span in found.values())), text)
     return None
 
 
@@ -63,35 +70,61 @@ def _means(rules: Rules, row: Row, status: int) -> bool:
     return bool(row.status) or (status >= 400 and status not in rules.never)
 
 
-def _applies(row: Row, status: int, text: str) -> bool:
+def _applies(row: Row, status: int, text: str) -> list[re.Match[str]] | None:
+    """What a row finds that applies; None where it does not apply."""
     if row.status and status not in row.status:
-        return False
-    if row.code is not None and not row.code.search(text):
-        return False
-    return not row.patterns or any(p.search(text) for p in row.patterns)
-
-
-def _figures(patterns: Iterable[re.Pattern[str]], text: str) -> dict[str, int]:
-    """What the text names, by group; the first pattern that finds a figure wins it."""
-    found: dict[str, int] = {}
-    for pattern in patterns:
-        if pattern.groupindex.keys() <= found.keys():
-            continue
-        match = pattern.search(text)
-        for name, digits in match.groupdict().items() if match else ():
-            if digits is not None:
-                found.setdefault(name, int(re.sub(r"[.,_]", "", digits)))
+        return None
+    found = []
+    if row.code is not None:
+        if (code := row.code.search(text)) is None:
+            return None
+        found.append(code)
+    if row.patterns:
+        if (match := next(filter(None, (p.search(text) for p in row.patterns)), None)) is None:
+            return None
+        found.append(match)
     return found
 
 
-def _refusal(row: Row, found: Mapping[str, int]) -> Refusal:
+Span = tuple[int, int]
+
+
+def _figures(patterns: Iterable[re.Pattern[str]], text: str) -> dict[str, Span]:
+    """Where the text names what, by group; the first pattern that finds a figure wins it. The limit is no other
+    figure."""
+    found: dict[str, Span] = {}
+    for pattern in patterns:
+        if pattern.groupindex.keys() <= found.keys():
+            continue
+        for match in islice(pattern.finditer(text), TRIES):
+            new = {name: match.span(name) for name in pattern.groupindex if name not in found and match[name]}
+            both = {**found, **new}
+            if all(span != both.get("limit") for name, span in both.items() if name != "limit"):
+                found = both
+                break
+    return found
+
+
+def _refusal(row: Row, spans: Mapping[str, Span], quotes: tuple[Quote, ...], text: str) -> Refusal:
+    found = {name: int(re.sub(r"[.,_]", "", text[start:end])) for name, (start, end) in spans.items()}
     limit, prompt, completion = found.get("limit") or None, found.get("prompt") or None, found.get("completion")
     total, excess = found.get("total"), found.get("excess")
     if total is not None and completion is not None and total >= completion:
         prompt = total - completion  # some tell the parts of a prompt apart: messages, functions, tools
     if prompt is None and row.bounds == "input" and limit is not None and excess is not None:
         prompt = limit + excess
-    return Refusal(row.name, limit, row.bounds, prompt, completion, total, excess, row.at_least)
+    return Refusal(row.name, limit, row.bounds, prompt, completion, total, excess, row.at_least, quotes)
+
+
+def _quote(text: str, start: int, end: int, figure: bool = False) -> Quote:
+    """A passage with the words next to it."""
+    before, after = words_of(text[max(0, start - VICINITY) : start]), words_of(text[end : end + VICINITY])
+    return Quote(words_of(text[start:end]), before[-1] if before else "", after[0] if after else "", figure)
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words and numbers of a folded text, without what stands between them."""
+    return tuple(WORD.findall(GROUPED.sub("", text)))
 
 
 def _readable(body: bytes) -> str:
@@ -132,9 +165,14 @@ def _scalars(value: Json, key: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Lower case, one space between words, without quotes, escapes, and all from the first echo on."""
+    """Folded, without all from the first echo on."""
     echo = ECHO.search(text)
-    text = ESCAPE.sub(_unescaped, text[: echo.start()] if echo else text)
+    return folded(text[: echo.start()] if echo else text)
+
+
+def folded(text: str) -> str:
+    """Lower case, one space between words, without quotes and escapes."""
+    text = ESCAPE.sub(_unescaped, text)
     return " ".join(text.translate(QUOTES).replace("&gt;", ">").lower().split())
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 FIGURES = ("limit", "prompt", "completion", "total", "excess")
-BOUNDS = ("window", "input", "body", "roles")
+BOUNDS = ("window", "input", "body", "request", "roles")
 
 # 4096, 128,000, 1_048_576 or 16.384, but neither the 128 of "128k" nor a part of a longer number.
 NUMBER = r"(?<![\d.,])(?:\d{1,3}(?:[.,_]\d{3})+|\d{1,12})(?!\d|[.,_]\d|[km]\b)"
@@ -106,7 +106,7 @@ def _pattern(source: Any) -> re.Pattern[str]:
     if plain != plain.lower():
         raise ValueError(f"pattern {source!r}: texts are matched in lower case")
     try:
-        made = re.compile(SLOT.sub(_slot, source))
+        made = re.compile(SLOT.sub(_slot, source), re.ASCII)
     except re.error as wrong:
         raise ValueError(f"pattern {source!r}: {wrong}") from None
     unknown = sorted(set(made.groupindex) - set(FIGURES))

@@ -105,6 +105,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         read_timeout=600.0,
         body_timeout=60.0,
         drain=0.0,
+        probe_after=60.0,
         log="json",
         summary_model="openai/gpt-5-mini",
         summary_upstream="http://localhost:8001/v1",

@@ -10,14 +10,16 @@ from typing import Any
 
 from proxy.config.settings import read_settings
 from proxy.serve.app import House, build, create_app
+from proxy.serve.asking import caller_of
 from proxy.simulator import Simulator, SimulatorConfig, simulator
-from proxy.types import Outcome
+from proxy.types import Learned, Outcome, Proof
 from tests.serving import Reply, ask, eventually, post, serving
 
 PATH = b"/v1/chat/completions"
 KEY = b"authorization: Bearer sk-test"
 # Fields that fit no window of 8,192: the reply must be larger than what is to be thought.
 TOO_MUCH: dict[str, Any] = {"max_tokens": 9001, "thinking": {"type": "enabled", "budget_tokens": 9000}}
+CALLER = caller_of([(b"authorization", b"Bearer sk-test")])
 
 
 @dataclass(slots=True)
@@ -31,6 +33,14 @@ class Running:
     async def chat(self, body: bytes, *headers: bytes) -> Reply:
         """The answer to one chat request."""
         return await ask(self.port, post(body, b"content-type: application/json", KEY, *headers, target=PATH))
+
+    def learned(self, model: str) -> Learned:
+        """What refusals proved of a model for the one who asks with `KEY`."""
+        return self.house.cache.learned_now(model, CALLER)
+
+    def teach(self, model: str, learned: Learned) -> None:
+        """As if a refusal had proved it."""
+        self.house.cache.prove(model, CALLER, learned, Proof(0, 0))
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""

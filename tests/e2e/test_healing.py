@@ -50,11 +50,11 @@ def test_a_window_smaller_than_we_think_costs_the_client_nothing(speaks: str, st
             outcome = await proxy.told(2)
             if speaks in NAMES_NOTHING:  # what names no figure says nothing of a window that is known
                 assert outcome.result == "healed"
-                assert proxy.house.cache.learned_now("gpt-4") == Learned()
+                assert proxy.learned("gpt-4") == Learned()
                 return
             assert len(up.received) == before + 1  # else the next request knows
             assert (outcome.result, outcome.refusals) == ("fitted", ())
-            assert proxy.house.cache.learned_now("gpt-4") != Learned()
+            assert proxy.learned("gpt-4") != Learned()
 
     run(check(), 30)
 
@@ -112,7 +112,7 @@ def test_a_body_that_a_gateway_will_not_take_shrinks_no_window_for_others(said: 
         async with recording(script) as up, plimsoll(up.url) as proxy:
             assert (await proxy.chat(body([*LONG, *talk(200)], model))).status == 200
             assert (await proxy.told()).result == "healed"
-            assert proxy.house.cache.learned_now(model) == Learned()
+            assert proxy.learned(model) == Learned()
             assert (await proxy.chat(whole)).status == 200
             assert up.requests[-1].body == whole
 
@@ -126,10 +126,10 @@ def test_a_window_that_an_answer_disproves_is_forgotten() -> None:
     async def check() -> None:
         async with recording(scripted(refusing(), answer(REPLY), answer(counted))) as up, plimsoll(up.url) as proxy:
             await proxy.chat(body(LONG))
-            assert proxy.house.cache.learned_now("gpt-4").window == 4_096
+            assert proxy.learned("gpt-4").window == 4_096
             await proxy.chat(body(LONG), b"x-plimsoll-mode: observe")
             await proxy.told(2)
-            assert proxy.house.cache.learned_now("gpt-4").window is None
+            assert proxy.learned("gpt-4").window is None
             await proxy.chat(body(LONG))
             assert up.requests[-1].body == body(LONG)
 
@@ -187,7 +187,7 @@ def test_a_refusal_of_neighbours_that_a_cut_made_is_healed_and_learned() -> None
                 assert (reply.status, len(up.requests)) == (200, asked)
             first, *others = map(roles, up.requests)
             assert first != turns[: len(first)] and all(found == turns[: len(found)] for found in others)
-            assert proxy.house.cache.learned_now("gpt-4") == Learned(alternates=True)
+            assert proxy.learned("gpt-4") == Learned(alternates=True)
             assert (await proxy.told(1)).result == "healed"
 
     run(check())
@@ -336,7 +336,7 @@ def test_what_only_looks_like_a_refusal_is_passed_on_untouched(what: str) -> Non
                 assert reply.header(name) == [value]
             told = await proxy.told()
             assert (told.refusals, told.result) == ((), "passed")
-            assert proxy.house.cache.learned_now("gpt-4") == Learned()
+            assert proxy.learned("gpt-4") == Learned()
 
     run(check())
 
@@ -350,8 +350,8 @@ def test_a_refusal_of_the_model_that_was_switched_to_teaches_that_one() -> None:
             assert reply.status == 200 and ours(reply)["model"] == "gpt-4o"
             assert [r.json()["model"] for r in up.received] == ["gpt-4o-mini", "gpt-4o"]
             assert all(len(r.json()["messages"]) == 402 for r in up.received)
-            assert proxy.house.cache.learned_now("gpt-4o-mini").window == 9_000
-            assert proxy.house.cache.learned_now("gpt-4") == Learned()
+            assert proxy.learned("gpt-4o-mini").window == 9_000
+            assert proxy.learned("gpt-4") == Learned()
             await proxy.chat(body(talk(400)))
             assert [r.json()["model"] for r in up.received] == ["gpt-4o-mini", "gpt-4o", "gpt-4o"]
 
@@ -373,7 +373,7 @@ def test_how_we_miscount_a_picture_is_not_held_against_other_requests(named: boo
         async with recording(scripted(refusing(told), answer(REPLY))) as up, plimsoll(up.url) as proxy:
             reply = await proxy.chat(body(seen))
             assert (reply.status, len(up.requests)) == (200, 2)
-            learned = proxy.house.cache.learned_now("gpt-4")
+            learned = proxy.learned("gpt-4")
             assert learned.scale == 1.0 and learned.window in (None, 8_192)
 
     run(check())

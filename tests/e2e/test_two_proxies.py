@@ -96,7 +96,7 @@ def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, spe
             assert (await two.chat(body(talk(100), model, max_tokens=500))).status == 200
             outcome = await two.told()
             assert (outcome.result, outcome.refusals, len(up.received)) == ("fitted", (), sent + 1)
-            assert outcome.window == one.house.cache.learned_now(model).window
+            assert outcome.window == one.learned(model).window
 
     run(check(), 30)
 
@@ -118,7 +118,7 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096})) as (_, url), pair(url, server) as (one, two):
             await two.chat(body(talk(2)))  # it has asked, and found nothing
             await one.chat(body(talk(100), max_tokens=500))
-            await eventually(lambda: two.house.cache.learned_now("gpt-4").window == 4_096, 6)
+            await eventually(lambda: two.learned("gpt-4").window == 4_096, 6)
             await two.chat(body(talk(100), max_tokens=500))
             assert (await two.told(2)).result == "fitted"
 
@@ -128,12 +128,12 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
 def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServer) -> None:
     async def check() -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 8_192})) as (up, url), pair(url, server) as (one, two):
-            one.house.cache.keep_learned("gpt-4", Learned(window=4_096))
+            one.teach("gpt-4", Learned(window=4_096))
             for proxy in (one, two):
                 await proxy.chat(body(talk(2)))
-            await eventually(lambda: two.house.cache.learned_now("gpt-4").window == 4_096, 6)
+            await eventually(lambda: two.learned("gpt-4").window == 4_096, 6)
             await two.chat(body(talk(100)), b"x-plimsoll-mode: observe")  # 4,800 tokens, and they are answered
-            await eventually(lambda: one.house.cache.learned_now("gpt-4").window is None, 6)
+            await eventually(lambda: one.learned("gpt-4").window is None, 6)
             for proxy in (one, two):
                 await proxy.chat(body(talk(100)))
                 assert up.received[-1].body == body(talk(100))

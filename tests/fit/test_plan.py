@@ -1,7 +1,7 @@
-"""The heart: walking the ladder, and learning from refusals."""
+"""The heart: walking the ladder."""
 
-from proxy.fit.plan import STINT, apply_learned, learn, plan
-from proxy.types import Draft, Facts, Learned, Refusal, Rung, Want, Window, replace
+from proxy.fit.plan import plan
+from proxy.types import Draft, Facts, Rung, Want, Window, replace
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, user, words
 
 
@@ -110,113 +110,6 @@ def test_a_guessed_window_cuts_nothing_unless_the_ladder_assumes_it() -> None:
     assert plan(prompt(LONG), ladder(Rung("halve", halve), unknown="assume"), guess).changed
 
 
-def sent(window: int = 1000, guessed: bool = False, max_tokens: int = 100) -> tuple[Facts, Draft]:
-    known = replace(facts(window), window=Window(window, guessed=guessed))
-    return known, plan(prompt(LONG, max_tokens=max_tokens), ladder(), known).draft
-
-
-def test_a_refusal_teaches_the_window_it_names() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=300, prompt=219))
-    assert taught is not None and taught.window.tokens == 300 and taught.learned == Learned(window=300)
-    assert taught.window.source == "refusal"
-
-
-def test_a_refusal_teaches_the_bound_on_the_prompt_alone() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=200, bounds="input"))
-    assert taught is not None and (taught.window.tokens, taught.window.max_input) == (1000, 200)
-
-
-def test_a_refusal_that_counts_more_than_we_did_scales_our_counts() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=1000, prompt=438))
-    assert taught is not None and taught.learned.scale == 2.0
-    assert taught.meter.costs(prompt(LONG).messages)[:1] == (108,)
-
-
-def test_the_prompt_is_worked_out_from_a_total() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=1000, total=538, completion=100))
-    assert taught is not None and taught.learned.scale == 2.0
-
-
-def test_a_completion_that_the_refusal_names_goes_before_what_was_sent() -> None:
-    known, what = sent()
-    for said, prompt_tokens in ((Refusal("r", total=438, completion=0), 438), (Refusal("r", total=538), 438)):
-        taught = learn(known, what, said)
-        assert taught is not None and taught.learned.scale == prompt_tokens / 219
-    unlimited = replace(what, reply=None)
-    taught = learn(known, unlimited, Refusal("r", total=438, completion=0))
-    assert taught is not None and taught.learned.scale == 2.0
-
-
-def test_a_count_that_cannot_be_true_scales_nothing() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=300, prompt=219 * 9))
-    assert taught is not None and taught.learned == Learned(window=300)
-
-
-def test_a_count_cut_short_teaches_more_than_it_says() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=1000, prompt=438, at_least=True))
-    assert taught is not None and taught.learned.scale > 2.0
-
-
-def test_an_excess_alone_gives_the_window() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", excess=19))
-    assert taught is not None and taught.window.tokens == 300
-
-
-def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
-    known, what = sent(window=8192, guessed=True, max_tokens=9000)
-    taught = learn(known, what, Refusal("r"))
-    assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
-
-
-def test_a_refusal_without_figures_teaches_less_than_was_sent() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r"))
-    assert taught is not None and taught.window.tokens == int(STINT * 319)
-    assert taught.learned.supposed and taught.window.source == "supposed"
-
-
-def test_a_figure_that_follows_is_no_supposition_any_more() -> None:
-    known, what = sent()
-    once = learn(known, what, Refusal("r"))
-    assert once is not None
-    twice = learn(once, replace(what, window=once.window), Refusal("r", limit=150))
-    assert twice is not None and twice.learned == Learned(window=150)
-
-
-def test_a_bound_in_bytes_is_none_in_tokens() -> None:
-    known, what = sent()
-    taught = learn(known, what, Refusal("r", limit=300, prompt=900, bounds="body"))
-    assert taught is not None and taught.learned == Learned(window=int(STINT * 319), supposed=True)
-
-
-def test_a_guess_is_no_bound_on_the_prompt_alone() -> None:
-    known, what = sent(window=8192, guessed=True, max_tokens=9000)
-    taught = learn(known, what, Refusal("r", bounds="input"))
-    assert taught is not None and taught.learned == Learned(window=8192, supposed=True)
-
-
-def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:
-    known, what = sent(window=1, max_tokens=1)
-    known = replace(known, learned=Learned(window=1))
-    assert learn(known, what, Refusal("r")) is None
-
-
-def test_a_refusal_of_neighbours_teaches_that_roles_alternate_where_they_did_not() -> None:
-    known, refusal = facts(1000), Refusal("r", bounds="roles")
-    assert learn(known, draft([user("a")], 1000), refusal) is None  # they did: it means something else
-    users = draft([user("a"), user("b")], 1000)
-    taught = learn(known, users, refusal)
-    assert taught is not None and taught.window.alternates and taught.learned == Learned(alternates=True)
-    assert taught.window.tokens == 1000 and learn(taught, users, refusal) is None
-
-
 def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_turns() -> None:
     def cut(found: Draft, known: Facts) -> Draft:
         return found.with_blocks([found.blocks[0], *found.blocks[2:]])
@@ -229,12 +122,6 @@ def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_t
         assert found.fits and len(list(found.draft.messages)) == sent_
         assert [n.step for n in found.notes] == ["cut", "join_turns"][: 1 + alternates]
         assert found.notes[-1].tokens_after == found.draft.prompt
-
-
-def test_what_was_learned_lies_over_the_table() -> None:
-    known = apply_learned(facts(1000, max_input=900), Learned(window=500, max_input=2000, scale=1.5))
-    assert (known.window.tokens, known.window.max_input) == (2000, 900)
-    assert known.meter.text("one two") == 3
 
 
 def test_messages_are_only_dropped_whole_and_said_so() -> None:

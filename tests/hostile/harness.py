@@ -249,14 +249,14 @@ async def friendly(request: Request, peer: Peer) -> None:
 
 
 @contextlib.contextmanager
-def upstream(script: Script = friendly, streaming: bool = False) -> Iterator[Recorder]:
+def upstream(script: Script = friendly, streaming: bool = False, port: int = 0) -> Iterator[Recorder]:
     """A scripted upstream in a thread with an event loop of its own."""
     loop = asyncio.new_event_loop()
     opened: list[Recorder] = []
     ready, over = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with recording(script, streaming) as made:
+        async with recording(script, streaming, port=port) as made:
             opened.append(made)
             ready.set()
             await over.wait()

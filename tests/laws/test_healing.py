@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.rules import load_rules
-from proxy.fit.plan import learn, plan, start
+from proxy.fit.learning import learn
+from proxy.fit.plan import plan, start
 from proxy.types import Draft, Facts, Margin, Plan, Prompt, Refusal, Window
 from proxy.wire.endpoints import chat
 from tests.laws.cases import VALID, Case, cases

@@ -15,12 +15,13 @@ from proxy.errors import ConfigError
 from proxy.serve.cache import BACKENDS, Cache, backend_of
 from proxy.serve.shared import counts, remote
 from proxy.serve.shared.remote import BUDGET
-from proxy.types import Learned
+from proxy.types import Learned, Proof
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
 from tests.serve.shared.shelf import until
 
 SECRET = b"a secret of the user's"
+CALLER = b"a caller"
 CANARY = b"canary: what they talked about"
 PAIRS = [(b"key-%d" % number, CANARY + b" %d" % number) for number in range(20)]
 SLACK = 0.25  # seconds that a busy machine may add to a budget of 20 ms; redis-py's own defaults would wait 59 s
@@ -118,15 +119,15 @@ def test_two_proxies_on_one_redis_share_their_counts(server: RedisServer) -> Non
 
 def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
-        await two.learn_of("gpt-4")
-        one.keep_learned("gpt-4", Learned(window=6000))
+        await two.learn_of([("gpt-4", CALLER)])
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
         one.observe("gpt-4", 1.25)
-        await until(lambda: two.learned_now("gpt-4").window == 6000)
+        await until(lambda: two.learned_now("gpt-4", CALLER).window == 6000)
         await until(lambda: two.ratio_now("gpt-4") == 1.25)
-        one.keep_learned("other", Learned(max_input=100))
+        one.prove("other", CALLER, Learned(max_input=100), Proof(0, 0))
         await until(lambda: len(server.names()) == 2)
-        await two.learn_of("other")
-        await until(lambda: two.learned_now("other").max_input == 100)
+        await two.learn_of([("other", CALLER)])
+        await until(lambda: two.learned_now("other", CALLER).max_input == 100)
 
     run(test, server.url, caches=2)
 
@@ -135,7 +136,7 @@ def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
         one.contents.put("summary", b"caller", b"key", CANARY)
-        one.keep_learned("a-private-model", Learned(window=6000))
+        one.prove("a-private-model", CALLER, Learned(window=6000), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
         async with asyncio.timeout(10):
             while await two.contents.get("summary", b"caller", b"key") != CANARY:
@@ -249,9 +250,9 @@ def dead(url: str) -> list[float]:
         await until(lambda: failing(cache))
         for _ in range(49):
             waits.append(await asked(cache))
-            cache.keep_learned("m", Learned(window=5))
-            assert cache.learned_now("m").window == 5
-        await cache.learn_of("m2")
+            cache.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+            assert cache.learned_now("m", CALLER).window == 5
+        await cache.learn_of([("m2", CALLER)])
         assert await cache.contents.get("summary", b"c", b"k") is None
 
     run(test, url)
@@ -330,7 +331,7 @@ def test_a_redis_that_is_killed_under_load_costs_no_request_and_is_used_again_wh
         results = await asyncio.gather(*running, return_exceptions=True)
         assert all(isinstance(result, asyncio.CancelledError) for result in results)
         assert max(waits) < BUDGET + 2 * SLACK
-        one.keep_learned("gpt-4", Learned(window=6000))
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
         await until(server.names)
 
     run(test, server.url)
@@ -348,7 +349,7 @@ def test_a_full_redis_is_still_read() -> None:
             await until(lambda: two.open_breakers()[("writing",)])
             assert (failing(two), two.troubles()[("lost",)]) == (False, 10)
             server.cli("CONFIG", "SET", "maxmemory", "0")
-            two.keep_learned("m", Learned(window=5))
+            two.prove("m", CALLER, Learned(window=5), Proof(0, 0))
             await until(lambda: len(server.names()) == 11)
 
         run(test, server.url, caches=2)
@@ -378,7 +379,7 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
         assert await fetched(two) == RIGHT
 
     async def told(one: Cache, two: Cache) -> None:
-        one.keep_learned("m", Learned(window=5))
+        one.prove("m", CALLER, Learned(window=5), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
 
     async def agreed(one: Cache, two: Cache) -> None:
@@ -505,10 +506,14 @@ def test_without_a_url_everything_is_remembered_in_this_process() -> None:
         one.memory.put(PAIRS[0][0], (5,))
         one.store_counts(PAIRS)
         assert one.memory.get(PAIRS[0][0]) == (5,)
-        one.keep_learned("gpt-4", Learned(window=6000))
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
         one.observe("gpt-4", 1.1)
-        await one.learn_of("gpt-4")
-        assert (one.learned_now("gpt-4").window, one.ratio_now("gpt-4"), one.ratio_now("x")) == (6000, 1.1, None)
+        await one.learn_of([("gpt-4", CALLER)])
+        assert (one.learned_now("gpt-4", CALLER).window, one.ratio_now("gpt-4"), one.ratio_now("x")) == (
+            6000,
+            1.1,
+            None,
+        )
         one.contents.put("summary", b"c", b"k", CANARY)
         assert await one.contents.get("summary", b"c", b"k") == CANARY
         assert one.open_breakers() == {}

@@ -14,7 +14,7 @@ from proxy.serve.app import House, build
 from proxy.serve.exchange import Fault, LinkError
 from proxy.serve.totals import Part, Totals
 from proxy.serve.upstream import Answer, UpstreamError
-from proxy.types import Marks, Outcome, Total
+from proxy.types import Learned, Marks, Outcome, Total
 from proxy.wire.headers import Header
 from tests.e2e.house import TOO_MUCH, body, sentence, talk
 
@@ -110,9 +110,9 @@ def test_a_short_request_leaves_before_it_is_counted(monkeypatch: pytest.MonkeyP
     order: list[str] = []
     count = Totals.count
 
-    def counting(self: Totals, marks: Marks | None, part: Part) -> Total:
+    def counting(self: Totals, marks: Marks | None, part: Part, learned: Learned) -> Total:
         order.append("counted")
-        return count(self, marks, part)
+        return count(self, marks, part, learned)
 
     async def noting(payload: bytes) -> Reply:
         order.append("sent")

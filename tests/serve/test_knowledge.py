@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from proxy.config.rules import load_rules
 from proxy.config.windows import load_windows
-from proxy.fit.plan import learn, start
+from proxy.fit.learning import learn
+from proxy.fit.plan import start
+from proxy.serve.asking import caller_of
 from proxy.serve.cache import Cache
 from proxy.serve.knowledge import NOTCH, Knowledge
 from proxy.serve.listing import Listing
 from proxy.serve.upstream import Upstream
 from proxy.tokens import encodings
-from proxy.types import Facts, Ladder, Learned, Meter, Quality, Refusal, Rung, Window, replace
+from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Proof, Quality, Refusal, Rung, Window, replace
 from tests.makers import ladder, prompt, user, words
 from tests.tokens.vocabulary import write
 
@@ -24,7 +27,19 @@ NOBODY = "acme/harbour-9b"
 LIST = b'{"data":[{"id":"acme/harbour-9b","max_model_len":4096}]}'
 LEARNS, ASSUMES = ladder(), ladder(unknown="assume")
 ASKED = prompt([user(words(10))], model="gpt-4")
+LONG = replace(ASKED, messages=prompt([user(words(2_300))]).messages)  # some 5,900 tokens
 REFUSED = Refusal("x", limit=5_000)
+CALLER = b"whoever asks"
+
+
+def teach(one: Knowledge, model: str, learned: Learned) -> None:
+    """As if a refusal had proved it."""
+    one.cache.prove(model, CALLER, learned, Proof(0, 0))
+
+
+def believed(one: Knowledge, model: str) -> Window:
+    """The window of a model for who was refused."""
+    return one.known(model, one.learned(model, CALLER))
 
 
 async def answers(request: httpx.Request) -> httpx.Response:
@@ -36,10 +51,15 @@ async def has_none(request: httpx.Request) -> httpx.Response:
 
 
 def knowledge(
-    limit: int | None = None, rules: Path | None = None, offline: bool = False, lists: bool = True
+    limit: int | None = None,
+    rules: Path | None = None,
+    offline: bool = False,
+    lists: bool = True,
+    answering: Any = None,
 ) -> Knowledge:
     """Knowledge as the house has it, with an upstream that knows one model more."""
-    upstream = Upstream("http://upstream/v1", transport=httpx.MockTransport(answers if lists else has_none))
+    transport = httpx.MockTransport(answering or (answers if lists else has_none))
+    upstream = Upstream("http://upstream/v1", transport=transport)
     windows = load_windows(load_rules(rules).windows)
     return Knowledge(limit, windows, Cache(), Listing(upstream), offline)
 
@@ -74,8 +94,9 @@ def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Pat
     (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
     for rules, known in ((None, (5_000, "refusal", False)), (tmp_path, (7_000, "rules", False))):
         one = knowledge(rules=rules)
-        one.cache.keep_learned("gpt-4", Learned(window=5_000))
-        assert source(one.known("gpt-4")) == known
+        teach(one, "gpt-4", Learned(window=5_000))
+        assert source(believed(one, "gpt-4")) == known
+        assert source(one.known("gpt-4"))[0] == (8_192 if rules is None else 7_000)  # others know nothing of it
 
 
 def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) -> None:
@@ -84,9 +105,9 @@ def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) ->
     assert one.known("mistral-small-latest").alternates and one.known("google/gemma-3-27b-it").alternates
     assert not one.known("gpt-4").alternates and not one.known("gemma-2-9b-it").alternates
     for model in ("gpt-4", NOBODY, "gemma-2-9b-it"):
-        one.cache.keep_learned(model, Learned(alternates=True))
-    assert one.known("gpt-4").alternates and one.known(NOBODY).alternates and one.known(NOBODY).guessed
-    assert not one.known("gemma-2-9b-it").alternates  # as the user says
+        teach(one, model, Learned(alternates=True))
+    assert believed(one, "gpt-4").alternates and believed(one, NOBODY).alternates and believed(one, NOBODY).guessed
+    assert not believed(one, "gemma-2-9b-it").alternates  # as the user says
 
 
 def test_the_upstreams_list_counts_where_the_table_knows_nothing() -> None:
@@ -195,8 +216,8 @@ def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:
     one = knowledge()
     first = one.counted_as("gpt-4")
     assert one.counted_as("gpt-4") == first != one.counted_as("gpt-4o")
-    one.cache.keep_learned("gpt-4", Learned(scale=1.3))
-    assert one.counted_as("gpt-4") != first
+    teach(one, "gpt-4", Learned(scale=1.3))
+    assert one.counted_as("gpt-4", one.learned("gpt-4", CALLER)) != one.counted_as("gpt-4") == first
 
 
 def test_an_encoding_that_is_not_loaded_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,85 +238,92 @@ def test_a_tokenizer_that_the_user_named_counts_requests(tmp_path: Path) -> None
 # What refusals teach.
 
 
-def taught(
-    one: Knowledge, refusal: Refusal, *, opaque: bool = False, cap: int | None = None, scale: float = 1.3
-) -> Facts:
-    """The facts after a refusal that taught a scale, and what the refusal names."""
-    known = facts(one, cap=cap)
-    wiser = replace(known, learned=Learned(refusal.limit, None, scale))
-    return one.taught(wiser, known.learned, replace(ASKED, opaque=opaque), LEARNS, cap, refusal)
-
-
-def test_what_a_refusal_taught_is_kept_for_the_next_request() -> None:
-    one = knowledge()
-    taught(one, REFUSED)
-    assert one.cache.learned_now("gpt-4") == Learned(5_000, None, 1.3)
-
-
-def test_a_prompt_that_cannot_be_counted_teaches_nothing_of_how_we_count() -> None:
-    one = knowledge()
-    assert taught(one, REFUSED, opaque=True).learned.scale == 1.3  # for this request it holds
-    assert one.cache.learned_now("gpt-4") == Learned(5_000)
-    other = knowledge()
-    taught(other, Refusal("x"), opaque=True)
-    assert other.cache.learned_now("gpt-4") == Learned()
-
-
-def test_caps_stay_after_a_refusal() -> None:
-    one = knowledge(limit=3_000)
-    known = facts(one)
-    wiser = learn(known, start(ASKED, LEARNS, known), REFUSED)
+def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str = "gpt-4", **how: bool) -> Learned:
+    """What is known for the next request of the same caller after a refusal."""
+    known, asked = facts(one, model), replace(asked, model=model)
+    sent = start(asked, LEARNS, known)
+    wiser = learn(known, sent, refusal)
     assert wiser is not None
-    assert one.taught(wiser, known.learned, ASKED, LEARNS, None, REFUSED).window.tokens == 3_000
-    assert one.taught(wiser, known.learned, ASKED, LEARNS, 2_000, REFUSED).window.tokens == 2_000
-    assert one.cache.learned_now("gpt-4").window == 5_000
+    one.prove(sent, refusal, wiser.learned, CALLER, **{"opaque": False, **how})
+    return one.learned(model, CALLER)
 
 
-def refused(one: Knowledge, model: str, refusal: Refusal) -> Window:
-    """The window of the request that was refused, planned again."""
-    known, asked = facts(one, model), replace(ASKED, model=model)
-    wiser = learn(known, start(asked, LEARNS, known), refusal)
-    assert wiser is not None
-    return one.taught(wiser, known.learned, asked, LEARNS, None, refusal).window
-
-
-@pytest.mark.parametrize("bounds", ["window", "input", "body"])
-def test_a_refusal_without_figures_shrinks_a_known_window_for_its_own_request_alone(bounds: str) -> None:
+def test_what_a_refusal_proved_is_kept_for_the_callers_next_request_with_its_proof() -> None:
     one = knowledge()
-    assert refused(one, "gpt-4", Refusal("x", bounds=bounds)).tokens < 1_000
-    assert one.cache.learned_now("gpt-4") == Learned() and source(one.known("gpt-4")) == (8_192, "litellm", False)
+    assert refused(one, REFUSED) == Learned(5_000)
+    (shown,) = one.cache.shown("gpt-4")
+    assert (shown.kind, shown.proof.value, shown.proof.rule, shown.proof.quality) == ("window", 5_000, "x", "exact")
+    assert shown.proof.counted > 5_000
+    assert one.learned("gpt-4", b"another") == Learned()
+
+
+def test_a_row_of_the_users_is_never_overridden(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    one = knowledge(rules=tmp_path)
+    assert refused(one, Refusal("x", limit=5_000, bounds="input")) == refused(one, REFUSED) == Learned()
+
+
+def test_a_prompt_that_cannot_be_counted_proves_nothing_of_how_we_count() -> None:
+    assert refused(knowledge(), replace(REFUSED, prompt=6_000), opaque=True) == Learned(5_000)
+
+
+@pytest.mark.parametrize("bounds", ["window", "input", "body", "request"])
+def test_a_refusal_without_figures_proves_nothing_of_a_known_window(bounds: str) -> None:
+    assert refused(knowledge(), Refusal("x", bounds=bounds)) == Learned()
 
 
 def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_the_window() -> None:
-    one = knowledge(lists=False)
-    assert refused(one, NOBODY, Refusal("x")).source == "supposed"
-    assert one.cache.learned_now(NOBODY).supposed and source(one.known(NOBODY))[1:] == ("supposed", False)
+    learned = refused(knowledge(lists=False), Refusal("x"), model=NOBODY)
+    assert learned.supposed and learned.window is not None
 
 
-def test_a_bound_in_bytes_teaches_nothing_of_any_model() -> None:
-    one = knowledge(lists=False)
+@pytest.mark.parametrize("bounds", ["body", "request"])
+def test_what_bounds_no_window_proves_nothing_of_any_model(bounds: str) -> None:
     for model in (NOBODY, "gpt-4"):
-        assert refused(one, model, Refusal("x", limit=900_000, bounds="body")).tokens < 1_000
-        assert one.cache.learned_now(model) == Learned()
+        assert refused(knowledge(lists=False), Refusal("x", limit=900, bounds=bounds), model=model) == Learned()
 
 
 def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
     one = knowledge()
-    one.cache.keep_learned(NOBODY, Learned(window=700, supposed=True))
-    assert one.known(NOBODY).tokens == 700
-    facts(one, NOBODY)  # a known window now: nobody asks for a list
+    teach(one, NOBODY, Learned(window=3_000, supposed=True))
+    assert believed(one, NOBODY).tokens == 3_000
     asyncio.run(one.listing.ask(NOBODY, ()))
-    assert one.known(NOBODY).tokens == 4_096
+    assert believed(one, NOBODY).tokens == 4_096
 
 
-def test_only_what_is_new_is_told_so_that_a_bound_taken_back_stays_away() -> None:
-    one = knowledge()
-    one.cache.keep_learned("gpt-4", Learned(window=5_000))
-    known = facts(one)
-    one.cache.keep_held("gpt-4", 5_001)  # while the request was away
-    wiser = replace(known, learned=replace(known.learned, scale=1.2))
-    one.taught(wiser, known.learned, ASKED, LEARNS, None, Refusal("x", prompt=20))
-    assert one.cache.learned_now("gpt-4") == Learned(scale=1.2)
+def test_nobody_need_know_who_asks_until_something_was_learned() -> None:
+    one, headers = knowledge(), [(b"authorization", b"Bearer sk-test")]
+    assert one.caller(headers) == b""
+    teach(one, "gpt-4", Learned(window=5_000))
+    assert one.caller(headers) == caller_of(headers)
+
+
+def test_a_list_that_is_old_is_asked_for_again_and_one_that_fails_takes_nothing_back() -> None:
+    told: list[httpx.Response] = []
+
+    async def lists(request: httpx.Request) -> httpx.Response:
+        return told.pop()
+
+    async def check() -> None:
+        one = knowledge(answering=lists)
+        one.cache.probe_after = 0.0
+        told.append(httpx.Response(200, content=LIST))
+        await one.ready(NOBODY, LEARNS, None, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 4_096
+        told.append(httpx.Response(200, content=LIST.replace(b"4096", b"8192")))
+        assert await one.listed_anew(NOBODY, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 8_192
+        told.append(httpx.Response(500))
+        assert not await one.listed_anew(NOBODY, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 8_192
+        one.cache.probe_after = 60.0
+        assert not await one.listed_anew(NOBODY, ())  # it is not old
+        told.append(httpx.Response(200, content=LIST))
+        one.doubt()  # the upstream was away
+        assert await one.listed_anew(NOBODY, ()) and told == []
+        assert not await one.listed_anew("gpt-4", ())  # nobody asks for what is known
+
+    asyncio.run(check())
 
 
 def test_closing_ends_a_question_that_is_under_way() -> None:

@@ -16,7 +16,7 @@ from proxy.serve.app import House, build
 from proxy.serve.measuring import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measuring
 from proxy.serve.totals import Part, Totals
 from proxy.serve.visit import Visit
-from proxy.types import Ladder, Marks, Mode, Plan, Total
+from proxy.types import Ladder, Learned, Marks, Mode, Plan, Total
 from proxy.wire.endpoints import chat
 from tests.e2e.house import body, sentence, talk
 from tests.makers import assistant, tool_round, user
@@ -239,9 +239,9 @@ def test_of_another_question_to_the_same_text_only_the_question_is_counted(
     starts: list[int] = []
     count = Totals.count
 
-    def noting(self: Totals, marks: Marks | None, part: Part) -> Total:
+    def noting(self: Totals, marks: Marks | None, part: Part, learned: Learned) -> Total:
         starts.append(part.start)
-        return count(self, marks, part)
+        return count(self, marks, part, learned)
 
     monkeypatch.setattr(Totals, "count", noting)
     again = totalled(measuring, body([*told, user("second?")], model), ladder)

@@ -14,13 +14,15 @@ import pytest
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.serve.app import House, build
+from proxy.serve.asking import caller_of
 from proxy.serve.planning import MOST_BEHIND, PROOF_MARGIN, Planner
 from proxy.serve.visit import Visit
-from proxy.types import Learned, Mode, Refusal, Usage, replace
+from proxy.types import Learned, Mode, Proof, Refusal, Usage, replace
 from proxy.wire.controls import Controls
 from tests.e2e.house import TOO_MUCH, body, sentence, talk
 
 NOBODY = "acme/harbour-9b"
+CALLER = caller_of(())
 
 
 def house(**environment: str) -> House:
@@ -126,7 +128,7 @@ def test_a_window_that_nobody_knows_proves_nothing() -> None:
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     made = house()
-    made.cache.keep_learned("gpt-4o", Learned(max_input=20_000))
+    made.cache.prove("gpt-4o", CALLER, Learned(max_input=20_000), Proof(0, 0))
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
         visit = visiting(of_length(size))
         prepared(made.gateway.planner, visit)
@@ -235,7 +237,7 @@ def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -
     assert prepared(made.gateway.planner, visit) is visit.body
     smaller = healed(made.gateway.planner, visit)
     assert 2 < len(smaller["messages"]) < 102 and visit.result == "fitted"
-    assert made.cache.learned_now(model).window == 4_096
+    assert made.cache.learned_now(model, CALLER).window == 4_096
     smallest = healed(made.gateway.planner, visit, Refusal("x", limit=2_500))
     assert len(smallest["messages"]) < len(smaller["messages"])
 
@@ -244,7 +246,9 @@ def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned()
     made = house()
     visit = visiting(body(talk(100), "gpt-4o"))
     prepared(made.gateway.planner, visit)
-    made.cache.keep_learned("gpt-4o", Learned(window=4_096))  # another request was refused while this one was away
+    made.cache.prove(
+        "gpt-4o", CALLER, Learned(window=4_096), Proof(0, 0)
+    )  # another request was refused while this one was away
     assert len(healed(made.gateway.planner, visit)["messages"]) < 102
 
 
@@ -270,8 +274,8 @@ def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to()
     visit = visiting(body(talk(400)))
     assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
     assert healed(made.gateway.planner, visit, Refusal("x", limit=9_000))["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini") == Learned(9_000)
-    assert made.cache.learned_now("gpt-4") == Learned()
+    assert made.cache.learned_now("gpt-4o-mini", CALLER) == Learned(9_000)
+    assert made.cache.learned_now("gpt-4", CALLER) == Learned()
 
 
 @pytest.mark.parametrize("bounds", ["window", "body"])
@@ -281,7 +285,7 @@ def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotte
     assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
     first = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))
     assert first["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini") == made.cache.learned_now("gpt-4") == Learned()
+    assert made.cache.learned_now("gpt-4o-mini", CALLER) == made.cache.learned_now("gpt-4", CALLER) == Learned()
     second = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))  # of the second, the first is not tried
     assert second is None or second["model"] == "gpt-4"
 
@@ -307,18 +311,18 @@ def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: An
     visit = visiting(body(talk(400)))
     assert prepared(made.gateway.planner, visit) is visit.body
     assert healed(made.gateway.planner, visit, Refusal("x", limit=8_192)) is None
-    assert made.cache.learned_now("gpt-4") == Learned()
+    assert made.cache.learned_now("gpt-4", CALLER) == Learned()
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
 def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
     made = house()
-    made.cache.keep_learned("gpt-4", Learned(window=4_096))
+    made.cache.prove("gpt-4", CALLER, Learned(window=4_096), Proof(0, 0))
     visit = visiting(body(talk(100)), mode)
     prepared(made.gateway.planner, visit)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
         made.gateway.planner.learn_ratio(visit, replace(visit.outcome(), usage=Usage(usage), status=status))
-        assert made.cache.learned_now("gpt-4").window == left
+        assert made.cache.learned_now("gpt-4", CALLER).window == left
 
 
 # Ratios.
@@ -338,6 +342,7 @@ def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
     prepared(made.gateway.planner, visit)
     if visit.sure:
         asyncio.run(made.gateway.planner.count(visit, ()))
+    visit.attempts = 1  # what was never sent has no count of what was
     sent = visit.outcome().prompt_sent
     assert sent is not None
     assert told(made, visit, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)

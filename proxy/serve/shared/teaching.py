@@ -1,37 +1,52 @@
-"""The lessons about an upstream's models, kept here and shared: what one replica learned, the others soon know."""
+"""What upstreams taught of their models, kept here and shared: counts for all callers, limits for each of them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 from proxy.bounded import Bounded
+from proxy.serve.shared import lessons, limits
 from proxy.serve.shared.counts import DAY, Tally
+from proxy.serve.shared.forgotten import Forgotten
 from proxy.serve.shared.keyring import Keyring
-from proxy.serve.shared.lessons import Lesson, pack, unpack
+from proxy.serve.shared.lessons import Lesson
+from proxy.serve.shared.limits import LIFE, Limits
 from proxy.serve.shared.remote import Remote, Values
-from proxy.types import NOTHING_LEARNED, Learned
+from proxy.serve.shared.replicated import Codec, Question, Replicated
+from proxy.types import NOTHING_LEARNED, Learned, Proof, replace
 
 REFRESH = 2.0  # seconds after which another replica's lessons are seen here
-ACTIVE = 60.0  # seconds that a model counts as in use after a request for it
 MOST_MODELS = 2_048  # clients choose the names
-MOST_READ = 512  # models of one question
+# Callers' records of models. Clients choose both; but a record is made only of a refusal that proved something, so that
+# to push another caller's out takes a thousand requests that an upstream refuses, and costs that caller one round trip.
+MOST_LIMITS = 4_096
+PROBE_AFTER = 60.0  # seconds: the default of PLIMSOLL_PROBE_AFTER
+Key = tuple[str, bytes]  # a model and a caller
+Time = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
-@dataclass(slots=True)
-class Known:
-    """A model's lesson as it is known here, when a request last used it, and when the backend was last asked."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One proof as operators see it: whose (a short keyed hash), of which model, what it limits, and its end in seconds
+    since 1970."""
 
-    lesson: Lesson = field(default_factory=Lesson)
-    used: float = 0.0
-    asked: float = -ACTIVE
+    model: str
+    caller: str
+    kind: str
+    proof: Proof
+    until: float
 
 
 class Teaching:
-    """Lessons by model, of one upstream; without a backend they stay in this process."""
+    """What is known of one upstream's models; without a backend it stays in this process. `probe_after` is how many
+    seconds a limit is believed before one request tries it."""
 
     def __init__(
         self,
@@ -41,92 +56,116 @@ class Teaching:
         tally: Tally,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        probe_after: float = PROBE_AFTER,
+        forgotten: Forgotten | None = None,
     ) -> None:
-        self._upstream = upstream.encode()
+        place = upstream.encode()
         self._remote = remote
         self._keyring = keyring
-        self._tally = tally
-        self._clock = clock
         self._wall = wall
-        self._models: Bounded[bytes, Known] = Bounded(MOST_MODELS)
-        self._lately: dict[str, Known] = {}  # of `_models`, those in use since the last new one came
-        self._unsent: dict[str, None] = {}
+        self._probe_after = probe_after
+        self._forgotten = forgotten or Forgotten()
+        self._unreachable = 0.0
+        self._probed: Bounded[Key, float] = Bounded(MOST_LIMITS)
         self._changed = asyncio.Event()
 
-    def lesson(self, model: str) -> Lesson:
-        """What is known here of a model; another object as soon as it is another lesson."""
-        known = self._lately.get(model)
-        return self._known(model).lesson if known is None else known.lesson
+        def of_model(model: str) -> tuple[bytes, ...]:
+            return place, _named(model)
 
-    def learned(self, model: str) -> Learned:
-        """What refusals taught of a model, as far as it holds now."""
-        lesson = self._known(model).lesson
-        return lesson.at(self._wall()) if lesson.learned.supposed else lesson.learned
+        def of_caller(key: Key) -> tuple[bytes, ...]:
+            return place, _named(key[0]), key[1]
 
-    async def learn_of(self, model: str) -> None:
-        """Asks the backend for a model that was not in use here lately; those in use are refreshed beside requests."""
-        known, now = self._known(model), self._clock()
-        known.used = now
-        if self._remote is None or (name := self._name(model)) is None or now - known.asked < ACTIVE:
+        self._lessons: Replicated[str, Lesson] = Replicated(
+            Codec("ratio:1", of_model, Lesson(), Lesson.joined, lessons.pack, lessons.unpack, DAY),
+            *(MOST_MODELS, remote, keyring, tally, clock),
+        )
+        self._limits: Replicated[Key, Limits] = Replicated(
+            Codec(limits.KIND, of_caller, Limits(), Limits.joined, limits.pack, limits.unpack, limits.LONGEST),
+            *(MOST_LIMITS, remote, keyring, tally, clock),
+        )
+        self._forgets: Replicated[str, float] = Replicated(
+            Codec("forgotten:1", of_model, 0.0, max, msgspec.msgpack.encode, _time, limits.LONGEST),
+            *(MOST_MODELS, remote, keyring, tally, clock),
+        )
+        self.lesson = self._lessons.get  # bound, not wrapped: every request asks twice
+
+    async def learn_of(self, keys: Iterable[Key]) -> None:
+        """Asks the backend for models that were not in use here lately; those in use are refreshed beside requests."""
+        if self._remote is None:
             return
-        known.asked = now
-        await self._remote.ask([name], lambda values: self._take([model], values))
+        asked = [question for key in keys for question in self._questions(key)]
+        if asked:
+            await self._remote.ask([question.name for question in asked], lambda values: _take(asked, values))
 
-    def keep(self, model: str, learned: Learned) -> None:
-        """Keeps what a refusal taught; replicas are told at once."""
-        known = self._known(model)
-        known.lesson = known.lesson.taught(learned, self._wall())
-        self._tell(model)
-        self._changed.set()
-
-    def held(self, model: str, prompt: int) -> None:
-        """Takes back what an answer to so many tokens proves wrong; replicas are told at once."""
-        known = self._known(model)
-        if known.lesson.learned is NOTHING_LEARNED:
-            return
-        lesson = known.lesson.held(prompt, self._wall())
-        if lesson is not known.lesson:
-            known.lesson = lesson
-            self._tell(model)
-            self._changed.set()
+    def _questions(self, key: Key) -> Iterator[Question]:
+        model = key[0]
+        for question in (self._lessons.question(model), self._limits.question(key), self._forgets.question(model)):
+            if question is not None:
+                yield question
 
     def observe(self, model: str, ratio: float) -> None:
         """Adds what an answer's usage told of a model's ratio; replicas are told within `REFRESH` seconds."""
-        known = self._known(model)
-        known.lesson = known.lesson.observed(ratio)
-        self._tell(model)
+        self._lessons.put(model, self.lesson(model).observed(ratio))
 
-    def _tell(self, model: str) -> None:
-        if self._remote is not None and len(self._unsent) < MOST_MODELS:
-            self._unsent[model] = None
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit at all: where not, nobody need know who calls."""
+        return len(self._limits) > 0
 
-    def _known(self, model: str) -> Known:
-        known = self._lately.get(model)
-        if known is not None:
-            return known
-        key = _key(model)
-        known = self._models.get(key)
-        if known is None:
-            known = Known()
-            self._lately.clear()  # an old one may have to go
-            self._models.put(key, known)
-        self._lately[model] = known
-        return known
+    def learned(self, model: str, caller: bytes) -> Learned:
+        """What refusals proved of a model for a caller, as far as it holds now."""
+        record = self._limits.get((model, caller))
+        return record.learned(self._wall(), self._since(model)) if record.proofs else NOTHING_LEARNED
 
-    def _name(self, model: str) -> bytes | None:
-        seals = self._keyring.seals
-        return None if seals is None else seals.name("learned", self._upstream, _key(model))
+    def _since(self, model: str) -> float:
+        return max(self._forgotten.at(model), self._forgets.get(model))
 
-    def _take(self, models: Sequence[str], values: Values) -> None:
-        for model, value in zip(models, values, strict=True):
-            name, seals = self._name(model), self._keyring.seals
-            payload = seals.unwrap(name, value) if value is not None and name and seals else None
-            theirs = self._tally.note(value, None if payload is None else unpack(payload)) or Lesson()
-            known = self._known(model)
-            new = model in self._unsent
-            known.lesson = known.lesson.joined(theirs) if new else theirs.joined(known.lesson)
-            if known.lesson != theirs:  # theirs is older, or was lost, or another replica wrote over ours
-                self._tell(model)
+    def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
+        """Keeps what a refusal proved, now; replicas are told at once."""
+        self._keep((model, caller), self._limits.get((model, caller)).proved(learned, replace(proof, at=self._wall())))
+
+    def answered(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
+        """Takes back what an answer to so many tokens disproves; replicas are told at once."""
+        record = self._limits.get((model, caller))
+        if record.proofs:
+            self._keep((model, caller), record.answered(used, reply, self._wall(), agrees=agrees, probed=probed))
+
+    def _keep(self, key: Key, record: Limits) -> None:
+        if record != self._limits.get(key):
+            self._limits.put(key, record)
+            self._changed.set()
+
+    def probes(self, model: str, caller: bytes) -> bool:
+        """Whether the request that asks may try a caller's limits: one in each interval, and one at once after the
+        upstream could not be reached."""
+        key, now = (model, caller), self._wall()
+        proofs = [proof.at for _, proof in self._limits.get(key).holding(now, self._since(model))]
+        last = max([*proofs, self._probed.get(key) or 0.0])
+        if abs(now - last) < self._probe_after and last >= self._unreachable:
+            return False
+        self._probed.put(key, now)
+        return True
+
+    def doubt(self) -> None:
+        """The upstream could not be reached: it may come back with other limits."""
+        self._unreachable = self._wall()
+
+    def forget(self, model: str) -> None:
+        """Forgets what was learned of a model, of every caller; other workers know at once, replicas soon."""
+        now = self._wall()
+        self._forgotten.forget(model, now)
+        self._forgets.put(model, now)
+        self._changed.set()
+
+    def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
+        """What holds now, of all models and callers or of these."""
+        now, seals = self._wall(), self._keyring.seals or self._keyring.local
+        return [
+            Shown(name, seals.name("caller", who)[-8:].decode(), kind, proof, proof.at + LIFE[kind])
+            for (name, who), record in self._limits.items()
+            if model in (None, name) and caller in (None, who)
+            for kind, proof in record.holding(now, self._since(name))
+        ]
 
     async def refresh_on(self) -> None:
         """Reads and tells for as long as we run."""
@@ -137,24 +176,23 @@ class Teaching:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Reads the lessons of all models in use, and tells those that are new here."""
-        seals, now = self._keyring.seals, self._clock()
-        if self._remote is None or seals is None:
-            return
-        active = [key.decode("utf-8", "surrogatepass") for key, known in self._models if now - known.used < ACTIVE]
-        models = list(dict.fromkeys([*self._unsent, *active]))[:MOST_READ]
-        names = [seals.name("learned", self._upstream, _key(model)) for model in models]
-        values = await self._remote.aside(lambda backend: backend.get(names)) if names else None
-        if values is None:
-            return
-        self._take(models, values)
-        for model, name in zip(models, names, strict=True):
-            known = self._known(model)
-            known.asked = now
-            if model in self._unsent:
-                del self._unsent[model]
-                self._remote.write(name, seals.wrap(name, pack(known.lesson)), DAY)
+        """Reads what is in use, and tells what is new here."""
+        await self._forgets.refresh()
+        await self._limits.refresh()
+        await self._lessons.refresh()
 
 
-def _key(model: str) -> bytes:
+def _take(asked: list[Question], values: Values) -> None:
+    for question, value in zip(asked, values, strict=True):
+        question.take(value)
+
+
+def _named(model: str) -> bytes:
     return model.encode("utf-8", "surrogatepass")
+
+
+def _time(payload: bytes) -> float | None:
+    try:
+        return msgspec.msgpack.decode(payload, type=Time)
+    except msgspec.MsgspecError:
+        return None

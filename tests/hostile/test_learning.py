@@ -1,0 +1,363 @@
+"""What refusals teach: nobody teaches anybody else, nobody teaches by words, and nothing is learned for good."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.hostile.harness import eventually, ok, refused, running, upstream
+from tests.recorder import EVENTS, Peer, Recorder, Request, Script, answer, chunk
+from tests.redis_server import redis_server
+
+WORDS = "tide crane cargo pilot ballast harbour ledger rope"
+ATTACKER = {"authorization": "Bearer sk-attacker"}
+VICTIM = {"authorization": "Bearer sk-victim"}
+TOO_LONG = (
+    "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens. "
+    "Please reduce the length of the messages."
+)
+
+
+def talk(turns: int, model: str = "gpt-4o", **fields: Any) -> dict[str, Any]:
+    """A conversation of some 48 tokens a turn."""
+    said = [
+        {"role": "user" if i % 2 == 0 else "assistant", "content": f"Entry {i}: " + " ".join((WORDS.split() * 5)[:40])}
+        for i in range(turns)
+    ]
+    return {"model": model, **fields, "messages": [*said, {"role": "user", "content": "What is the last entry?"}]}
+
+
+def size(body: Any) -> int:
+    """About what the scripted upstreams count: a token a word, and what stands around messages."""
+    messages = (body if isinstance(body, dict) else json.loads(body))["messages"]
+    return sum(4 + len(str(m["content"]).split()) + 3 * ("Entry" in str(m["content"])) for m in messages)
+
+
+def sent(up: Recorder) -> list[dict[str, Any]]:
+    """The chats that came, parsed."""
+    return [json.loads(r.body) for r in up.requests if r.method == b"POST"]
+
+
+def strict(windows: Callable[[Request], int], text: str = TOO_LONG) -> Script:
+    """An upstream that refuses what is over the window that a request meets, in OpenAI's words, and reports usage."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+            return
+        prompt, window = size(request.body), windows(request)
+        if prompt > window:
+            await peer.send(refused(text.format(window=window, prompt=prompt)))
+        else:
+            await peer.send(ok(prompt))
+
+    return script
+
+
+# F2: an error quotes what a client sent.
+
+CLAIM = "maximum context length is 200 tokens"
+FORMS: dict[str, tuple[str, str]] = {
+    "a property's name": (CLAIM, f"In context=('properties', '{CLAIM}'), array schema missing items."),
+    "upper case": (CLAIM.upper(), f"In context=('properties', '{CLAIM}'), array schema missing items."),
+    "double quotes": (CLAIM, f'Invalid schema: "{CLAIM}" is not of type object.'),
+    "escaped quotes": (CLAIM, f'Invalid schema: \\"{CLAIM}\\" is not of type object.'),
+    "escapes of unicode": (CLAIM.replace(" ", "\u00a0"), "Bad: maximum\\u0020context\\u0020length is 200 tokens"),
+    "folded blanks": (CLAIM.replace(" ", "\n\t "), f"Invalid name: {CLAIM}"),
+    "cut off": (CLAIM + " and so on", "Invalid name: 'maximum context length is 200...'"),
+    "json in json": (CLAIM, json.dumps({"error": {"path": ["tools", 0, {"name": CLAIM}]}})),
+    "the upstream's own count": (
+        CLAIM + ". However, your messages resulted in 5000 tokens",
+        f"Unsupported value: {CLAIM}. However, your messages resulted in 5000 tokens",
+    ),
+    "an anthropic wording": (
+        "prompt is too long: 900 tokens > 200 maximum",
+        "prompt is too long: 900 tokens > 200 maximum",
+    ),
+    "a sum": ("`inputs` tokens + `max_new_tokens` must be <= 200",) * 2,
+    "no figure at all": ("context_length_exceeded", "Unknown name: context_length_exceeded"),
+}
+
+
+def poisoning(name: str, turns: int = 6) -> dict[str, Any]:
+    """A short request with a tool whose schema names a limit."""
+    schema = {"type": "object", "properties": {name: {"type": "array"}}}
+    return {**talk(turns), "tools": [{"type": "function", "function": {"name": "t", "parameters": schema}}]}
+
+
+def quoting(error: str) -> Script:
+    """An upstream that quotes a tool's schema, and answers everything else."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+        elif b'"tools"' in request.body:
+            await peer.send(refused(f"Invalid schema for function 't': {error}", code="invalid_function_parameters"))
+        else:
+            await peer.send(ok(size(request.body)))
+
+    return script
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
+def test_F2_a_quoted_limit_changes_nothing_for_anybody(workers: int, model: str) -> None:
+    """In a dozen forms: neither for another caller, nor for who sent it."""
+    said = {"error": ""}
+
+    async def script(request: Request, peer: Peer) -> None:
+        await quoting(said["error"])(request, peer)
+
+    innocent = {**talk(30), "model": model}
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for form, (name, said["error"]) in FORMS.items():
+            attack = {**poisoning(name), "model": model}
+            for _ in range(2 * workers):
+                assert proxy.ask(attack, headers=ATTACKER).status == 400, form
+            for key in (VICTIM, ATTACKER):
+                for _ in range(2 * workers):
+                    assert proxy.ask(innocent, headers=key).status == 200, form
+                    assert sent(up)[-1] == innocent, form
+
+
+def test_F2_a_limit_that_would_be_believed_is_believed_of_its_sender_alone(workers: int) -> None:
+    """An upstream whose errors are the attacker's to write: even then nobody else is cut, on no replica."""
+    error = TOO_LONG.format(window=200, prompt=size(poisoning("x")))
+
+    with redis_server() as redis, upstream(quoting(error)) as up:
+        start = partial(running, up.url, PLIMSOLL_REDIS=redis.url, PLIMSOLL_SECRET="s" * 32)
+        with start(workers=workers) as one, start() as two:
+            for _ in range(3 * workers):
+                one.ask(poisoning("x"), headers=ATTACKER)
+            eventually(lambda: any("limits" in name for name in redis.names()))
+            for proxy in (one, two, one, two):
+                assert proxy.ask(talk(30), headers=VICTIM).status == 200
+                assert sent(up)[-1] == talk(30)
+
+
+def test_F2_a_request_that_is_under_a_limit_proves_none(workers: int) -> None:
+    """Without keys all are one caller: what was refused must have been over what the refusal names."""
+    error = "maximum context length is 2000 tokens. However, your messages resulted in 2100 tokens."
+    with upstream(quoting(error)) as up, running(up.url, workers=workers) as proxy:
+        for _ in range(3 * workers):
+            proxy.ask(poisoning("x"))
+        for _ in range(2 * workers):
+            assert proxy.ask(talk(90)).status == 200
+            assert sent(up)[-1] == talk(90)
+
+
+# F3: two keys with two windows.
+
+
+def tiers(request: Request) -> int:
+    return 4_096 if b"Bearer sk-basic" in request.header(b"authorization") else 32_768
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
+def test_F3_a_premium_and_a_basic_key_keep_their_own_windows(workers: int, model: str) -> None:
+    basic, premium = ({"authorization": f"Bearer sk-{tier}"} for tier in ("basic", "premium"))
+    long = talk(200, model)
+    with upstream(strict(tiers)) as up, running(up.url, workers=workers) as proxy:
+        for _ in range(3 * workers):
+            assert proxy.ask(long, headers=basic).status == 200
+            assert size(sent(up)[-1]) <= 4_096
+        for _ in range(3 * workers):
+            assert proxy.ask(long, headers=premium).status == 200
+            assert sent(up)[-1] == long
+        refusals = len(sent(up)) - 6 * workers
+        assert 1 <= refusals <= workers  # each worker learned it once
+        proxy.ask(long, headers=basic)
+        assert size(sent(up)[-1]) <= 4_096
+
+
+# R2: an upstream that is restarted with another window.
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_help(stream: bool) -> None:
+    window = {"tokens": 2_048}
+
+    async def script(request: Request, peer: Peer) -> None:
+        prompt = size(request.body) if request.body else 0
+        if stream and 0 < prompt <= window["tokens"]:
+            told = json.dumps(
+                {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+            )
+            await peer.send(EVENTS, chunk(f"data: {told}\n\ndata: [DONE]\n\n".encode()), chunk(b""))
+        else:
+            await strict(lambda _: window["tokens"])(request, peer)
+
+    long = talk(80, "acme/harbour-9b", **({"stream": True} if stream else {}))
+    with upstream(script) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1") as proxy:
+        assert proxy.ask(long).status == 200
+        assert proxy.ask(long).status == 200
+        assert size(sent(up)[-1]) <= 2_048 and len(sent(up)) == 3  # the second request needs no refusal
+        time.sleep(1.1)  # what PLIMSOLL_PROBE_AFTER says
+        assert proxy.ask(long).status == 200
+        assert sent(up)[-2] == long and size(sent(up)[-1]) <= 2_048  # one tries it, and is healed
+        assert proxy.ask(long).status == 200
+        assert size(sent(up)[-1]) <= 2_048 and len(sent(up)) == 6
+        window["tokens"] = 8_192
+        time.sleep(1.1)
+        for _ in range(3):
+            assert proxy.ask(long).status == 200
+            assert sent(up)[-1] == long
+        window["tokens"] = 2_048  # and one that shrinks heals as before
+        assert proxy.ask(long).status == 200
+        assert size(sent(up)[-1]) <= 2_048
+
+
+def test_R2_an_upstream_that_was_away_is_tried_at_once() -> None:
+    long = talk(80)
+    with contextlib.ExitStack() as stack:
+        with upstream(strict(lambda _: 2_048)) as up:
+            proxy = stack.enter_context(running(up.url))
+            for _ in range(2):
+                assert proxy.ask(long).status == 200
+            assert len(sent(up)) == 3
+        assert proxy.ask(long).status == 502
+        with upstream(strict(lambda _: 8_192), port=up.port) as again:
+            assert proxy.ask(long).status == 200
+            assert sent(again) == [long]
+            proxy.stop()
+
+
+def test_R2_an_upstream_that_cuts_silently_has_not_grown() -> None:
+    silent = {"now": False}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if silent["now"]:
+            await peer.send(ok(min(2_000, size(request.body))))
+        else:
+            await strict(lambda _: 2_048)(request, peer)
+
+    with upstream(script) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1") as proxy:
+        assert proxy.ask(talk(80)).status == 200
+        silent["now"] = True
+        time.sleep(1.1)
+        assert proxy.ask(talk(80)).status == 200
+        assert sent(up)[-1] == talk(80)
+        assert proxy.ask(talk(80)).status == 200
+        assert size(sent(up)[-1]) <= 2_048
+
+
+def test_R2_a_list_that_says_more_is_heard() -> None:
+    """The window comes from the upstream's own list, and that changed."""
+    listed = {"tokens": 2_048}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            told = {"id": "acme/harbour-9b", "object": "model", "max_model_len": listed["tokens"]}
+            await peer.send(answer(json.dumps({"object": "list", "data": [told]}).encode()))
+        else:
+            await strict(lambda _: listed["tokens"])(request, peer)
+
+    long = talk(80, "acme/harbour-9b")
+    with upstream(script) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1") as proxy:
+        assert proxy.ask(long).status == 200
+        assert size(sent(up)[-1]) <= 2_048 and len(sent(up)) == 1
+        listed["tokens"] = 8_192
+        time.sleep(1.1)
+        assert proxy.ask(long).status == 200
+        assert sent(up)[-1] == long
+
+
+# What says nothing of a window, and figures that are not ours.
+
+SLOTS_FULL = b'{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
+def test_R4_slots_that_are_full_together_teach_nothing(workers: int, model: str) -> None:
+    full = {"now": True}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+        elif full["now"] and size(request.body) > 3_000:
+            await peer.send(answer(SLOTS_FULL, b"500 Internal Server Error"))
+        else:
+            await peer.send(ok(size(request.body)))
+
+    long = talk(80, model)
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for _ in range(2 * workers):
+            assert proxy.ask(long).status == 200
+            assert sent(up)[-2] == long and size(sent(up)[-1]) <= 3_000  # it is tried again, smaller
+        full["now"] = False
+        for _ in range(2 * workers):
+            assert proxy.ask(long).status == 200
+            assert sent(up)[-1] == long
+
+
+def test_R6_the_upstreams_own_count_is_used_where_it_is_lower() -> None:
+    """A model that nobody knows: we estimate more than it counts, and its refusal says so."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+            return
+        prompt = int(0.6 * size(request.body))
+        body = ok(prompt) if prompt <= 2_048 else refused(TOO_LONG.format(window=2_048, prompt=prompt))
+        await peer.send(body)
+
+    long = talk(120, "acme/harbour-9b", max_tokens=100)
+    with upstream(script) as up, running(up.url) as proxy:
+        for _ in range(2):
+            assert proxy.ask(long).status == 200
+            assert 0.6 * size(sent(up)[-1]) > 0.5 * 2_048
+        assert len(sent(up)) == 3
+
+
+def test_R8_refusals_without_figures_do_not_add_up(workers: int) -> None:
+    """An upstream that refuses everything for a while, in words that name nothing."""
+    angry = {"now": True}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+        elif angry["now"]:
+            await peer.send(refused("Please reduce the length of the messages or completion."))
+        else:
+            await peer.send(ok(size(request.body)))
+
+    long = talk(90, "acme/harbour-9b", max_tokens=100)
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for turns in (90, 90, 20, 5, 1) * workers:
+            told = proxy.ask(talk(turns, "acme/harbour-9b", max_tokens=100))
+            assert (told.status, b"maximum context length is" in told.body) == (400, False)
+            assert b"Please reduce" in told.body
+        angry["now"] = False
+        for _ in range(2 * workers):
+            assert proxy.ask(long).status == 200
+            assert size(sent(up)[-1]) > 0.3 * size(long)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
+def test_F2_no_error_of_ours_rests_on_a_limit_that_was_learned(model: str) -> None:
+    """What no plan fits goes out as it is, and what the upstream says goes to the client."""
+    window = {"tokens": 60}
+    pinned = {
+        "model": model,
+        "messages": [{"role": "system", "content": "Rule: " + WORDS}, {"role": "user", "content": WORDS * 150}],
+    }
+    with upstream(strict(lambda _: window["tokens"])) as up, running(up.url) as proxy:
+        for _ in range(3):
+            told = proxy.ask(pinned, headers={"x-plimsoll-ladder": "lossless"})
+            assert told.status == 400 and b"is 60 tokens. However, your messages" in told.body
+            assert sent(up)[0] == pinned
+        window["tokens"] = 100_000
+        assert proxy.ask(pinned, headers={"x-plimsoll-ladder": "lossless"}).status == 200
+        assert sent(up)[-1] == pinned
+
+
+def test_F2_our_own_refusal_rests_on_what_is_stated() -> None:
+    with upstream() as up, running(up.url) as proxy:
+        body = {**talk(3), "messages": [{"role": "system", "content": WORDS * 100}, *talk(3)["messages"]]}
+        told = proxy.ask(body, headers={"x-plimsoll-window": "50", "x-plimsoll-ladder": "lossless"})
+        assert (told.status, sent(up)) == (400, [])
