@@ -149,9 +149,9 @@ def test_every_dependency_is_in_the_lock() -> None:
             assert f"\n{name}==" in lock, f"{name} is not in {folder}/requirements.txt"
 
 
-def test_make_help_names_at_most_ten_targets() -> None:
+def test_make_help_names_at_most_a_dozen_targets() -> None:
     apart = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}  # of `make test`
     done = subprocess.run(["make", "help"], cwd=ROOT, env=apart, capture_output=True, text=True, check=True)
     targets = [line.split()[1] for line in done.stdout.splitlines()]
-    assert 5 <= len(targets) <= 10
+    assert 5 <= len(targets) <= 12
     assert {"setup", "run", "demo", "test", "lint"} <= set(targets)
