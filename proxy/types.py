@@ -345,16 +345,32 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """What answers told of a model's counts: `ratio` is how many of its tokens one of the encoding's proved to be
+    worth, `share` the margin that such counts need, as a share of the prompt; None: the family's own."""
+
+    ratio: float
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Learned:
     """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
-    much its counts differ from ours (`scale`, from refusals). `supposed` says that no figure was named for the window:
-    it was worked out from what was too much; `alternates` that it takes user and assistant in turn only."""
+    much its counts differ from ours (`scale`, from refusals, and `correction`, from answers). `supposed` says that no
+    figure was named for the window: it was worked out from what was too much; `alternates` that it takes user and
+    assistant in turn only."""
 
     window: int | None = None
     max_input: int | None = None
     scale: float = 1.0
     supposed: bool = False
     alternates: bool = False
+    correction: Correction | None = None
+
+    @property
+    def bounds(self) -> bool:
+        """Whether it says anything of the window."""
+        return self.window is not None or self.max_input is not None or self.alternates
 
 
 NOTHING_LEARNED = Learned()

@@ -163,7 +163,8 @@ class Cache:
         self._remote = Remote(backend_of(url), SECRET) if url else None
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
         self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
-        self.lesson_now = self._teaching.lesson  # bound, not wrapped: every request asks twice
+        self.corrected = self._teaching.corrected  # bound, not wrapped: every request asks
+        self.correction_now = self._teaching.correction
         self.contents = Contents(self._remote, self._keyring, self._tally)
 
     @property
@@ -212,10 +213,6 @@ class Cache:
         """What refusals proved of a model for a caller, by what is known here."""
         return self._teaching.learned(model, caller)
 
-    def ratio_now(self, model: str) -> float | None:
-        """By how much a model's answers say that our counts must be multiplied; None where none told."""
-        return self._teaching.lesson(model).ratio
-
     def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
         """Keeps what a refusal proved of a model for a caller, on every replica; `proof` tells its circumstances."""
         self._teaching.prove(model, caller, learned, proof)
@@ -240,9 +237,9 @@ class Cache:
         """The limits that were learned and hold now, with their proofs."""
         return self._teaching.shown(model, caller)
 
-    def observe(self, model: str, ratio: float) -> None:
-        """Adds what one answer's usage told of a model's ratio."""
-        self._teaching.observe(model, ratio)
+    def observe(self, model: str, caller: bytes, ratio: float) -> None:
+        """Adds what the usage of one answer to a caller told of a model's ratio."""
+        self._teaching.observe(model, caller, ratio)
 
     def lookups(self) -> dict[tuple[str, str], int]:
         """Lookups so far, by tier and result."""

@@ -49,9 +49,11 @@ class Inspecting:
     async def plan_of(self, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
         visit = Visit(chat.NAME, Mode.FIT, controls(headers), body=body, asks=False, room=room)
-        measuring = self.planner.measuring
+        measuring, knowledge = self.planner.measuring, self.planner.knowledge
         try:
-            await measuring.look(visit, headers)
+            model = (await measuring.look(visit, headers)).model
+            visit.caller = knowledge.caller(headers, model)
+            visit.learned = knowledge.learned(model, visit.caller)
             ladder = self.planner.ladder_for(visit)
             visit.lore = self.planner.lore_for(visit, ladder)
             made = await measuring.measure(visit, headers, ladder)

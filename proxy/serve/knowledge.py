@@ -13,10 +13,9 @@ from proxy.serve import log
 from proxy.serve.asking import caller_of
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
-from proxy.serve.shared.lessons import Lesson
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
-from proxy.tokens.meter import Correction, meter_for
+from proxy.tokens.meter import meter_for, row_of
 from proxy.types import (
     NOTHING_LEARNED,
     Draft,
@@ -32,7 +31,6 @@ from proxy.types import (
     replace,
 )
 
-NOTCH = 0.02  # learned ratios move in steps: counts that change with every answer would move the cuts with them
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
@@ -41,10 +39,9 @@ STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT})  # sources of windows tha
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What follows from a model's lesson and the upstream's list for as long as those are the same, where no limit was
-    learned: its window under the user's limit, and a number for all that its counts depend on besides the request."""
+    """What follows from the upstream's list for as long as that is the same, where nothing was learned: a model's
+    window under the user's limit, and a number for all that its counts depend on besides the request."""
 
-    lesson: Lesson
     listed: int
     window: Window
     counted_as: int
@@ -63,25 +60,28 @@ class Knowledge:
     listing: Listing
     offline: bool = False
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
-    _steady: Bounded[str, float] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _standing: Bounded[str, Standing] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def known(self, model: str, learned: Learned = NOTHING_LEARNED) -> Window:
         """A model's own window by what is known without waiting, and by what was `learned`; a guess where that is
         nothing."""
         told = self._told(model)
-        return told if learned is NOTHING_LEARNED else with_learned(told, learned)
+        return with_learned(told, learned) if learned.bounds else told
 
-    def caller(self, headers: Headers) -> bytes:
+    def caller(self, headers: Headers, model: str) -> bytes:
         """Who asks; empty as long as nobody need know."""
-        return caller_of(headers) if self.cache.limited or self.cache.shared else b""
+        needed = self.cache.limited or self.cache.shared or self.cache.corrected(model)
+        return caller_of(headers) if needed else b""
 
     def learned(self, model: str, caller: bytes) -> Learned:
-        """What refusals proved of a model for a caller, and may be planned with. A row that the user wrote outranks it,
-        and what the upstream lists what was only supposed."""
+        """What refusals proved of a model for a caller, and may be planned with, and what answers told of its counts. A
+        row that the user wrote outranks what was proved, and what the upstream lists what was only supposed."""
         learned = self.cache.learned_now(model, caller) if caller else NOTHING_LEARNED
-        if learned is NOTHING_LEARNED:
-            return learned
+        if self.cache.corrected(model):
+            correction = self.cache.correction_now(model, caller, row_of(model))
+            learned = learned if correction is None else replace(learned, correction=correction)
+        if not learned.bounds:
+            return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
         told = self._told(model)
         if told.source == RULES:
             learned = replace(learned, window=None, max_input=None, supposed=False)
@@ -98,7 +98,7 @@ class Knowledge:
     def window_now(self, model: str, ladder: Ladder, cap: int | None, learned: Learned = NOTHING_LEARNED) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
         ladder assumes to be true is never raised by the user's limit."""
-        if cap is None and learned is NOTHING_LEARNED:
+        if cap is None and not learned.bounds:
             standing = self._stands_now(model) or self._stands(model, ladder)
             if standing is not None:
                 return standing.window
@@ -106,19 +106,16 @@ class Knowledge:
 
     def _stands_now(self, model: str) -> Standing | None:
         standing = self._standing.get(model)
-        if standing is None or standing.listed != self.listing.version:
-            return None
-        return standing if standing.lesson is self.cache.lesson_now(model) else None
+        return None if standing is None or standing.listed != self.listing.version else standing
 
     def _stands(self, model: str, ladder: Ladder) -> Standing | None:
-        """What stands as long as its lesson; None for what may change by itself: a guess."""
-        lesson, known = self.cache.lesson_now(model), self.known(model)
+        """What stands as long as the upstream's list; None for what may change by itself: a guess."""
+        known = self.known(model)
         if known.guessed:
             return None
         window = self.under_caps(known, ladder, None)
-        return self._standing.put(
-            model, Standing(lesson, self.listing.version, window, self._counted_as(model, NOTHING_LEARNED))
-        )
+        counted_as = self._counted_as(model, NOTHING_LEARNED)
+        return self._standing.put(model, Standing(self.listing.version, window, counted_as))
 
     def under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
         """A window under the caps of the client and the user."""
@@ -171,26 +168,16 @@ class Knowledge:
 
     def counted_as(self, model: str, learned: Learned = NOTHING_LEARNED) -> int:
         """A number for all that a model's counts depend on besides the request."""
-        standing = self._stands_now(model) if learned.scale == 1.0 else None
+        plain = learned.scale == 1.0 and learned.correction is None
+        standing = self._stands_now(model) if plain else None
         return self._counted_as(model, learned) if standing is None else standing.counted_as
 
     def _counted_as(self, model: str, learned: Learned) -> int:
-        return hash((model, learned.scale, self._ratio(model))) & MASK
+        return hash((model, learned.scale, learned.correction)) & MASK
 
     def meter(self, prompt: Prompt, model: str, learned: Learned = NOTHING_LEARNED) -> Meter:
         """Counts this prompt the way that a model does."""
-        path, ratio = self.windows.tokenizer(model), self._ratio(model)
-        return meter_for(prompt, model, self.cache.memory, learned, None if ratio is None else Correction(ratio), path)
-
-    def _ratio(self, model: str) -> float | None:
-        """The learned ratio in steps of a `NOTCH`; it stays where it is until the mean is a whole one away."""
-        ratio = self.cache.ratio_now(model)
-        if ratio is None:
-            return None
-        steady = self._steady.get(model)
-        if steady is None or abs(ratio - steady) >= NOTCH:
-            steady = self._steady.put(model, round(ratio / NOTCH) * NOTCH)
-        return steady
+        return meter_for(prompt, model, self.cache.memory, learned, self.windows.tokenizer(model))
 
     def prove(self, sent: Draft, refusal: Refusal, after: Learned, caller: bytes, *, opaque: bool) -> None:
         """Keeps what a refusal of `sent`, which taught `after`, proves for later requests of the same caller."""

@@ -19,9 +19,8 @@ from proxy.serve.knowledge import MOST_MODELS, STATED, UPSTREAM, Knowledge
 from proxy.serve.listing import Headers
 from proxy.serve.measuring import INLINE_BYTES, Measuring
 from proxy.serve.visit import Visit
-from proxy.tokens.meter import learned_ratio
+from proxy.tokens.meter import is_noise, learned_ratio
 from proxy.types import (
-    NOTHING_LEARNED,
     Draft,
     Facts,
     Glance,
@@ -67,6 +66,7 @@ class Planner:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
         we cannot understand, send the original bytes, unless the mode is strict. The key of our own in its messages
         is taken out wherever messages can be read."""
+        visit.sender = headers
         payload = await self._prepared(visit, headers)
         if payload is not visit.body or visit.mode is Mode.OFF:
             return payload
@@ -92,7 +92,7 @@ class Planner:
             if glance is None or glance.seen.keyed:
                 glance = await self.measuring.look_closer(visit, headers)
             ladder = self._chosen(visit)
-            visit.caller = self.knowledge.caller(headers)
+            visit.caller = self.knowledge.caller(headers, glance.model)
             if self.knowledge.cache.shared:
                 await self.knowledge.refresh(glance.model, ladder, visit.caller)
             visit.learned = self.knowledge.learned(glance.model, visit.caller)
@@ -198,7 +198,10 @@ class Planner:
         if visit.learned.scale != 1.0 or before.window.source in (REFUSED, SUPPOSED):
             if made.possible and not knowledge.cache.probes(before.model, visit.caller):
                 return False
-            visit.probing, visit.learned = True, replace(NOTHING_LEARNED, alternates=visit.learned.alternates)
+            visit.probing, visit.learned = (
+                True,
+                replace(visit.learned, window=None, max_input=None, scale=1.0, supposed=False),
+            )
             return True
         return before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, headers)
 
@@ -288,8 +291,9 @@ class Planner:
         if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None or outcome.truncated:
             return
         ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
-        if ratio is not None:
-            self.knowledge.cache.observe(outcome.model_sent, ratio)
+        model, cache = outcome.model_sent, self.knowledge.cache
+        if ratio is not None and (cache.corrected(model) or not is_noise(model, ratio)):
+            cache.observe(model, visit.caller or caller_of(visit.sender), ratio)
 
     def _answered(self, visit: Visit, outcome: Outcome) -> None:
         """Lets an answer take back what it disproves. One without usage counts where the request tried a limit and was

@@ -10,6 +10,7 @@ from typing import Any
 from proxy.fit.lore import Entry
 from proxy.serve.budget import Room
 from proxy.serve.extras import Spent
+from proxy.serve.listing import Headers
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
 from proxy.types import (
@@ -46,9 +47,9 @@ class Visit:
     `sure` says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where
     much waits for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`.
     `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far, `unasked` what was wanted
-    where they may not. `lore` are the entries of the lorebooks that it asks for. `caller` is empty as long as nobody
-    need know who it is; `learned` is what refusals proved for that caller, and the request was planned with; `probing`
-    says that it was planned as if nothing had been, to see whether that still holds.
+    where they may not. `lore` are the entries of the lorebooks that it asks for. `sender` are its headers, `caller` is
+    who sent it: empty as long as nobody need know; `learned` is what refusals proved for that caller, and the request
+    was planned with; `probing` says that it was planned as if nothing had been, to see whether that still holds.
     """
 
     endpoint: str
@@ -67,6 +68,7 @@ class Visit:
     total: Total | None = None
     window: Window | None = None
     sure: bool = False
+    sender: Headers = ()
     caller: bytes = b""
     learned: Learned = NOTHING_LEARNED
     probing: bool = False

@@ -14,7 +14,7 @@ from proxy.tokens.families import ASSUMED, SURE, Family, family_of
 from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.terms import Terms, terms_for
-from proxy.types import Learned, Margin, Memory, Message, Meter, Prompt, Quality, Usage, replace
+from proxy.types import Correction, Learned, Margin, Memory, Message, Meter, Prompt, Quality, Usage, replace
 
 NOTHING = Learned()
 INSTRUCTIONS = ("system", "developer")
@@ -29,21 +29,11 @@ PLAUSIBLE = (0.7, 3.0)
 ONLINE = ":online"  # how models' names end for which OpenRouter puts what it found on the web before the prompt
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
-    """What answers told of a model's counts: `ratio` is how many of its tokens one of the encoding's proved to be
-    worth, `share` the margin that such counts need, as a share of the prompt; None: the family's own."""
-
-    ratio: float
-    share: float | None = None
-
-
 def meter_for(
     prompt: Prompt,
     model: str,
     memory: Memory,
     learned: Learned = NOTHING,
-    correction: Correction | None = None,
     tokenizer: str | None = None,
 ) -> Meter:
     """The meter of a request for a model: the request's own, or one that it might be switched to.
@@ -54,7 +44,7 @@ def meter_for(
     system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
     schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
     terms = terms_for(model, schema, prompt.opaque, tokenizer)
-    believed = None if terms.family.own else _believed(correction, terms.family)
+    believed = None if terms.family.own else _believed(learned.correction, terms.family)
     factor = learned.scale * (believed.ratio if believed is not None else terms.family.ratio or 1.0)
     return RequestMeter(prompt, terms, memory, system, factor, learned.scale, believed)
 
@@ -78,6 +68,11 @@ def learned_ratio(model: str, unit: float | None, counted: int, usage: Usage) ->
         return None
     found, row = usage.prompt / counted * unit, row_of(model)
     return found if PLAUSIBLE[0] * row <= found <= PLAUSIBLE[1] * row else None
+
+
+def is_noise(model: str, ratio: float) -> bool:
+    """Whether a ratio says no more of a model that is counted exactly than that it is."""
+    return abs(ratio - 1) < NO_OTHER and family_of(model).ratio is None
 
 
 @lru_cache(maxsize=1024)

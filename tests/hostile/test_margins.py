@@ -104,3 +104,83 @@ def test_F6_a_limit_that_means_nothing_breaks_nothing(
     arrived = up.requests[-1].body
     if arrived != raw.encode():  # a limit over the window is lowered to what is left of it
         assert 0 < json.loads(arrived)[field] < WINDOW
+
+
+# R7: counts that usage corrects.
+
+UNKNOWN = "acme/harbour-9b"
+TRUE = 1.02  # of its tokens for one of GPT-4o's
+
+
+def about(tokens: int, model: str = UNKNOWN) -> dict[str, Any]:
+    """A request of about so many tokens of GPT-4o."""
+    return {"model": model, "messages": [{"role": "user", "content": "a" + WORD * tokens}]}
+
+
+async def honest(request: Request, peer: Peer) -> None:
+    """Reports what it counts: a little more than GPT-4o does, and 1 % more or less from one prompt to the next; for
+    the one whose key says so, what a poisoner wants."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[]}'))
+        return
+    said = json.loads(request.body)
+    used = sum(encoding("o200k_base").count(m["content"]) for m in said["messages"])
+    factor = TRUE + 0.01 * (used % 3 - 1)
+    if any(b"poison" in value for value in request.header(b"authorization")):
+        factor = 2.5
+    await peer.send(ok(round(used * factor), model=said["model"]))
+
+
+def counted(proxy: Running, body: dict[str, Any], key: str = "sk-test", window: int = 15_000) -> int:
+    """What the proxy counted for a prompt."""
+    got = proxy.ask(body, headers={"authorization": f"Bearer {key}", "x-plimsoll-window": str(window)})
+    assert got.status == 200
+    return int(got.headers["x-plimsoll-tokens"])
+
+
+def test_R7_the_margin_follows_the_errors_that_were_seen() -> None:
+    with upstream(honest) as up, running(up.url) as proxy:
+        for number in range(8):
+            counted(proxy, about(1_500 + number), window=4_096)
+        for tokens in (1_708, 3_000, 3_500):
+            body = json.dumps(about(tokens)).encode()
+            assert proxy.ask(body, headers={"x-plimsoll-window": "4096"}).status == 200
+            assert up.requests[-1].body == body
+
+
+def test_F6_a_prompt_of_a_model_that_is_known_by_usage_alone_passes_untouched_in_a_small_window() -> None:
+    with upstream(honest) as up, running(up.url) as proxy:
+        for number in range(8):
+            counted(proxy, about(1_000 + number), window=4_096)
+        for tokens in (632, 1_000, 1_400, 1_700):
+            body = json.dumps(about(tokens)).encode()
+            assert proxy.ask(body, headers=SMALL).status == 200
+            assert up.requests[-1].body == body
+
+
+def test_R7_one_caller_teaches_nothing_of_others_counts() -> None:
+    with upstream(honest) as up, running(up.url) as proxy:
+        for model in (UNKNOWN, "gpt-4o", "claude-sonnet-4-5"):
+            before = counted(proxy, about(2_000, model), key="sk-new-1")
+            for number in range(30):
+                counted(proxy, about(1_500 + number, model), key="sk-poison")
+            assert counted(proxy, about(2_000, model), key="sk-new-2") == before
+            assert counted(proxy, about(2_000, model), key="sk-poison") > 1.5 * before
+
+
+def test_R7_a_callers_own_answers_correct_its_own_counts() -> None:
+    with upstream(honest) as up, running(up.url) as proxy:
+        guess = counted(proxy, about(2_000))
+        for number in range(4):
+            counted(proxy, about(1_500 + number))
+        assert guess > 2_300 and abs(counted(proxy, about(2_000)) - 2_000 * TRUE) < 60
+
+
+@pytest.mark.parametrize("hosted", [{"tools": [{"type": "web_search"}]}, {"plugins": [{"id": "web"}]}])
+def test_R7_usage_that_holds_what_a_host_found_teaches_nothing(hosted: dict[str, Any]) -> None:
+    with upstream(honest) as up, running(up.url) as proxy:
+        before = counted(proxy, about(2_000), key="sk-poison")
+        fresh = counted(proxy, about(2_001), key="sk-other")
+        for number in range(8):
+            counted(proxy, {**about(1_500 + number), **hosted}, key="sk-hosted-poison")
+        assert abs(counted(proxy, about(2_001), key="sk-hosted-poison") - fresh) <= 2 and before

@@ -15,7 +15,7 @@ from proxy.errors import ConfigError
 from proxy.serve.cache import BACKENDS, Cache, backend_of
 from proxy.serve.shared import counts, remote
 from proxy.serve.shared.remote import BUDGET
-from proxy.types import Learned, Proof
+from proxy.types import Correction, Learned, Proof
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
 from tests.serve.shared.shelf import until
@@ -121,11 +121,11 @@ def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -
     async def test(one: Cache, two: Cache) -> None:
         await two.learn_of([("gpt-4", CALLER)])
         one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
-        one.observe("gpt-4", 1.25)
+        one.observe("gpt-4", CALLER, 1.26)
         await until(lambda: two.learned_now("gpt-4", CALLER).window == 6000)
-        await until(lambda: two.ratio_now("gpt-4") == 1.25)
+        await until(lambda: two.correction_now("gpt-4", CALLER, 1.0) == Correction(1.26))
         one.prove("other", CALLER, Learned(max_input=100), Proof(0, 0))
-        await until(lambda: len(server.names()) == 2)
+        await until(lambda: len(server.names()) == 4)
         await two.learn_of([("other", CALLER)])
         await until(lambda: two.learned_now("other", CALLER).max_input == 100)
 
@@ -445,10 +445,10 @@ def test_a_burst_of_requests_goes_on_without_waiting_for_connections(server: Red
 def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer) -> None:
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
-        one.observe("gpt-4", 1.5)
+        one.observe("gpt-4", CALLER, 1.5)
 
     run(test, server.url)
-    assert len(server.names()) == 1
+    assert len(server.names()) == 2
 
 
 def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -507,13 +507,11 @@ def test_without_a_url_everything_is_remembered_in_this_process() -> None:
         one.store_counts(PAIRS)
         assert one.memory.get(PAIRS[0][0]) == (5,)
         one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
-        one.observe("gpt-4", 1.1)
+        one.observe("gpt-4", CALLER, 1.1)
         await one.learn_of([("gpt-4", CALLER)])
-        assert (one.learned_now("gpt-4", CALLER).window, one.ratio_now("gpt-4"), one.ratio_now("x")) == (
-            6000,
-            1.1,
-            None,
-        )
+        assert one.learned_now("gpt-4", CALLER).window == 6000
+        assert one.correction_now("gpt-4", CALLER, 1.0) == Correction(1.1)
+        assert one.correction_now("x", CALLER, 1.0) is None
         one.contents.put("summary", b"c", b"k", CANARY)
         assert await one.contents.get("summary", b"c", b"k") == CANARY
         assert one.open_breakers() == {}

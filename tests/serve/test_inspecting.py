@@ -11,6 +11,7 @@ import pytest
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.serve.app import House, build
+from proxy.serve.asking import caller_of
 from tests.e2e.house import body, talk
 
 LONG = body(talk(400), max_tokens=500)
@@ -49,6 +50,15 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
     plan = json.loads(told["body"])
     assert plan["fits"] and plan["steps"][0]["step"] == "prune_history"
     assert len(plan["request"]["messages"]) == plan["messages"]["sent"] < plan["messages"]["in"] == 402
+
+
+def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
+    made, ann, bob = house(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
+    before = asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"]
+    made.gateway.planner.knowledge.cache.observe("gpt-4", caller_of(ann), 1.5)
+    tokens: Any = asyncio.run(made.inspecting.plan_of(LONG, ann))["tokens"]
+    assert asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"] == before
+    assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]
 
 
 def test_a_body_that_fits_is_told_as_it_came() -> None:

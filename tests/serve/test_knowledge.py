@@ -15,11 +15,24 @@ from proxy.fit.learning import learn
 from proxy.fit.plan import start
 from proxy.serve.asking import caller_of
 from proxy.serve.cache import Cache
-from proxy.serve.knowledge import NOTCH, Knowledge
+from proxy.serve.knowledge import Knowledge
 from proxy.serve.listing import Listing
 from proxy.serve.upstream import Upstream
 from proxy.tokens import encodings
-from proxy.types import Facts, Ladder, Learned, Meter, Prompt, Proof, Quality, Refusal, Rung, Window, replace
+from proxy.types import (
+    NOTHING_LEARNED,
+    Facts,
+    Ladder,
+    Learned,
+    Meter,
+    Prompt,
+    Proof,
+    Quality,
+    Refusal,
+    Rung,
+    Window,
+    replace,
+)
 from tests.makers import ladder, prompt, user, words
 from tests.tokens.vocabulary import write
 
@@ -174,42 +187,41 @@ def test_a_clients_cap_holds_for_rivals_but_says_nothing_of_those_that_nobody_kn
 
 
 def count(one: Knowledge, model: str) -> int:
-    meter: Meter = one.meter(ASKED, model)
+    meter: Meter = one.meter(ASKED, model, one.learned(model, CALLER))
     return meter.text(words(400))
 
 
-def test_a_learned_ratio_corrects_counts_and_moves_in_notches() -> None:
+def test_a_learned_ratio_corrects_a_callers_counts_and_moves_in_notches() -> None:
     one = knowledge()
     before = count(one, "claude-3-opus")
-    one.cache.observe("claude-3-opus", 1.51)
+    one.cache.observe("claude-3-opus", CALLER, 1.51)
     corrected = count(one, "claude-3-opus")
     assert corrected > before
     for ratio in (1.512, 1.515, 1.51):
-        one.cache.observe("claude-3-opus", ratio)
+        one.cache.observe("claude-3-opus", CALLER, ratio)
         assert count(one, "claude-3-opus") == corrected
     for _ in range(100):
-        one.cache.observe("claude-3-opus", 1.6)
+        one.cache.observe("claude-3-opus", CALLER, 1.6)
     assert count(one, "claude-3-opus") > corrected
+    assert one.learned("claude-3-opus", b"another") is NOTHING_LEARNED
+    assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", CALLER)) != one.counted_as("claude-3-opus")
 
 
-def test_a_ratio_between_two_notches_does_not_move_to_and_fro() -> None:
+def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:
     one = knowledge()
-    lesson = 1.5 + NOTCH / 2
-    seen = set()
-    for i in range(50):
-        one.cache.observe("claude-3-opus", lesson + (0.002 if i % 2 else -0.002))
-        seen.add(one.counted_as("claude-3-opus"))
-    assert len(seen) == 1
+    assert one.caller([], "claude-3-opus") == b""
+    one.cache.observe("claude-3-opus", CALLER, 1.51)
+    assert one.caller([], "claude-3-opus") and one.caller([], "gpt-4") == b""
 
 
 def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.serve.knowledge.MOST_MODELS", 10)
     one = knowledge(offline=True)
     for i in range(100):
-        one.cache.observe(f"invented-{i}", 1.3)
+        one.cache.observe(f"invented-{i}", CALLER, 1.3)
         one.meter(ASKED, f"invented-{i}")
         facts(one, f"invented-{i}")
-    assert len(one._steady) <= 10 and len(one._warned) <= 10
+    assert len(one._standing) <= 10 and len(one._warned) <= 10
 
 
 def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:
@@ -293,9 +305,9 @@ def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
 
 def test_nobody_need_know_who_asks_until_something_was_learned() -> None:
     one, headers = knowledge(), [(b"authorization", b"Bearer sk-test")]
-    assert one.caller(headers) == b""
+    assert one.caller(headers, "gpt-4") == b""
     teach(one, "gpt-4", Learned(window=5_000))
-    assert one.caller(headers) == caller_of(headers)
+    assert one.caller(headers, "gpt-4") == caller_of(headers)
 
 
 def test_a_list_that_is_old_is_asked_for_again_and_one_that_fails_takes_nothing_back() -> None:

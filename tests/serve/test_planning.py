@@ -332,7 +332,8 @@ def told(made: House, visit: Visit, usage: int, status: int = 200) -> float | No
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(visit.outcome(), usage=Usage(usage), status=status)
     made.gateway.planner.learn_ratio(visit, outcome)
-    return made.cache.ratio_now(outcome.model_sent)
+    found = made.cache.correction_now(outcome.model_sent, caller_of(()), 1.0)
+    return None if found is None else found.ratio
 
 
 @pytest.mark.parametrize("turns", [100, 8_000])

@@ -13,8 +13,8 @@ import pytest
 
 from proxy.fit.blocks import runs
 from proxy.tokens.messages import Counting
-from proxy.tokens.meter import Correction, learned_ratio, meter_for, unit_of
-from proxy.types import Learned, Margin, Message, Meter, Prompt, Quality, Usage
+from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
+from proxy.types import Correction, Learned, Margin, Message, Meter, Prompt, Quality, Usage, replace
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 from tests.tokens.vocabulary import write
@@ -38,8 +38,9 @@ def meter(
     share: float | None = None,
     **head: Any,
 ) -> Meter:
-    told = None if ratio is None else Correction(ratio, share)
-    return meter_for(prompt(messages or CHAT, **head), model, memory or Remembering(), learned, told)
+    if ratio is not None:
+        learned = replace(learned, correction=Correction(ratio, share))
+    return meter_for(prompt(messages or CHAT, **head), model, memory or Remembering(), learned)
 
 
 def total(found: Meter, asked: Prompt) -> int:
@@ -253,6 +254,10 @@ def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothin
     assert told(WordMeter()) is None
 
 
+def test_of_a_model_that_is_counted_exactly_a_ratio_near_one_is_noise() -> None:
+    assert is_noise("gpt-4o", 1.02) and not is_noise("gpt-4o", 1.04) and not is_noise("qwen3", 1.02)
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -327,8 +332,8 @@ def test_with_the_users_own_tokenizer_texts_are_exact_and_the_frame_is_the_famil
 
     def counted(text: str, ratio: float | None = None) -> tuple[int, Meter]:
         asked = prompt([user(text)])
-        told = None if ratio is None else Correction(ratio)
-        made = meter_for(asked, model, Remembering(), correction=told, tokenizer=path)
+        told = Learned() if ratio is None else Learned(correction=Correction(ratio))
+        made = meter_for(asked, model, Remembering(), told, path)
         return total(made, asked), made
 
     (short, made), (long, other) = counted("one"), counted("one two three four")

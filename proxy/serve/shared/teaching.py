@@ -12,17 +12,17 @@ from typing import Annotated
 import msgspec
 
 from proxy.bounded import Bounded
-from proxy.serve.shared import lessons, limits
+from proxy.serve.shared import calibration, limits
+from proxy.serve.shared.calibration import DIGEST, Agreement, Calibration
 from proxy.serve.shared.counts import DAY, Tally
 from proxy.serve.shared.forgotten import Forgotten
 from proxy.serve.shared.keyring import Keyring
-from proxy.serve.shared.lessons import Lesson
 from proxy.serve.shared.limits import LIFE, Limits
 from proxy.serve.shared.remote import Remote, Values
 from proxy.serve.shared.replicated import Codec, Question, Replicated
-from proxy.types import NOTHING_LEARNED, Learned, Proof, replace
+from proxy.types import NOTHING_LEARNED, Correction, Learned, Proof, replace
 
-REFRESH = 2.0  # seconds after which another replica's lessons are seen here
+REFRESH = 2.0  # seconds after which it is seen here what another replica learned
 MOST_MODELS = 2_048  # clients choose the names
 # Callers' records of models. Clients choose both; but a record is made only of a refusal that proved something, so that
 # to push another caller's out takes a thousand requests that an upstream refuses, and costs that caller one round trip.
@@ -75,8 +75,13 @@ class Teaching:
         def of_caller(key: Key) -> tuple[bytes, ...]:
             return place, _named(key[0]), key[1]
 
-        self._lessons: Replicated[str, Lesson] = Replicated(
-            Codec("ratio:1", of_model, Lesson(), Lesson.joined, lessons.pack, lessons.unpack, DAY),
+        empty, votes = Calibration(), Agreement()
+        self._calibrations: Replicated[Key, Calibration] = Replicated(
+            Codec("ratio:2", of_caller, empty, Calibration.joined, calibration.pack, calibration.unpack, DAY),
+            *(MOST_LIMITS, remote, keyring, tally, clock),
+        )
+        self._agreements: Replicated[str, Agreement] = Replicated(
+            Codec("ratios:2", of_model, votes, Agreement.joined, calibration.pack_votes, calibration.unpack_votes, DAY),
             *(MOST_MODELS, remote, keyring, tally, clock),
         )
         self._limits: Replicated[Key, Limits] = Replicated(
@@ -87,7 +92,6 @@ class Teaching:
             Codec("forgotten:1", of_model, 0.0, max, msgspec.msgpack.encode, _time, limits.LONGEST),
             *(MOST_MODELS, remote, keyring, tally, clock),
         )
-        self.lesson = self._lessons.get  # bound, not wrapped: every request asks twice
 
     async def learn_of(self, keys: Iterable[Key]) -> None:
         """Asks the backend for models that were not in use here lately; those in use are refreshed beside requests."""
@@ -99,13 +103,40 @@ class Teaching:
 
     def _questions(self, key: Key) -> Iterator[Question]:
         model = key[0]
-        for question in (self._lessons.question(model), self._limits.question(key), self._forgets.question(model)):
+        of_model = self._agreements.question(model), self._forgets.question(model)
+        for question in (*of_model, self._calibrations.question(key), self._limits.question(key)):
             if question is not None:
                 yield question
 
-    def observe(self, model: str, ratio: float) -> None:
-        """Adds what an answer's usage told of a model's ratio; replicas are told within `REFRESH` seconds."""
-        self._lessons.put(model, self.lesson(model).observed(ratio))
+    def corrected(self, model: str) -> bool:
+        """Whether answers to anybody corrected how a model is counted."""
+        return bool(self._agreements.get(model).votes)
+
+    def correction(self, model: str, caller: bytes, row: float) -> Correction | None:
+        """How answers correct the counts of a model for a caller: by its own, else by what the callers agree on beside
+        the family's `row`."""
+        known = self._calibrations.get((model, caller))
+        if known.ratio is not None:
+            return Correction(known.ratio, known.share)
+        agreed = self._agreements.get(model).ratio(row)
+        return None if agreed is None else Correction(agreed)
+
+    def observe(self, model: str, caller: bytes, ratio: float) -> None:
+        """Adds what the usage of an answer to a caller told of a model's ratio; replicas are told within `REFRESH`
+        seconds."""
+        key = model, caller
+        before = self._calibrations.get(key)
+        known = before.observed(ratio)
+        self._calibrations.put(key, known)
+        if known.ratio != before.ratio:
+            agreement = self._agreements.get(model)
+            voted = agreement.voted(self._voter(caller), known)
+            if voted is not agreement:
+                self._agreements.put(model, voted)
+
+    def _voter(self, caller: bytes) -> bytes:
+        seals = self._keyring.seals or self._keyring.local
+        return seals.name("voter", caller)[-DIGEST:]
 
     @property
     def limited(self) -> bool:
@@ -179,7 +210,8 @@ class Teaching:
         """Reads what is in use, and tells what is new here."""
         await self._forgets.refresh()
         await self._limits.refresh()
-        await self._lessons.refresh()
+        await self._calibrations.refresh()
+        await self._agreements.refresh()
 
 
 def _take(asked: list[Question], values: Values) -> None:

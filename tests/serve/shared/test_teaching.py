@@ -12,12 +12,11 @@ from proxy.serve.shared import teaching as module
 from proxy.serve.shared.counts import Tally
 from proxy.serve.shared.forgotten import Forgotten
 from proxy.serve.shared.keyring import SECRET, Keyring
-from proxy.serve.shared.lessons import Lesson
 from proxy.serve.shared.limits import LIFE
 from proxy.serve.shared.remote import Remote
 from proxy.serve.shared.replicated import ACTIVE
 from proxy.serve.shared.teaching import PROBE_AFTER, Teaching
-from proxy.types import NOTHING_LEARNED, Learned, Proof
+from proxy.types import NOTHING_LEARNED, Correction, Learned, Proof
 from tests.serve.shared.shelf import Shelf, until
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
@@ -80,11 +79,11 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
         await teaching.learn_of([("m", ANN)])
         assert not teaching.limited
         teaching.prove("m", ANN, Learned(window=4096), PROOF)
-        teaching.observe("m", 1.25)
+        teaching.observe("m", ANN, 1.25)
         await teaching.refresh()
         assert teaching.limited and teaching.learned("m", ANN) == Learned(window=4096)
-        assert (teaching.lesson("m").ratio, teaching.lesson("m").count) == (1.25, 1)
-        assert teaching.lesson("other") == Lesson()
+        assert teaching.correction("m", ANN, 1.0) == Correction(1.24) and teaching.corrected("m")
+        assert teaching.correction("other", ANN, 1.0) is None and not teaching.corrected("other")
 
     asyncio.run(test())
 
@@ -207,13 +206,34 @@ def test_ratios_are_shared_and_that_of_more_answers_holds(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "REFRESH", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        two.teaching.observe("m", 2.0)
+        two.teaching.observe("m", ANN, 2.0)
         for _ in range(5):
-            one.teaching.observe("m", 1.2)
+            one.teaching.observe("m", ANN, 1.2)
         await one.learn_of()
         await two.learn_of()
-        await until(lambda: one.teaching.lesson("m").count == two.teaching.lesson("m").count == 5)
-        assert two.teaching.lesson("m").ratio == pytest.approx(1.2)
+        await until(lambda: two.teaching.correction("m", ANN, 1.0) == Correction(1.2))
+        assert one.teaching.correction("m", ANN, 1.0) == Correction(1.2)
+
+    run(test)
+
+
+def test_a_caller_has_corrections_of_its_own_and_many_callers_agree_on_one_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "REFRESH", 0.01)
+
+    async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
+        for _ in range(50):
+            one.teaching.observe("m", ANN, 2.5)
+        assert one.teaching.correction("m", ANN, 1.0) == Correction(2.5, 0.02)
+        assert one.teaching.correction("m", BOB, 1.0) is None
+        for number in range(9):
+            (one, two)[number % 2].teaching.observe("m", b"%d" % number, 1.1)
+        await one.learn_of()
+        await two.learn_of()
+        await until(lambda: one.teaching.correction("m", BOB, 1.0) == Correction(1.1))
+        await until(lambda: two.teaching.correction("m", BOB, 1.0) == Correction(1.1))
+        assert not any(ANN in value for value in shelf.values.values())
 
     run(test)
 
@@ -345,11 +365,11 @@ def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         teaching = Teaching("u", one.remote, Keyring(b"secret"), Tally(), clock, clock)
         for number in range(100):
-            teaching.observe(f"m{number}\ud800", 1.5)
+            teaching.observe(f"m{number}\ud800", b"%d" % number, 1.5)
             teaching.prove(f"m{number}\ud800", b"%d" % number, Learned(5_000), PROOF)
             teaching.probes(f"m{number}", b"%d" % number)
             await teaching.learn_of([(f"m{number}", b"%d" % number)])
-        for records in (teaching._lessons, teaching._limits):
+        for records in (teaching._calibrations, teaching._agreements, teaching._limits):
             assert len(records) <= 10 and len(records._unsent) <= 10
             assert len(records._asked) <= 10 and len(records._used) <= 10
         assert len(teaching._probed) <= 10
