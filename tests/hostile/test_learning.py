@@ -341,7 +341,7 @@ def test_R8_refusals_without_figures_do_not_add_up(workers: int) -> None:
 @pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
 def test_F2_no_error_of_ours_rests_on_a_limit_that_was_learned(model: str) -> None:
     """What no plan fits goes out as it is, and what the upstream says goes to the client."""
-    window = {"tokens": 60}
+    window = {"tokens": 12}
     pinned = {
         "model": model,
         "messages": [{"role": "system", "content": "Rule: " + WORDS}, {"role": "user", "content": WORDS * 150}],
@@ -349,7 +349,7 @@ def test_F2_no_error_of_ours_rests_on_a_limit_that_was_learned(model: str) -> No
     with upstream(strict(lambda _: window["tokens"])) as up, running(up.url) as proxy:
         for _ in range(3):
             told = proxy.ask(pinned, headers={"x-plimsoll-ladder": "lossless"})
-            assert told.status == 400 and b"is 60 tokens. However, your messages" in told.body
+            assert told.status == 400 and b"is 12 tokens. However, your messages" in told.body
             assert sent(up)[0] == pinned
         window["tokens"] = 100_000
         assert proxy.ask(pinned, headers={"x-plimsoll-ladder": "lossless"}).status == 200
