@@ -9,19 +9,20 @@ from collections.abc import Sequence
 
 from proxy import outsize
 from proxy.fit.steps.truncate_longest import waterline
-from proxy.types import Draft, Ladder, Message, Prompt, replace
+from proxy.types import Draft, Facts, Ladder, Message, Prompt, replace
 
 TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that may cut a text, and a result
 TOGETHER = 16 << 20  # bytes of a request's messages that steps read
 LEAST = 1 << 17  # bytes that a message may always keep
-FOR_A_TOKEN = 4  # bytes that a text may keep for each token of the window
+FOR_A_TOKEN = 4  # bytes that a text may keep for each token of the largest window that the request may go to
 
 
-def abridged(draft: Draft, prompt: Prompt, ladder: Ladder) -> Draft:
+def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
     """The draft with every long message in a few megabytes, where the ladder may cut it and the client did not pin it.
     The same draft where none is so long, as nearly always."""
     sizes = [len(message.raw) for message in draft.messages]
-    most = max(outsize.OUTSIZE, FOR_A_TOKEN * draft.window.tokens)
+    widest = max(window.tokens for window in (facts.window, *(rival.window for rival in facts.rivals)))
+    most = max(outsize.OUTSIZE, FOR_A_TOKEN * widest)
     if sum(sizes) > TOGETHER:
         height = waterline(sorted(sizes, reverse=True), sum(sizes) - TOGETHER)
         most = max(LEAST, min(most, height))

@@ -31,7 +31,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     facts = replace(facts, original=first)
     notes: list[Note] = []
     if first.excess > 0:
-        draft = abridged(first, prompt, ladder)
+        draft = abridged(first, prompt, ladder, facts)
         if draft is not first:
             notes.append(note(TRUNCATE, first, draft))
     for rung in ladder.rungs:
