@@ -44,7 +44,8 @@ def in_turn(before: Draft, after: Draft) -> Draft:
         drops += [Drop(m.index, GONE) for m in messages if m.index >= 0 and m.index != one.index]
     blocks = [block for block in made if block is not None]
     found = after if len(blocks) == len(made) else after.with_blocks(blocks, drops)
-    return after if found.excess > max(0, after.excess) else found  # a blank line may cost more than a message's frame
+    # A blank line may cost more than a message's frame: the margin has room for that, and no order that is refused has.
+    return found if found.possible or found.excess <= max(0, after.excess) else after
 
 
 def _speaks(message: Message) -> bool:
