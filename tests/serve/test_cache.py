@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
+from proxy.serve import cache as caching
 from proxy.serve.cache import BACKENDS, Cache, backend_of
 from proxy.serve.shared import counts, remote
 from proxy.serve.shared.remote import BUDGET
@@ -442,7 +443,10 @@ def test_a_burst_of_requests_goes_on_without_waiting_for_connections(server: Red
     run(test, server.url)
 
 
-def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer) -> None:
+def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience in ("CLOSE_SECONDS", "COMMAND_SECONDS"):
+        monkeypatch.setattr(caching, patience, 20.0)
+
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
         one.observe("gpt-4", CALLER, 1.5)
