@@ -1,4 +1,4 @@
-"""The command line: plimsoll serve | inspect | models | check | demo | simulate; it only reads arguments and shows."""
+"""The command line: plimsoll serve | inspect | models | forget | check | demo | simulate; it only reads and shows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from proxy import __version__
+from proxy import __version__, running
 from proxy.config.rules import check_rules, load_rules
-from proxy.config.settings import SETTINGS, Settings, misspelt, read_settings
+from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, misspelt, read_settings
 from proxy.config.values import Parser, whole
 from proxy.errors import ClientError, ConfigError
 
@@ -90,10 +90,16 @@ def parser() -> argparse.ArgumentParser:
     )
     looking.add_argument("--window", type=_value(whole(1)), metavar="TOKENS", help="a smaller window than the model's")
     _settings_of(looking, (*PLANNING, *LIMITING))
-    models = command(show_models, "models", MODELS, "plimsoll models [--json] [--rules FOLDER] MODEL [MODEL ...]")
+    usage = "plimsoll models [--json] [--url URL] [--rules FOLDER] MODEL [MODEL ...]"
+    models = command(show_models, "models", MODELS, usage)
     models.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as a request has it")
     models.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    models.add_argument("--url", help=f"a running proxy whose lessons are shown, too ({WHERE}, if one answers there)")
     _settings_of(models, ("rules",))
+    forgetting = command(forget, "forget", FORGETTING, "plimsoll forget [--json] [--url URL] MODEL [MODEL ...]")
+    forgetting.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as a request has it")
+    forgetting.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    forgetting.add_argument("--url", help=f"that proxy ({WHERE})")
     checking = command(check, "check", "check a folder of rules", "plimsoll check [FOLDER]")
     checking.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="else PLIMSOLL_RULES, else our own")
     showing = command(demo, "demo", "an overlong conversation, straight and through the proxy", "plimsoll demo")
@@ -108,6 +114,8 @@ def parser() -> argparse.ArgumentParser:
 
 LOOKING = "show what would be done with a request's body, and send nothing"
 MODELS = "show what is known of models, and from where"
+FORGETTING = "have a running proxy forget what it learned of models"
+WHERE = f"default: {ADMIN_URL}, else where the settings' admin port or port is"
 SIMULATING = "serve the simulator: an upstream as strict as the real ones"
 
 
@@ -209,17 +217,67 @@ def _print_plan(told: dict[str, Any], arguments: argparse.Namespace) -> None:
 
 
 def show_models(arguments: argparse.Namespace) -> int:
-    """What we know of models: window, bounds, where we know it from, how it is counted."""
+    """What we know of models: window, bounds, where we know it from, how it is counted; and where a proxy runs, what it
+    learned. Exit code 1 where one that was named does not tell."""
     from proxy.config.windows import load_windows
-    from proxy.knowing import known, table
+    from proxy.knowing import known, lessons, table
 
-    windows = load_windows(load_rules(settings_of(arguments).rules).windows)
+    settings = settings_of(arguments)
+    windows = load_windows(load_rules(settings.rules).windows)
     rows = [known(model, windows) for model in arguments.model]
+    named = arguments.url or os.environ.get(ADMIN_URL, "").strip()
+    url = named or _place(settings)
+    try:
+        told = [_asked(running.learned, url, model) for model in arguments.model] if url else []
+    except running.Unanswered as error:
+        if named:
+            return _unanswered(error)
+        told = []
     if arguments.json:
-        print(json.dumps(rows, indent=2))
+        with_learned = [{**row, "learned": lesson} for row, lesson in zip(rows, told, strict=True)] if told else rows
+        print(json.dumps(with_learned, indent=2))
     else:
         table(rows)
+        lessons(told)
     return 0
+
+
+def forget(arguments: argparse.Namespace) -> int:
+    """Has a running proxy forget what it learned of models, and shows what that was; exit code 1 where it does not."""
+    from proxy.knowing import lessons
+
+    url = arguments.url or os.environ.get(ADMIN_URL, "").strip() or _place(settings_of(arguments))
+    if not url:
+        raise ConfigError("nobody says where the proxy is: name it with --url")
+    try:
+        told = [_asked(running.forget, url, model) for model in arguments.model]
+    except running.Unanswered as error:
+        return _unanswered(error)
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+    else:
+        lessons(told)
+        print(f"forgotten: {', '.join(arguments.model)}")
+    return 0
+
+
+def _place(settings: Settings) -> str:
+    """Where a proxy with these settings shows what it learned; empty where that cannot be known."""
+    if settings.admin_port is not None:
+        return running.place(settings.admin_host or settings.host, settings.admin_port) if settings.admin_port else ""
+    return running.place(settings.host, settings.port) if settings.port else ""
+
+
+def _asked(ask: Callable[[str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:
+    try:
+        return ask(url, model)
+    except ValueError as error:
+        raise ConfigError(f"--url {error}") from None
+
+
+def _unanswered(error: running.Unanswered) -> int:
+    print(f"plimsoll: {error}", file=sys.stderr)
+    return 1
 
 
 def check(arguments: argparse.Namespace) -> int:

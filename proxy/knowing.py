@@ -1,4 +1,4 @@
-"""What `plimsoll models` shows: what we know of a model, from where, and how it is counted."""
+"""What `plimsoll models` shows: what we know of a model, from where, how it is counted, and what a proxy learned."""
 
 from __future__ import annotations
 
@@ -62,6 +62,36 @@ def table(rows: Sequence[Row], console: Console | None = None) -> None:
     for cells in told:
         drawn.add_row(*(cells[name] for name in shown))
     console.print(drawn)
+
+
+def lessons(told: Sequence[Row], console: Console | None = None) -> None:
+    """Prints for people what a running proxy learned of models."""
+    console = console or Console()
+    for row in told:
+        limits, counts, agreed = row["limits"], row["counts"], row["agreed"]
+        if not limits and not counts and agreed["ratio"] is None:
+            console.print(f"\n{row['model']}: nothing learned", markup=False, highlight=False)
+            continue
+        console.print(f"\n{row['model']}: learned", markup=False, highlight=False)
+        for one in limits:
+            console.print(f"  {_limit(one)}", markup=False, highlight=False)
+        for one in counts:
+            margin = "" if one["margin"] is None else f" with a margin of {one['margin']:.0%}"
+            said = f"counts x {one['ratio']:g}{margin}, from {one['answers']} answers to caller {one['caller']}"
+            console.print(f"  {said}", markup=False, highlight=False)
+        if agreed["ratio"] is not None:
+            said = f"counts x {agreed['ratio']:g} for new callers, agreed on by {agreed['callers']}"
+            console.print(f"  {said}", markup=False, highlight=False)
+
+
+def _limit(one: Row) -> str:
+    value = f"{one['value']:,}" if isinstance(one["value"], int) else f"{one['value']:g}"
+    named = f", the upstream {one['named']:,}" if one["named"] else ""
+    tried = f", tried from {one['probe_due']}" if one["probe_due"] else ""
+    return (
+        f"{one['kind']} {value} for caller {one['caller']}, until {one['until']}{tried}; by {one['rule']} at "
+        f"{one['taught_at']}: we counted {one['counted']:,} ({one['quality']}){named}"
+    )
 
 
 def _cells(row: Row) -> dict[str, str]:

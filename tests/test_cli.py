@@ -27,7 +27,7 @@ from proxy.config.settings import SETTINGS
 from proxy.demo import BODY
 from tests.makers import body, system, user, words
 
-COMMANDS = ("serve", "inspect", "models", "check", "demo", "simulate")
+COMMANDS = ("serve", "inspect", "models", "forget", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
 
 
@@ -37,6 +37,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ.keys() - CLEAN.keys():
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")  # no proxy of this machine is asked what it learned
 
 
 @pytest.fixture
@@ -94,6 +95,7 @@ def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.Ca
         (["inspect", "--json", "--request", "x"], "not allowed with argument"),
         (["inspect", "--window", "many", "x"], "--window: is 'many', must be a whole number from 1 on"),
         (["models"], "required: MODEL"),
+        (["forget"], "required: MODEL"),
         (["simulate", "--port", "70000"], "--port: is '70000', must be a whole number from 0 to 65535"),
     ],
 )

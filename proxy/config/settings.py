@@ -23,6 +23,7 @@ PREFIX = "PLIMSOLL_"
 # tcp://10.0.0.1:80. That is no setting of the user's.
 SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 EITHER_CASE = frozenset(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))  # other programs write them small, too
+ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # where `plimsoll models` and `forget` ask; `serve` has no use for it
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
 port = whole(0, 65535)
@@ -115,7 +116,12 @@ SETTINGS = (
     Setting("PLIMSOLL_HOST", values.host, "127.0.0.1", "address to listen on"),
     Setting("PLIMSOLL_PORT", port, "8080", "port to listen on; 0 takes a free one"),
     Setting("PLIMSOLL_ADMIN_HOST", values.host, "", "address of the admin port; empty: PLIMSOLL_HOST's"),
-    Setting("PLIMSOLL_ADMIN_PORT", optional(port), "", "own port for /metrics, /healthz, /readyz and /inspect"),
+    Setting(
+        "PLIMSOLL_ADMIN_PORT",
+        optional(port),
+        "",
+        "own port for /metrics, /healthz, /readyz, /inspect, /learned, /forget",
+    ),
     Setting("PLIMSOLL_SECRET", optional(values.secret), "", "key for hashes and seals, one for all replicas", True),
     Setting("PLIMSOLL_RULES", optional(Path), "", "folder that is laid over the built-in rules"),
     Setting("PLIMSOLL_REDIS", optional(values.cache), "", "URL of a Redis; empty: remember in process only", True),
@@ -202,7 +208,7 @@ def _given(setting: Setting, environ: Mapping[str, str]) -> str:
 
 def misspelt(environ: Mapping[str, str]) -> tuple[str, ...]:
     """A line for each variable that bears our prefix and is no setting, with the setting that was probably meant."""
-    known = [setting.name for setting in SETTINGS]
+    known = [*(setting.name for setting in SETTINGS), ADMIN_URL]
     strange = (n for n in environ if n.startswith(PREFIX) and n not in known and not SERVICE_NAMES.search(n))
     return tuple(_line(name, difflib.get_close_matches(name, known, n=1, cutoff=0.85)) for name in sorted(strange))
 

@@ -27,6 +27,7 @@ from proxy.serve.extras import Extras
 from proxy.serve.gateway import Gateway
 from proxy.serve.inspecting import Inspecting
 from proxy.serve.knowledge import Knowledge
+from proxy.serve.learned import Learning
 from proxy.serve.listing import Listing
 from proxy.serve.log import make_log
 from proxy.serve.looking import Looking
@@ -50,7 +51,8 @@ TEXT = b"text/plain"
 CHAT = chat.PATH.encode()
 FITTED = frozenset((CHAT, chat.BARE_PATH.encode()))
 INSPECT = "/inspect"
-OWN = frozenset(("/metrics", "/healthz", "/readyz"))
+LEARNED, FORGET = "/learned", "/forget"
+OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -212,6 +214,8 @@ def own_paths(house: House) -> dict[str, Asgi]:
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
         INSPECT + chat.PATH: Own(house.inspecting, ("POST",)),
+        LEARNED: Own(Learning(house.settings, house.cache, house.budget)),
+        FORGET: Own(Learning(house.settings, house.cache, house.budget, forgets=True), ("POST",)),
     }
 
 

@@ -24,7 +24,7 @@ from proxy.serve.shared.counts import Counts, Pair, Tally
 from proxy.serve.shared.keyring import SECRET, Keyring
 from proxy.serve.shared.memory import LocalMemory as LocalMemory
 from proxy.serve.shared.remote import MOST_ASKING, Backend, BackendError, Remote, Values
-from proxy.serve.shared.teaching import PROBE_AFTER, Key, Shown, Teaching
+from proxy.serve.shared.teaching import PROBE_AFTER, Counted, Key, Shown, Teaching
 from proxy.types import Learned, Proof
 
 # A command's and a connection's end; redis-py's own, with its retries, are 59 s. No request waits for either: its wait
@@ -230,12 +230,20 @@ class Cache:
         self._teaching.doubt()
 
     def forget(self, model: str) -> None:
-        """Forgets the limits that were learned of a model, of every caller, on every worker and replica."""
+        """Forgets what was learned of a model and of its counts, of every caller, on every worker and replica."""
         self._teaching.forget(model)
 
     def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
         """The limits that were learned and hold now, with their proofs."""
         return self._teaching.shown(model, caller)
+
+    def counted(self, model: str, caller: bytes | None = None) -> list[Counted]:
+        """What answers told of a model's counts, of all callers or of one."""
+        return self._teaching.counted(model, caller)
+
+    def agreed(self, model: str, row: float) -> tuple[int, float | None]:
+        """How many callers have a say in a model's ratio beside the family's `row`, and the ratio they agree on."""
+        return self._teaching.agreed(model, row)
 
     def observe(self, model: str, caller: bytes, ratio: float) -> None:
         """Adds what the usage of one answer to a caller told of a model's ratio."""

@@ -8,8 +8,10 @@ import msgspec
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
+from proxy.serve.asking import caller_of
 from proxy.serve.budget import Budget, Room
 from proxy.serve.client import Gone, Receive, Scope, Send, read_body, send_error
+from proxy.serve.learned import learned_of
 from proxy.serve.listing import Headers
 from proxy.serve.planning import FAILED, Planner
 from proxy.serve.visit import Visit
@@ -52,13 +54,15 @@ class Inspecting:
         measuring, knowledge = self.planner.measuring, self.planner.knowledge
         try:
             model = (await measuring.look(visit, headers)).model
-            visit.caller = knowledge.caller(headers, model)
-            visit.learned = knowledge.learned(model, visit.caller)
+            visit.caller = caller_of(headers)
             ladder = self.planner.ladder_for(visit)
+            await knowledge.refresh(model, ladder, visit.caller)
+            visit.learned = knowledge.learned(model, visit.caller)
             visit.lore = self.planner.lore_for(visit, ladder)
             made = await measuring.measure(visit, headers, ladder)
             sent = await measuring.render(visit, made) if made.changed else visit.plain
-            return inspection(made, msgspec.Raw(sent), visit.notices())
+            told = inspection(made, msgspec.Raw(sent), visit.notices())
+            return {**told, "learned": learned_of(knowledge.cache, model, visit.caller)}
         except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:

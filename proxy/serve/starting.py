@@ -44,7 +44,7 @@ def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
     at = f"http://{shown(doors[0])}/v1"
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     if beside:
-        event("serves /metrics, /healthz, /readyz, /inspect", at=f"http://{shown(beside[0])}/")
+        event("serves /metrics, /healthz, /readyz, /inspect, /learned, /forget", at=f"http://{shown(beside[0])}/")
 
     def work(number: int, ready: Callable[[], None]) -> None:
         house.budget.serve_as(number)

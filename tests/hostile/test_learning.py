@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from tests.hostile.harness import eventually, ok, refused, running, upstream
+from tests.hostile.harness import CHAT, ROOT, eventually, ok, refused, running, upstream
 from tests.recorder import EVENTS, Peer, Recorder, Request, Script, answer, chunk
 from tests.redis_server import redis_server
 
@@ -361,3 +364,99 @@ def test_F2_our_own_refusal_rests_on_what_is_stated() -> None:
         body = {**talk(3), "messages": [{"role": "system", "content": WORDS * 100}, *talk(3)["messages"]]}
         told = proxy.ask(body, headers={"x-plimsoll-window": "50", "x-plimsoll-ladder": "lossless"})
         assert (told.status, sent(up)) == (400, [])
+
+
+# What was learned is shown with its evidence, and forgotten, by operators alone.
+
+ADMIN = {"x-plimsoll-admin": "1"}
+
+
+def command(*argv: str) -> tuple[int, str]:
+    """Exit code and output of a command of the command line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy.cli", *argv], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("admin", [False, True])
+def test_F2_what_was_learned_is_shown_with_its_evidence_and_forgotten(workers: int, admin: bool) -> None:
+    model = "acme/harbour-9b"
+    long = talk(80, model)
+    with upstream(strict(lambda _: 2_048)) as up, running(up.url, workers=workers, admin=admin) as proxy:
+
+        def limits() -> list[dict[str, Any]]:
+            """Of whichever worker answers."""
+            told = proxy.ask(path=f"/learned?model={quote(model, safe='')}", headers=ADMIN, admin=admin)
+            assert (told.status, told.json["model"]) == (200, model)
+            found: list[dict[str, Any]] = told.json["limits"]
+            return found
+
+        assert limits() == []
+        for _ in range(8 * workers):
+            assert proxy.ask(long, headers=VICTIM).status == 200
+        shown: list[dict[str, Any]] = []
+        while not shown:  # a worker that was asked nothing yet has learned nothing
+            shown = limits()
+        window = next(limit for limit in shown if limit["kind"] == "window")
+        assert (window["kind"], window["value"], window["quality"]) == ("window", 2_048, "estimated")
+        assert window["counted"] > 2_048 and window["named"] == size(long) and window["rule"]
+        assert window["taught_at"] < window["probe_due"] < window["until"]
+        inspected = proxy.ask(long, "/inspect" + CHAT, headers=VICTIM, admin=admin).json
+        assert set(inspected["learned"]) == {"model", "limits", "counts", "agreed"}
+        assert inspected["steps"] or workers > 1
+        other = proxy.ask(long, "/inspect" + CHAT, headers=ATTACKER, admin=admin).json
+        assert other["learned"]["limits"] == []
+        assert "victim" not in json.dumps([window, inspected["learned"]])
+
+        url = f"http://127.0.0.1:{proxy.admin_port if admin else proxy.port}"
+        code, out = command("models", model, "--url", url)
+        assert code == 0 and (workers > 1 or ("window 2,048" in out and window["until"] in out)), out
+        code, out = command("forget", model, "--url", url)
+        assert code == 0 and f"forgotten: {model}" in out, out
+        for _ in range(4 * workers):
+            assert limits() == []
+        before = len(sent(up))
+        assert proxy.ask(long, headers=VICTIM).status == 200
+        assert sent(up)[before] == long  # it is learned anew
+
+
+def test_F2_clients_of_the_data_port_forget_nothing() -> None:
+    """Not where an admin port is, not where others reach the data port, not from a page in a browser."""
+    body = {"model": "gpt-4o"}
+    page = {**ADMIN, "origin": "http://127.0.0.1"}
+    with upstream() as up:
+        with running(up.url, admin=True) as proxy:
+            for path, asked in (("/forget", body), ("/learned?model=gpt-4o", None)):
+                assert proxy.ask(asked, path, headers=ADMIN).status == 404
+                assert proxy.ask(asked, path, admin=True).status == 403
+                assert proxy.ask(asked, path, headers=page, admin=True).status == 403
+                assert proxy.ask(asked, path, headers=ADMIN, admin=True).status == 200
+            for wrong in ({}, {"model": ""}, {"model": 1}, b"", b'{"model":"\\ud800"}', b"x" * 70_000):
+                assert proxy.ask(wrong, "/forget", headers=ADMIN, admin=True).status in (400, 413), wrong
+            assert proxy.ask(path="/learned", headers=ADMIN, admin=True).status == 400
+            assert proxy.ask(path="/forget", headers=ADMIN, admin=True).status == 405
+        with running(up.url, PLIMSOLL_HOST="0.0.0.0") as proxy:
+            for path, asked in (("/forget", body), ("/learned?model=gpt-4o", None)):
+                told = proxy.ask(asked, path, headers=ADMIN)
+                assert (told.status, told.json["error"]["code"]) == (403, "admin_only")
+            code, out = command("forget", "gpt-4o", "--url", f"http://127.0.0.1:{proxy.port}")
+            assert code == 1 and "PLIMSOLL_ADMIN_PORT" in out, out
+        assert up.requests == []
+
+
+def test_F2_what_one_replica_is_told_to_forget_all_forget() -> None:
+    long = talk(80)
+    with redis_server() as redis, upstream(strict(lambda _: 2_048)) as up:
+        start = partial(running, up.url, PLIMSOLL_REDIS=redis.url, PLIMSOLL_SECRET="s" * 32)
+        with start() as one, start() as two:
+            assert one.ask(long).status == 200
+            eventually(lambda: any("limits" in name for name in redis.names()))
+            assert two.ask(long).status == 200
+            assert two.ask(path="/learned?model=gpt-4o", headers=ADMIN).json["limits"]
+            before = len(sent(up))
+            told = one.ask({"model": "gpt-4o"}, "/forget", headers=ADMIN)
+            assert [limit["kind"] for limit in told.json["limits"]]
+            eventually(lambda: two.ask(path="/learned?model=gpt-4o", headers=ADMIN).json["limits"] == [])
+            assert two.ask(long).status == 200
+            assert sent(up)[before] == long

@@ -15,7 +15,7 @@ from proxy.bounded import Bounded
 from proxy.serve.shared import calibration, limits
 from proxy.serve.shared.calibration import DIGEST, Agreement, Calibration
 from proxy.serve.shared.counts import DAY, Tally
-from proxy.serve.shared.forgotten import Forgotten
+from proxy.serve.shared.forgotten import TIME, Forgotten
 from proxy.serve.shared.keyring import Keyring
 from proxy.serve.shared.limits import LIFE, Limits
 from proxy.serve.shared.remote import Remote, Values
@@ -29,19 +29,32 @@ MOST_MODELS = 2_048  # clients choose the names
 MOST_LIMITS = 4_096
 PROBE_AFTER = 60.0  # seconds: the default of PLIMSOLL_PROBE_AFTER
 Key = tuple[str, bytes]  # a model and a caller
+# Until when what was learned of a model is forgotten, in seconds since 1970: what is told of counts bears it in its
+# name, so that nobody finds what is older.
+Since = float
 Time = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One proof as operators see it: whose (a short keyed hash), of which model, what it limits, and its end in seconds
-    since 1970."""
+    """One proof as operators see it: whose (a short keyed hash), of which model, what it limits, its end in seconds
+    since 1970, and from when on a request may try it (None: none does)."""
 
     model: str
     caller: str
     kind: str
     proof: Proof
     until: float
+    due: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How answers to one caller (a short keyed hash) correct a model's counts, and how many of them there were."""
+
+    caller: str
+    correction: Correction
+    answers: int
 
 
 class Teaching:
@@ -72,17 +85,23 @@ class Teaching:
         def of_model(model: str) -> tuple[bytes, ...]:
             return place, _named(model)
 
+        def of_models_votes(key: tuple[str, Since]) -> tuple[bytes, ...]:
+            return place, _named(key[0]), TIME.pack(key[1])
+
         def of_caller(key: Key) -> tuple[bytes, ...]:
             return place, _named(key[0]), key[1]
 
+        def of_callers_counts(key: tuple[str, bytes, Since]) -> tuple[bytes, ...]:
+            return place, _named(key[0]), key[1], TIME.pack(key[2])
+
         empty, votes = Calibration(), Agreement()
-        self._calibrations: Replicated[Key, Calibration] = Replicated(
-            Codec("ratio:2", of_caller, empty, Calibration.joined, calibration.pack, calibration.unpack, DAY),
-            *(MOST_LIMITS, remote, keyring, tally, clock),
+        counts = empty, Calibration.joined, calibration.pack, calibration.unpack
+        self._calibrations: Replicated[tuple[str, bytes, Since], Calibration] = Replicated(
+            Codec("ratio:3", of_callers_counts, *counts, DAY), *(MOST_LIMITS, remote, keyring, tally, clock)
         )
-        self._agreements: Replicated[str, Agreement] = Replicated(
-            Codec("ratios:2", of_model, votes, Agreement.joined, calibration.pack_votes, calibration.unpack_votes, DAY),
-            *(MOST_MODELS, remote, keyring, tally, clock),
+        agreed = votes, Agreement.joined, calibration.pack_votes, calibration.unpack_votes
+        self._agreements: Replicated[tuple[str, Since], Agreement] = Replicated(
+            Codec("ratios:3", of_models_votes, *agreed, DAY), *(MOST_MODELS, remote, keyring, tally, clock)
         )
         self._limits: Replicated[Key, Limits] = Replicated(
             Codec(limits.KIND, of_caller, Limits(), Limits.joined, limits.pack, limits.unpack, limits.LONGEST),
@@ -102,37 +121,39 @@ class Teaching:
             await self._remote.ask([question.name for question in asked], lambda values: _take(asked, values))
 
     def _questions(self, key: Key) -> Iterator[Question]:
-        model = key[0]
-        of_model = self._agreements.question(model), self._forgets.question(model)
-        for question in (*of_model, self._calibrations.question(key), self._limits.question(key)):
+        model, since = key[0], self._since(key[0])
+        of_model = self._agreements.question((model, since)), self._forgets.question(model)
+        for question in (*of_model, self._calibrations.question((*key, since)), self._limits.question(key)):
             if question is not None:
                 yield question
 
     def corrected(self, model: str) -> bool:
         """Whether answers to anybody corrected how a model is counted."""
-        return bool(self._agreements.get(model).votes)
+        return len(self._agreements) > 0 and bool(self._agreements.get((model, self._since(model))).votes)
 
     def correction(self, model: str, caller: bytes, row: float) -> Correction | None:
         """How answers correct the counts of a model for a caller: by its own, else by what the callers agree on beside
         the family's `row`."""
-        known = self._calibrations.get((model, caller))
+        since = self._since(model)
+        known = self._calibrations.get((model, caller, since))
         if known.ratio is not None:
             return Correction(known.ratio, known.share)
-        agreed = self._agreements.get(model).ratio(row)
+        agreed = self._agreements.get((model, since)).ratio(row)
         return None if agreed is None else Correction(agreed)
 
     def observe(self, model: str, caller: bytes, ratio: float) -> None:
         """Adds what the usage of an answer to a caller told of a model's ratio; replicas are told within `REFRESH`
         seconds."""
-        key = model, caller
+        since = self._since(model)
+        key = model, caller, since
         before = self._calibrations.get(key)
         known = before.observed(ratio)
         self._calibrations.put(key, known)
         if known.ratio != before.ratio:
-            agreement = self._agreements.get(model)
+            agreement = self._agreements.get((model, since))
             voted = agreement.voted(self._voter(caller), known)
             if voted is not agreement:
-                self._agreements.put(model, voted)
+                self._agreements.put((model, since), voted)
 
     def _voter(self, caller: bytes) -> bytes:
         seals = self._keyring.seals or self._keyring.local
@@ -170,12 +191,16 @@ class Teaching:
         """Whether the request that asks may try a caller's limits: one in each interval, and one at once after the
         upstream could not be reached."""
         key, now = (model, caller), self._wall()
-        proofs = [proof.at for _, proof in self._limits.get(key).holding(now, self._since(model))]
-        last = max([*proofs, self._probed.get(key) or 0.0])
+        last = self._last_tried(key, now)
         if abs(now - last) < self._probe_after and last >= self._unreachable:
             return False
         self._probed.put(key, now)
         return True
+
+    def _last_tried(self, key: Key, now: float) -> float:
+        """When a caller's limits were last proven or tried."""
+        proofs = [proof.at for _, proof in self._limits.get(key).holding(now, self._since(key[0]))]
+        return max([*proofs, self._probed.get(key) or 0.0])
 
     def doubt(self) -> None:
         """The upstream could not be reached: it may come back with other limits."""
@@ -189,14 +214,38 @@ class Teaching:
         self._changed.set()
 
     def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
-        """What holds now, of all models and callers or of these."""
-        now, seals = self._wall(), self._keyring.seals or self._keyring.local
+        """The limits that hold now, of all models and callers or of these."""
+        now = self._wall()
         return [
-            Shown(name, seals.name("caller", who)[-8:].decode(), kind, proof, proof.at + LIFE[kind])
-            for (name, who), record in self._limits.items()
-            if model in (None, name) and caller in (None, who)
-            for kind, proof in record.holding(now, self._since(name))
+            Shown(key[0], self._hashed(key[1]), kind, proof, proof.at + LIFE[kind], self._due(key, kind, now))
+            for key, record in self._limits.items()
+            if model in (None, key[0]) and caller in (None, key[1])
+            for kind, proof in record.holding(now, self._since(key[0]))
         ]
+
+    def _due(self, key: Key, kind: str, now: float) -> float | None:
+        if kind == "alternates":
+            return None
+        last = self._last_tried(key, now)
+        return now if last < self._unreachable else max(now, last + self._probe_after)
+
+    def counted(self, model: str, caller: bytes | None = None) -> list[Counted]:
+        """What answers told of a model's counts, of all callers or of one."""
+        since = self._since(model)
+        return [
+            Counted(self._hashed(key[1]), Correction(known.ratio, known.share), known.count)
+            for key, known in self._calibrations.items()
+            if key[0] == model and key[2] == since and caller in (None, key[1]) and known.ratio is not None
+        ]
+
+    def agreed(self, model: str, row: float) -> tuple[int, float | None]:
+        """How many callers have a say in a model's ratio, and what it is for those of whom nothing is known."""
+        agreement = self._agreements.get((model, self._since(model)))
+        return len(agreement.votes), agreement.ratio(row)
+
+    def _hashed(self, caller: bytes) -> str:
+        seals = self._keyring.seals or self._keyring.local
+        return seals.name("caller", caller)[-8:].decode()
 
     async def refresh_on(self) -> None:
         """Reads and tells for as long as we run."""

@@ -375,3 +375,30 @@ def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: 
         assert len(teaching._probed) <= 10
 
     run(test)
+
+
+def test_counts_that_are_forgotten_do_not_come_back_from_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFRESH", 0.01)
+
+    async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
+        one.teaching.observe("m", ANN, 1.5)
+        await one.teaching.refresh()
+        await until(lambda: len(shelf.values) == 2)
+        await two.learn_of()
+        assert two.teaching.correction("m", ANN, 1.0) == Correction(1.5)
+        clock.now += 1
+        one.teaching.forget("m")
+        assert not one.teaching.corrected("m") and one.teaching.counted("m") == []
+        await until(lambda: two.teaching.correction("m", ANN, 1.0) is None)
+        for replica in (one, two):
+            await replica.learn_of()
+            await replica.teaching.refresh()
+            assert replica.teaching.correction("m", ANN, 1.0) is None
+        two.teaching.observe("m", ANN, 1.3)
+        await two.teaching.refresh()
+        await until(lambda: len(shelf.values) == 5)  # what was forgotten, and by when, ends by itself
+        clock.now += ACTIVE
+        await one.learn_of()
+        assert one.teaching.correction("m", ANN, 1.0) == Correction(1.3)
+
+    run(test)
