@@ -6,13 +6,17 @@ it: so everything here looks at a piece at a time.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 OUTSIZE = 2 << 20  # bytes of a message or text over which it is not read whole
-SLICE = 1 << 20  # bytes that one search may look at: at most 10 ms
+SLICE = 1 << 20  # bytes that one search may look at: at most 1 ms
+STRETCH = 1 << 18  # bytes of a string whose escapes are looked at: at most 10 ms
+LONGEST = 8 << 20  # bytes of JSON that are decoded at once: 64 MB of escapes take 90 ms
 PIECE = 1 << 15  # bytes of a string that are decoded at once
 SHORTEST = 1 << 16  # bytes of a string that is never cut
 LONGEST_ESCAPE = 12  # bytes: two halves of a pair
@@ -23,6 +27,13 @@ IMAGE = b"data:image"
 KEYS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"refusal"', b'"description"', b'"reasoning', *DATA)
 STRANGE = 1 << 20  # bytes of a string under another key: a name, a role, a key itself
 MARKER = " [… {:,} bytes left out …] "  # no line end: it may stand in a string of JSON that is itself text
+
+# A string that stands under one of these keys tells nothing of what a request is; any other may be an id or a name.
+APART = 1 << 12  # bytes of such a string that is left out of an outline
+CONTENT = re.compile(
+    rb'"(?:content|text|arguments|input|refusal|description|reasoning\w*|data|file_data|url)"\s*:\s*"\Z'
+)
+TOKEN = b"%b " % os.urandom(12).hex().encode()  # of this process: nobody outside can write it
 
 SAID = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
@@ -55,7 +66,7 @@ def holds(raw: msgspec.Raw, signs: Sequence[bytes]) -> bool:
     return any(sign in piece for piece in slices for sign in signs)
 
 
-def copy(raw: msgspec.Raw) -> bytes:
+def copy(raw: msgspec.Raw | memoryview) -> bytes:
     """Its bytes. Joining them lets other threads have their turn, as copying them at once would not."""
     view = memoryview(raw)
     if view.nbytes <= OUTSIZE:
@@ -96,7 +107,7 @@ def strings(raw: bytes) -> Iterator[Cut]:
     while start:
         end = start
         while end < len(raw) and raw[end] != QUOTE[0]:
-            after = _said(raw, end, end + SLICE)
+            after = _said(raw, end, end + STRETCH)
             end = after if after > end else end + 2  # behind an escape that a slice ended in
         if end >= len(raw):
             return
@@ -120,6 +131,47 @@ def _escaped(raw: bytes, start: int, place: int) -> bool:
         if run < PIECE:
             break
     return (place - at) % 2 == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """JSON without the long strings of its contents: `text` has tokens in their places, `gone` is where they stand in
+    `raw`."""
+
+    raw: bytes
+    text: bytes
+    gone: Sequence[Cut]
+
+    def whole(self, value: msgspec.Raw | bytes) -> memoryview:
+        """What stands in the JSON itself where a value of the outline stands."""
+        said = bytes(value)
+        first, last = said.find(TOKEN), said.rfind(TOKEN)
+        if first < 0:
+            return memoryview(said)
+        start = self.gone[_number(said, first)][0] - first
+        number = _number(said, last)
+        return memoryview(self.raw)[start : self.gone[number][1] + len(said) - last - len(_token(number))]
+
+
+def outline(raw: bytes) -> Outline | None:
+    """The outline of JSON that is too long to be decoded at once; None where it is not."""
+    if len(raw) <= LONGEST:
+        return None
+    long = ((start, end) for start, end in strings(raw) if end - start > APART)
+    gone = [cut for cut in long if CONTENT.search(raw, max(0, cut[0] - 48), cut[0])]
+    parts, at = [], 0
+    for number, (start, end) in enumerate(gone):
+        parts += [raw[at:start], _token(number)]
+        at = end
+    return Outline(raw, b"".join((*parts, raw[at:])), gone)
+
+
+def _token(number: int) -> bytes:
+    return b"%b%08d" % (TOKEN, number)
+
+
+def _number(said: bytes, place: int) -> int:
+    return int(said[place + len(TOKEN) : place + len(TOKEN) + 8])
 
 
 def cuts(raw: bytes, most: int, images: bool = False) -> list[Cut]:

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import outsize
@@ -84,3 +84,23 @@ def test_signs_are_found_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         assert outsize.holds(msgspec.Raw(raw), [b"image_url"]) and not outsize.holds(msgspec.Raw(raw), [b"video"])
         assert outsize.copy(msgspec.Raw(raw)) == raw
     assert outsize.find(raw, b"video") == -1
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(1, 4), st.sampled_from(["words, ", '\\"', "é好", "\\\\"]), st.booleans())
+def test_an_outline_stands_for_the_whole(count: int, said: str, spaced: bool) -> None:
+    long = said * ((outsize.LONGEST >> 1) // len(said))
+    messages = [{"role": "user", "content": text} for text in (long, "short", long, "x" * 5_000)[:count]]
+    told = {"model": "m" * 6_000, "messages": messages * 2, "tools": [{"description": "d" * 9_000}], "n": 1}
+    raw = json.dumps(told, separators=(", ", " : ") if spaced else (",", ":"), ensure_ascii=False).encode()
+    made = outsize.outline(raw)
+    assert (made is None) == (len(raw) <= outsize.LONGEST)
+    if made is not None:
+        head = msgspec.json.decode(made.text, type=dict[str, msgspec.Raw])
+        assert len(made.text) < 50_000 and bytes(head["model"]) == b'"%b"' % (b"m" * 6_000)
+        whole = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        assert {key: bytes(made.whole(value)) for key, value in head.items()} == {k: bytes(v) for k, v in whole.items()}
+        each = msgspec.json.decode(head["messages"], type=list[msgspec.Raw])
+        apart = msgspec.json.decode(whole["messages"], type=list[msgspec.Raw])
+        assert [bytes(made.whole(value)) for value in each] == [bytes(value) for value in apart]
+        assert made.whole(made.text) == raw

@@ -19,6 +19,7 @@ from proxy.wire.headers import SWITCH, Header, value_of
 UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
 LONG = 8 << 20  # bytes of a body that are joined in a thread: 64 MB take 50 to 100 ms, and let others go on there
 TINY = 4 * 1024  # bytes; shorter pieces of a body are joined as they come: each of its own would cost 28 times its size
+JOINED = 64 * 1024  # bytes of such pieces that become bytes again: only bytes are joined without holding up others
 LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
 
@@ -111,6 +112,8 @@ class Cycle(RequestResponseCycle):
             parts.append(body)
         elif type(parts[-1]) is bytearray:
             parts[-1] += body
+            if len(parts[-1]) >= JOINED:
+                parts[-1] = bytes(parts[-1])
         else:
             parts.append(bytearray(body))
         self.arrived += len(body)

@@ -266,7 +266,7 @@ def _most(body: bytes) -> int:
 def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
-        plain, found = body, first_look(body, known)
+        plain, found = body, _glanced(body) if known is None else first_look(body, known)
     except NotUnderstood:
         mendable = mended(body)
         if mendable is None:
@@ -275,6 +275,14 @@ def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
     if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
         raise NotUnderstood("there are more messages in it than we plan with")
     return plain, found
+
+
+def _glanced(body: bytes) -> Glance:
+    """A first look; of a body too long to be decoded at once without what its bytes could prove, and without marks: no
+    window holds it, so it is planned, and never known by its bytes. Raises `NotUnderstood`."""
+    if (outline := outsize.outline(body)) is None:
+        return first_look(body)
+    return replace(first_look(outline.text), most=None, marks=None, text=body)
 
 
 def _unkeyed(body: bytes, plain: bytes) -> bytes:

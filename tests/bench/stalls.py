@@ -11,10 +11,12 @@ import asyncio
 import gzip
 import json
 import random
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,13 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A request: its body of about so many bytes, and what it unpacks to."""
+    """A request: its body of about so many bytes, and what it unpacks to. `wire` are its bytes where no client would
+    send them so: several requests, or strange chunks."""
 
     body: Callable[[int], bytes]
     headers: Mapping[str, str] | None = None
     unpacked: Callable[[bytes], int] = len
+    wire: Callable[[bytes], bytes] | None = None
 
 
 def chat(content: bytes, role: bytes = b"user", model: bytes = b"gpt-4o", more: bytes = b"") -> bytes:
@@ -77,6 +81,29 @@ def words(size: int) -> bytes:
     some = [f"{pick.randrange(10**6)} {name} took {pick.randrange(999)} ms" for name in WORDS for _ in range(2_000)]
     line = "\\n".join(some).encode()
     return (line * (size // len(line) + 1))[:size].rstrip(b"\\")
+
+
+def tiny(body: bytes) -> bytes:
+    """A request whose body comes in chunks of two bytes."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    return head + b"".join(b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body) & ~1, 2)) + b"0\r\n\r\n"
+
+
+def pipelined(body: bytes) -> bytes:
+    """Minimal requests one behind the other, as many as fit into so many bytes."""
+    one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    return one * (len(body) // len(one)) + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+def sent(port: int, wire: bytes) -> int:
+    """Sends bytes as they are while it reads, until the other end closes; the status of the first answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as made, ThreadPoolExecutor(1) as sender:
+        sending = sender.submit(made.sendall, wire)
+        head = made.recv(MB)
+        while made.recv(MB):
+            pass
+        sending.cancel()
+        return int(head[9:12])
 
 
 WORDS = ("request", "worker failed:", "INFO connection", "cache miss", "Traceback", "retry")
@@ -147,6 +174,8 @@ ATTACKS: Mapping[str, Attack] = {
             + b"}]}"
         )
     ),
+    "tiny chunks": Attack(lambda size: chat(b'"' + words(size // 8) + b'"'), wire=tiny),
+    "pipelining": Attack(lambda size: bytes(size // 64), wire=pipelined),
     "packed blanks": Attack(
         lambda size: gzip.compress(chat(b'"' + b" " * size + b'"')),
         {"content-encoding": "gzip"},
@@ -230,7 +259,10 @@ def measure(proxy: Running, body: bytes | None, attack: Attack | None) -> dict[s
         time.sleep(3)
     else:
         try:
-            status = proxy.ask(body, headers=attack.headers, timeout=300).status
+            if attack.wire is not None:
+                status = sent(proxy.port, attack.wire(body))
+            else:
+                status = proxy.ask(body, headers=attack.headers, timeout=300).status
         except OSError as error:
             status = -(error.errno or 1)
     took = time.perf_counter() - began

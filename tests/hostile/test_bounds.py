@@ -20,8 +20,8 @@ LONG_NAMES = ("/" * 1_000_000, "code" * 50_000, "grok-4" * 40_000, "a.b-" * 100_
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Recorder]]:
     """A proxy before an upstream that lists one model, and answers everything."""
     with upstream(friendly) as behind, running(behind.url, workers=request.param) as proxy:
-        for number in range(24):  # so that every worker has seen a bit of everything
-            proxy.ask(asked("hi " * 5_000, ("gpt-4o", "nobodys", "x" * 10_000)[number % 3]))
+        for number in range(48):  # so that every worker has seen a bit of everything
+            proxy.ask(asked("hi " * 5_000, ("gpt-4o", "gpt-4", "nobodys", "x" * 10_000)[number % 4]))
         yield proxy, behind
 
 
@@ -114,7 +114,7 @@ def test_F4_a_text_of_line_ends_is_bounded_before_it_is_split(pair: tuple[Runnin
     idle = proxy.memory_mb()
     assert cost(proxy, body) < 4.0
     assert len(behind.requests[-1].body) < 1 << 20
-    assert proxy.memory_mb(peak=True) - idle < 64 + 4 * len(body) / 2**20  # it was 1,100
+    assert proxy.memory_mb(peak=True) - idle < 16 + 4 * len(body) / 2**20  # it was 1,100
     eventually(lambda: proxy.memory_mb() - idle < 100)  # and 324 stayed
 
 
@@ -135,7 +135,7 @@ def test_F10_very_many_values_are_not_read(pair: tuple[Running, Recorder], value
     idle = proxy.memory_mb()
     assert cost(proxy, body) < 2.0
     assert behind.requests[-1].body == body
-    assert proxy.memory_mb(peak=True) - idle < 32 + 4 * len(body) / 2**20
+    assert proxy.memory_mb(peak=True) - idle < 16 + 4 * len(body) / 2**20
 
 
 def test_F10_what_unpacks_to_a_thousand_times_its_size_stays_packed(pair: tuple[Running, Recorder]) -> None:
@@ -148,6 +148,22 @@ def test_F10_what_unpacks_to_a_thousand_times_its_size_stays_packed(pair: tuple[
     assert proxy.cpu_seconds() - before < 1.0  # it was 24.8
     assert behind.requests[-1].body == packed
     assert proxy.memory_mb(peak=True) - idle < 64
+
+
+@pytest.mark.parametrize("sign", ["\n", '"', "\U0001f600 text, "])
+def test_F4_a_text_of_tens_of_megabytes_takes_four_times_its_size_at_most(
+    pair: tuple[Running, Recorder], sign: str
+) -> None:
+    proxy, behind = pair
+    text = sign * ((24 << 20) // len(json.dumps(sign, ensure_ascii=False).encode()) + 1)
+    body = json.dumps(tool_run(text, model="gpt-4"), ensure_ascii=False).encode()
+    proxy.forget_peak()
+    idle = proxy.memory_mb()
+    assert cost(proxy, body) < 8.0
+    sent = json.loads(behind.requests[-1].body)
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "tool"]
+    assert sent["messages"][-1]["content"].startswith(sign * 9) and len(behind.requests[-1].body) < 1 << 20
+    assert proxy.memory_mb(peak=True) - idle < 16 + 4 * len(body) / 2**20
 
 
 def tool_run(result: str, question: str = "What is wrong?", model: str = "gpt-4o") -> dict[str, Any]:

@@ -55,15 +55,16 @@ def parse(
     content has parts besides text, which a glance tells cheaply. Where messages are `known`, `body` is without them
     (a glance's `text`). Raises `NotUnderstood`."""
     try:
-        head = _HEAD.decode(body)
+        outline = outsize.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
         if "messages" not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
         raws = _LIST.decode(head["messages"])
         if known is None:
-            messages = tuple(_message(outsize.copy(raws[i]), i) for i in _wanted(raws, start))
+            messages = tuple(_message(raws[i], i, outline) for i in _wanted(raws, start))
         else:
-            lead = (_message(known.lead, 0),) if known.lead else ()
-            messages = (*lead, *(_message(outsize.copy(raw), i) for i, raw in enumerate(raws, known.seen.count)))
+            lead = (_message(msgspec.Raw(known.lead), 0),) if known.lead else ()
+            messages = (*lead, *(_message(raw, i, outline) for i, raw in enumerate(raws, known.seen.count)))
         model = name_of(msgspec.json.decode(head["model"], type=str))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
@@ -71,7 +72,8 @@ def parse(
         raise NotUnderstood("messages is empty")
     # Of a long body its messages stay a view: as bytes they would be its second copy, beside the messages' own.
     view = MESSAGES if len(body) > outsize.OUTSIZE else None
-    fields = {key: cast(bytes, raw) if key == view else bytes(raw) for key, raw in head.items()}
+    whole = _itself if outline is None else outline.whole
+    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
     _check_answers(fields.get("n"))
     asked = {key: ask for key in LIMITS if (ask := _limit(fields.get(key))) is not None}
     return Prompt(
@@ -92,15 +94,17 @@ def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
     """The body written anew without the key of our own in its messages, and the places of those that it pins
     (`{"pin": true}`). All else keeps its bytes; a body without the key is returned itself. Raises `NotUnderstood`."""
     try:
-        head = _HEAD.decode(body)
+        outline = outsize.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
         messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get("messages", NULL))]
         if not any(OURS in m for m in messages):
             return body, frozenset()
         ours = [msgspec.json.decode(m.pop(OURS, NULL)) for m in messages]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
-    written = b",".join(_object((key, bytes(raw)) for key, raw in m.items()) for m in messages)
-    fields = {**{key: bytes(raw) for key, raw in head.items()}, "messages": b"[" + written + b"]"}
+    whole = _itself if outline is None else outline.whole
+    written = b",".join(_object((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
+    fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
     pins = frozenset(i for i, said in enumerate(ours) if isinstance(said, dict) and said.get(PIN) is True)
     return _object(fields.items()), pins
 
@@ -108,10 +112,12 @@ def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
 def without_stream(body: bytes) -> bytes:
     """The same request, wanting its answer in one piece. Raises `NotUnderstood`."""
     try:
-        head = _HEAD.decode(body)
+        outline = outsize.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
-    return _object((key, bytes(raw)) for key, raw in head.items() if key not in STREAMING)
+    whole = _itself if outline is None else outline.whole
+    return _object((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
 
 
 def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
@@ -142,8 +148,13 @@ def _limit(raw: bytes | None) -> int | None:
         raise NotUnderstood("a limit is no number") from None
 
 
-def _message(raw: bytes, index: int) -> Message:
-    found = _MESSAGE.decode(raw)
+def _itself(raw: msgspec.Raw) -> msgspec.Raw:
+    return raw
+
+
+def _message(said: msgspec.Raw, index: int, outline: outsize.Outline | None = None) -> Message:
+    found = _MESSAGE.decode(said)
+    raw = outsize.copy(said if outline is None else outline.whole(said))
     calls = tuple(Call(c.id, _called(c)) for c in found.tool_calls or ())
     if found.function_call is not None and not calls:
         calls = (Call("", found.function_call.name),)  # before tools: the result has no id and follows at once

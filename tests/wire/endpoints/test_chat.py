@@ -328,3 +328,28 @@ def test_of_a_very_long_body_what_is_not_changed_keeps_its_bytes_too() -> None:
     made = planned(prompt)
     rendered = render(prompt, replace(made, draft=replace(made.draft, reply=500)))
     assert rendered == b'{"model":"gpt-4o","messages":[ {"role":"user","content":%b} ],"max_tokens":500}' % long
+
+
+def test_a_body_too_long_to_be_decoded_at_once_is_read_and_written_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = 'é"\\ and more, ' * 600
+    call = {"id": "c" * 5_000, "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": long})}}
+    messages = [
+        {"role": "system", "content": long},
+        {"plimsoll": {"pin": True}, "role": "user", "content": [{"type": "text", "text": long}, {"type": "text"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": long, "tool_call_id": "c" * 5_000},
+        {"role": "user", "content": "hi"},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "description": long}}]
+    raw = json.dumps({"model": "m", "messages": messages, "stream": True, "tools": tools}).encode()
+
+    def read() -> list[Any]:
+        bare, pins = without_ours(raw)
+        made, later = parse(bare, pins), parse(bare, start=3)
+        fields = {key: bytes(value) for key, value in made.head.items()}
+        return [bare, pins, without_stream(raw), fields, replace(made, head={}), later.messages]
+
+    at_once = read()
+    monkeypatch.setattr("proxy.outsize.LONGEST", 0)
+    assert read() == at_once
+    assert at_once[4].messages[3].answers == "c" * 5_000 and json.loads(at_once[0])["messages"][3] == messages[3]
