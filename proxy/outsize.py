@@ -29,7 +29,7 @@ STRANGE = 1 << 20  # bytes of a string under another key: a name, a role, a key 
 MARKER = " [… {:,} bytes left out …] "  # no line end: it may stand in a string of JSON that is itself text
 
 # A string that stands under one of these keys tells nothing of what a request is; any other may be an id or a name.
-APART = 1 << 12  # bytes of such a string that is left out of an outline
+APART = 1 << 9  # bytes of such a string that is left out of an outline
 CONTENT = re.compile(
     rb'"(?:content|text|arguments|input|refusal|description|reasoning\w*|data|file_data|url)"\s*:\s*"\Z'
 )
@@ -144,6 +144,8 @@ class Outline:
 
     def whole(self, value: msgspec.Raw | bytes) -> memoryview:
         """What stands in the JSON itself where a value of the outline stands."""
+        if not self.gone:
+            return memoryview(value)
         said = bytes(value)
         first, last = said.find(TOKEN), said.rfind(TOKEN)
         if first < 0:
