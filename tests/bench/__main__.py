@@ -1,8 +1,9 @@
 """`make bench`: Plimsoll beside nginx and other proxies in one run, interleaved, each on one core.
 
-    python -m tests.bench [--quick] [--only nginx,plimsoll] [--json FILE]
+    python -m tests.bench [--quick] [--only nginx,plimsoll] [--before FOLDER] [--json FILE]
 
-CPU a request is by the processes' own accounting; added latency is over the upstream asked directly.
+FOLDER is another checkout, an older commit's, which is measured beside this one in the same run. CPU a request is by
+the processes' own accounting; added latency is over the upstream asked directly.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench.loads import Case, Result, measured
-from tests.bench.systems import HOME, SYSTEMS, System, need, upstream
+from tests.bench.systems import HOME, SYSTEMS, System, need, plimsoll, upstream
 
 CASES = (
     Case("1 KB, 1", 1_000, 1, 1),
@@ -105,6 +106,7 @@ def main() -> int:
     arguments.add_argument("--quick", action="store_true", help="one short round, under two minutes")
     arguments.add_argument("--only", default=",".join(SYSTEMS), help="systems, between commas")
     arguments.add_argument("--cases", default="", help="only cases of these names, between semicolons")
+    arguments.add_argument("--before", type=Path, help="another checkout, to be measured beside this one")
     arguments.add_argument("--json", type=Path, default=HOME / "bench.json")
     chosen = arguments.parse_args()
     HOME.mkdir(exist_ok=True)
@@ -119,6 +121,9 @@ def main() -> int:
         systems = [System("direct", 19100)]
         for place, name in enumerate(filter(None, chosen.only.split(","))):
             systems.append(SYSTEMS[name](19101 + place, 19100))
+            running.append(systems[-1])
+        if chosen.before is not None:
+            systems.append(plimsoll(19101 + len(systems), 19100, "before", chosen.before))
             running.append(systems[-1])
         idle = {s.name: (s.start_seconds, s.memory_mb()) for s in systems[1:]}
         results = list(rounds(systems, cases, seconds, repeats))

@@ -88,12 +88,17 @@ def started(
     headers: Mapping[str, str] | None = None,
     core: str = CORE,
     seconds: float = 90.0,
+    folder: Path | None = None,
 ) -> System:
     """A system started on its core, once it answers a request. Raises RuntimeError where it does not."""
     log = (HOME / f"{name}.log").open("wb")
     began = time.perf_counter()
     process = subprocess.Popen(
-        ["taskset", "-c", core, *map(str, command)], env={**os.environ, **(environment or {})}, stdout=log, stderr=log
+        ["taskset", "-c", core, *map(str, command)],
+        env={**os.environ, **(environment or {})},
+        stdout=log,
+        stderr=log,
+        cwd=folder,
     )
     system = System(name, port, process, headers or {})
     while time.perf_counter() - began < seconds and process.poll() is None:
@@ -136,11 +141,11 @@ def nginx(port: int, behind: int) -> System:
     return started("nginx", port, command)
 
 
-def plimsoll(port: int, behind: int) -> System:
-    """Plimsoll as users run it: metrics, log line and headers on."""
+def plimsoll(port: int, behind: int, name: str = "plimsoll", folder: Path | None = None) -> System:
+    """Plimsoll as users run it: metrics, log line and headers on; this checkout's, or that of another folder."""
     environment = {"PLIMSOLL_UPSTREAM": f"http://127.0.0.1:{behind}/v1"}
     command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(port)]
-    return started("plimsoll", port, command, environment)
+    return started(name, port, command, environment, folder=folder)
 
 
 def litellm(port: int, behind: int) -> System:
