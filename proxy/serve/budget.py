@@ -7,9 +7,9 @@ Two rules keep it live:
 * Who holds nothing waits in line, oldest first over all workers, and no younger one goes before: a large body is not
   starved by small ones. Small bodies have a share of their own, so that large ones that wait, or come slowly, do not
   stop ordinary traffic.
-* Who holds something (a body without a length, or a packed one, that grows) never waits for more: there is room at
-  once, before all who wait in line, or it gives up and returns what it holds. So two half-grown bodies cannot wait for
-  one another.
+* Who holds something (a body without a length, or a packed one, that grows) goes before all who wait in line. Where
+  there is no room, one of them over all workers waits; whoever comes to that second gives up and returns what it holds.
+  So half-grown bodies cannot wait for one another, and of those that grow in step one is served.
 
 It reads no body and knows no HTTP.
 """
@@ -40,7 +40,7 @@ WORKER = 80 << 20  # each further one; the rest is shared with the first
 LEAST = 16 << 20  # bytes of a derived budget
 UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
 
-MAIN, YOUNG, SINCE, COUNT, PID, WIDTH = range(6)  # the columns of a row, and how many there are
+MAIN, YOUNG, SINCE, COUNT, GROWS, PID, WIDTH = range(7)  # the columns of a row, and how many there are
 Read = Callable[[str], str | None]
 
 
@@ -98,7 +98,7 @@ class Budget:
     @property
     def pressed(self) -> bool:
         """Whether somebody waits."""
-        return any(self._table[SINCE::WIDTH])
+        return any(self._table[SINCE::WIDTH]) or any(self._table[GROWS::WIDTH])
 
     def fits(self, size: int) -> bool:
         """Whether a body of `size` bytes could be held if there were no other."""
@@ -147,10 +147,29 @@ class Budget:
             self._admit()
         return True
 
+    async def growth(self, room: Room, size: int) -> bool:
+        """Waits until the room holds `size` bytes, before all who wait in line. False where another one waits so, or
+        there is no room in time."""
+        mine, until = self._row + GROWS, time.monotonic() + PATIENCE_S
+        if self._table[mine]:
+            return False
+        self._table[mine] = time.monotonic_ns()  # first, as in `take`: of two workers at once, none waits
+        try:
+            if self._grows_elsewhere():
+                return False
+            while not (granted := room.grow(size)) and time.monotonic() < until:
+                await asyncio.sleep(POLL_S)
+            return granted
+        finally:
+            self._table[mine] = 0
+
+    def _grows_elsewhere(self) -> bool:
+        return self._first_elsewhere(GROWS) is not None
+
     def _admit(self) -> None:
-        """Lets in who is first in line over all workers, as long as there is room."""
+        """Lets in who is first in line over all workers, as long as there is room that nobody waits for to grow."""
         line = self._line
-        while line and line[0][0] <= self._oldest() and line[0][2].move(line[0][3]):
+        while line and self._is_first(line[0][0]) and line[0][2].move(line[0][3]):
             _, granted, room, _ = line.popleft()
             if granted.done():
                 room.leave()
@@ -169,12 +188,18 @@ class Budget:
         self._table[self._row + SINCE] = self._line[0][0] if self._line else 0
         self._table[self._row + COUNT] = len(self._line)
 
-    def _oldest(self) -> int:
+    def _is_first(self, since: int) -> bool:
+        if self._table[self._row + GROWS] or self._grows_elsewhere():
+            return False
+        other = self._first_elsewhere(SINCE)
+        return other is None or since <= other
+
+    def _first_elsewhere(self, column: int) -> int | None:
         """Since when another worker's first waits. One that waits for too long does not move: its worker hangs."""
         stale = time.monotonic_ns() - int(2e9 * PATIENCE_S)
         own = self._row // WIDTH
-        others = (at for number, at in enumerate(self._table[SINCE::WIDTH]) if number != own and at > stale)
-        return min(others, default=1 << 62)
+        others = (at for number, at in enumerate(self._table[column::WIDTH]) if number != own and at > stale)
+        return min(others, default=None)
 
 
 class Room:
@@ -217,9 +242,15 @@ class Room:
         Whoever cancels it has left the line."""
         return self.now(size) or await self._budget.turn(self, size, here)
 
+    async def grown(self, size: int) -> bool:
+        """As `grow`, and waits for room if nobody else does so. False where it must be given up."""
+        if self.grow(size) or (self.fits(size) and await self._budget.growth(self, size)):
+            return True
+        self.refuse("growth")
+        return False
+
     def grow(self, size: int) -> bool:
-        """Holds room for a body that has become `size` bytes, and for some of what is to come. False where there is
-        none: then it must be given up."""
+        """Holds room for a body that has become `size` bytes, and for some of what is to come, if there is any now."""
         if size * FACTOR <= self._held:
             return True
         budget, column, held = self._budget, self._column, self._held
@@ -231,7 +262,6 @@ class Room:
             elif self.move(wanted):
                 budget.give(column, held)
                 return True
-        self.refuse("growth")
         return False
 
     def settle(self, size: int) -> None:

@@ -88,7 +88,7 @@ async def receive_body(
 def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
     """The whole body, where all of it has come and there is room for it at once, as for short ones mostly; else
     `read_body` must be asked. Raises ClientError as that does."""
-    if cycle is None or cycle.more_body:
+    if cycle is None or cycle.more_body or cycle.disconnected:
         return None
     if cycle.arrived > limit:
         raise too_large(limit)
@@ -119,10 +119,24 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
         size += len(part)
         if size > limit:
             raise too_large(limit)
-        if not room.grow(size) or (more and cycle is not None):
-            raise overloaded() if room.fits(size) else over_budget()
+        if not room.grow(size):
+            await enlarged(room, size, cycle)
+        if more and cycle is not None:  # it stopped where there was no room
+            cycle.gather(limit - size, partial(_grows, room, size))
     room.settle(size)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _grows(room: Room, before: int, came: int) -> bool:
+    return room.grow(before + came)
+
+
+async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
+    """Waits until the room of a body that has become so many bytes holds them. Raises ClientError and Gone as
+    `admitted` does."""
+    with nullcontext() if cycle is None else Hanging(cycle):
+        if not await room.grown(size):
+            raise overloaded() if room.fits(size) else over_budget()
 
 
 async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> None:

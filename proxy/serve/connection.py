@@ -162,8 +162,9 @@ class Connection(asyncio.Protocol):
                 exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's switch of protocols is not legal."))
             elif exchange.ended:
                 self._release(exchange, exchange.reusable)
-            elif not exchange.answered and exchange.overlong:
-                exchange.fail(LinkError(Fault.ILLEGAL, "The head of the upstream's answer is too large."))
+            elif exchange.overlong:
+                what = "frame" if exchange.answered else "head"
+                exchange.fail(LinkError(Fault.ILLEGAL, f"The {what} of the upstream's answer is too large."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""

@@ -17,6 +17,7 @@ Sink = Callable[[bytes], bool]
 
 HIGH_WATER = 64 * 1024  # bytes of an answer that wait for their reader before the socket is left alone
 MAX_HEAD = 64 * 1024  # bytes of an answer's head; providers send 1 to 4 KB
+MAX_FRAMING = 1 << 20  # bytes in a row of which none is of the body: trailers, chunk extensions, leading zeros
 LAST_STATUS = 599  # RFC 9110, 15: codes outside 100 to 599 are invalid
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the answer ends with its head
 WEBSOCKET = b"websocket"  # the one protocol that a connection is handed over to (RFC 6455)
@@ -76,8 +77,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "_error", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_upgrades", "_waiter",
-        "_waiting", "_waiting_bytes", "answered", "chunked", "ended", "headers", "sent",
+        "_error", "_framing", "_head", "_head_bytes", "_keep", "_line", "_loop", "_sink", "_to_eof", "_upgrades",
+        "_waiter", "_waiting", "_waiting_bytes", "answered", "chunked", "ended", "headers", "sent",
         "silent_since", "status", "switched", "upload",
     )  # fmt: skip
 
@@ -92,6 +93,7 @@ class Exchange:
         self._head = method == "HEAD"
         self._upgrades, self.switched = upgrades, False
         self._head_bytes = 0
+        self._framing = 0  # bytes since the last one of the body
         self.ended = self.answered = self.chunked = self._to_eof = self._keep = False
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -106,8 +108,9 @@ class Exchange:
 
     @property
     def overlong(self) -> bool:
-        """Whether more came than a head may have, before it was whole."""
-        return self._head_bytes > MAX_HEAD
+        """Whether more came than a head may have before it is whole, or than may frame a body without one byte of it:
+        the parser keeps what it has not understood to the end."""
+        return self._framing > MAX_FRAMING if self.answered else self._head_bytes > MAX_HEAD
 
     async def head(self) -> None:
         """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the exchange is closed
@@ -211,7 +214,9 @@ class Exchange:
         """So many bytes are about to be parsed."""
         if self.silent_since is not None:
             self.silent_since = self._loop.time()
-        if not self.answered:
+        if self.answered:
+            self._framing += size
+        else:
             self._head_bytes += size
 
     def cut(self, error: Exception | None) -> None:
@@ -277,6 +282,7 @@ class Exchange:
         """Bytes of the body. With many unread the socket is left alone, so that the upstream waits."""
         if self.ended:
             raise ValueError("a body where none may be")
+        self._framing = 0
         if self._waiting_bytes <= HIGH_WATER < self._waiting_bytes + len(body):
             self._line.pause()
         self._waiting.append(body)

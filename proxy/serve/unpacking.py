@@ -21,7 +21,7 @@ async def unpacked(body: bytes, coding: bytes, limit: int, aside: Aside, room: R
     """The body without its content-encoding. `aside(heavy, work, *arguments)` does work, in a thread where it is heavy.
 
     Raises NotUnderstood for an encoding that we do not know, a broken body, one that would unpack to more than `limit`
-    bytes or than the budget could ever hold, and a bomb; ClientError 503 where there is no `room` for it just now.
+    bytes or than the budget could ever hold, and a bomb; ClientError 503 where there is no `room` for it in time.
     """
     if coding not in CODINGS:
         raise NotUnderstood("its content-encoding is not one that we know")
@@ -41,7 +41,7 @@ async def unpacked(body: bytes, coding: bytes, limit: int, aside: Aside, room: R
         parts.append(part)
         if size > limit or not (part or machine.eof):
             raise NotUnderstood("it unpacks to more than we take, or ends early")
-        if room is not None and not room.grow(len(body) + size):
+        if room is not None and not await room.grown(len(body) + size):
             if room.fits(len(body) + size):
                 raise overloaded()
             raise NotUnderstood("it unpacks to more than there is memory for")

@@ -224,26 +224,20 @@ def test_F5_a_body_that_can_never_be_held_is_refused_at_once(workers: int) -> No
         eventually(lambda: used(proxy) == 0)
 
 
-def test_F5_two_half_grown_bodies_do_not_wait_for_one_another(workers: int) -> None:
-    with upstream() as there, small_one(there.url, workers) as proxy:
-        body, told = chat(10 * MIB), list[int]()
-
-        def send() -> None:
-            with dial(proxy) as sock:
-                sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
-                with contextlib.suppress(OSError):
-                    for at in range(0, len(body), MIB):
-                        sock.sendall(chunk(body[at : at + MIB]))
-                        time.sleep(0.02)
-                    sock.sendall(chunk(b""))
-                told.append(status(sock))
-
-        threads = [threading.Thread(target=send) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert len(told) == 2 and set(told) <= {200, 503}, told
+def test_F5_of_half_grown_bodies_in_step_one_waits_and_is_served(workers: int) -> None:
+    with upstream() as there, small_one(there.url, workers) as proxy, contextlib.ExitStack() as open_:
+        body = chat(10 * MIB)
+        socks = [open_.enter_context(dial(proxy)) for _ in range(2)]
+        for sock in socks:
+            sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
+        for at in range(0, 6 * MIB, MIB):
+            for sock in socks:
+                sock.sendall(chunk(body[at : at + MIB]))
+            eventually(lambda at=at: used(proxy) >= 2 * 4 * (at + MIB))  # type: ignore[misc]
+        for sock in socks:
+            send_aside(sock, chunk(body[6 * MIB :]) + chunk(b""))
+        assert sorted(status(sock) for sock in socks) == [200, 503]
+        assert [request.body for request in there.requests if request.method == b"POST"] == [body]
         eventually(lambda: used(proxy) == 0)
 
 
@@ -320,6 +314,31 @@ def test_F5_an_upload_that_passes_through_takes_constant_memory(workers: int) ->
             for _ in range(size // MIB):
                 sock.sendall(piece)
             assert status(sock) == 200
+
+
+@pytest.mark.parametrize("framing", [b"0\r\nx: ", b"0\r\n", b"2;x="], ids=["trailer", "trailers", "extension"])
+def test_F5_an_answer_whose_framing_does_not_end_is_given_up(framing: bytes) -> None:
+    piece, left = (b"x: y\r\n" if framing == b"0\r\n" else b"x") * 10_000, threading.Event()
+
+    async def frames(request: Request, peer: Peer) -> None:
+        if request.method == b"GET" or b"stream" not in request.body:
+            return await friendly(request, peer)
+        with contextlib.suppress(ConnectionError):
+            await peer.send(EVENTS + chunk(b"data: {}\n\n") + framing)
+            for _ in range(60 * MIB // len(piece)):
+                await peer.send(piece)
+            await peer.gone()
+        left.set()
+
+    with upstream(frames) as there, running(there.url) as proxy:
+        with growth(proxy, 16), dial(proxy) as sock:
+            body = json.dumps({**HELLO, "stream": True}).encode()
+            sock.sendall(declared(len(body)) + body)
+            got = b""
+            while data := sock.recv(65536):
+                got += data
+            assert b"data: {}" in got and not got.endswith(b"0\r\n\r\n")
+        assert left.wait(20)
 
 
 # Connections.

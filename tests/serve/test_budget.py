@@ -146,7 +146,7 @@ def test_too_many_or_too_large_a_crowd_does_not_wait() -> None:
     asyncio.run(check())
 
 
-def test_a_body_grows_before_those_who_wait_and_never_waits_itself() -> None:
+def test_a_body_grows_before_those_who_wait() -> None:
     async def check() -> None:
         budget = Budget(TOTAL)
         one, other = held(budget, 1000, 1000)
@@ -154,7 +154,7 @@ def test_a_body_grows_before_those_who_wait_and_never_waits_itself() -> None:
         waiting = asyncio.create_task(budget.room().wait(HALF))
         await asyncio.sleep(0)
         assert budget.pressed and other.grow(HALF // 2)
-        assert not one.grow(HALF * 2), "two half-grown bodies do not wait for one another"
+        assert not await one.grown(HALF * 9), "it would wait for ever"
         assert budget.refused["growth"] == 1
         one.leave()
         assert await waiting
@@ -162,6 +162,41 @@ def test_a_body_grows_before_those_who_wait_and_never_waits_itself() -> None:
         assert budget.used == (HALF + 10) * FACTOR
         other.leave()
         assert budget.used == HALF * FACTOR
+
+    asyncio.run(check())
+
+
+def test_of_bodies_that_grow_in_step_one_waits_and_is_served() -> None:
+    async def check() -> None:
+        budget = Budget(TOTAL)
+        one, other = held(budget, HALF // 2, HALF // 2)
+        first = asyncio.create_task(one.grown(HALF + 3 * MIB))
+        in_line = asyncio.create_task(budget.room().wait(HALF // 2))
+        await asyncio.sleep(0)
+        assert budget.pressed and not first.done()
+        assert not await other.grown(HALF + 3 * MIB), "half-grown bodies do not wait for one another"
+        other.leave()
+        assert await first and not in_line.done()
+        one.leave()
+        assert await in_line and not budget.pressed
+        assert budget.used == HALF // 2 * FACTOR and budget.refused["growth"] == 1
+
+    asyncio.run(check())
+
+
+def test_who_gives_up_growing_lets_the_next_one_wait() -> None:
+    async def check() -> None:
+        budget = Budget(TOTAL)
+        one, other = held(budget, HALF // 2, HALF // 2)
+        first = asyncio.create_task(one.grown(HALF + 3 * MIB))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        assert not budget.pressed
+        second = asyncio.create_task(other.grown(HALF + 3 * MIB))
+        await asyncio.sleep(0)
+        one.leave()
+        assert await second
 
     asyncio.run(check())
 
