@@ -126,7 +126,9 @@ class Protocol(HttpToolsProtocol):
         self._host = b""  # the last that was looked at
         self._running: Cycle | None = None
         self._head_open = self._body_open = self._deaf = False
-        self._unmade = 0  # bytes since something was made of what comes: of a head, of trailers, of chunk extensions
+        self._unmade = (
+            0  # bytes since something was made of what comes: of a head, trailers, chunk extensions, line ends
+        )
         self._replay = b""
         self._switching = False
         self._behind = b""
@@ -205,7 +207,6 @@ class Protocol(HttpToolsProtocol):
             if self._switching:
                 self._keep(data)
             return
-        self._idle_since = -1.0
         self._unmade += len(data)
         try:
             self.parser.feed_data(data)
@@ -225,10 +226,10 @@ class Protocol(HttpToolsProtocol):
 
     def _weigh(self) -> None:
         if not self._head_open:
-            if self._head_timer is not None:
-                self._head_in_time()
-            if self._unmade > MAX_HEAD and self._body_open:
+            if self._unmade > MAX_HEAD:
                 self._refuse(BAD)
+            elif self._head_timer is not None and not self._unmade:  # empty lines are no head (RFC 9112, 2.2)
+                self._head_in_time()
         elif self._unmade > MAX_HEAD:
             self._refuse(HEAD_TOO_LARGE)
         elif self._head_timer is None:
@@ -246,6 +247,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
+        self._idle_since = -1.0
         self.url = b""
         self.headers = []
         self.expect_100_continue = False

@@ -385,6 +385,57 @@ def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not(
     run(check(), 5)
 
 
+class Strict(Brief, Hasty):
+    """It waits neither for heads nor for requests."""
+
+
+@pytest.mark.parametrize("first", [b"", get(b"/v1/x")], ids=["no_request", "a_request"])
+def test_F13_empty_lines_keep_no_connection_open(first: bytes) -> None:
+    async def check() -> None:
+        async with serving(echo, http=Strict) as server, dialling(server.ports[0]) as client:
+            await client.send(first)
+            if first:
+                assert (await client.reply()).status == 200
+            await client.send(b"\r\n")
+            assert await client.rest() == b""
+
+    run(check(), 5)
+
+
+def test_F13_empty_lines_without_end_are_cut_off() -> None:
+    async def check() -> None:
+        async with serving(echo) as server, dialling(server.ports[0]) as client:
+            await client.send(b"\r\n" * MAX_HEAD)
+            refused(await client.reply(), 400)
+
+    run(check(), 5)
+
+
+def test_empty_lines_before_a_request_and_behind_one_that_is_answered_change_nothing() -> None:
+    async def check() -> None:
+        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+            await asyncio.sleep(0.6)
+            await echo(scope, receive, send)
+
+        async with serving(slow, http=Strict) as server, dialling(server.ports[0]) as client:
+            for _ in range(2):
+                await client.send(b"\r\n\r\n", post(b"x"), b"\r\n")
+                assert (await client.reply()).status == 200
+
+    run(check(), 5)
+
+
+def test_F13_a_connection_whose_refused_body_came_whole_is_closed_when_nobody_uses_it() -> None:
+    async def check() -> None:
+        async with serving(refuses, http=Brief) as server, dialling(server.ports[0]) as client:
+            await client.send(headed(b"content-length: 10", body=b"x"))
+            assert (await client.reply()).status == 413
+            await client.send(b"x" * 9)
+            assert await client.rest() == b""
+
+    run(check(), 5)
+
+
 class Hurried(Protocol):
     linger_seconds = 0.1
 
