@@ -144,7 +144,8 @@ class Cycle(RequestResponseCycle):
         if self.more_body or self.disconnected or self.response_started:
             return None
         self.message_event.clear()
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         return self._taken()
 
     def pause(self) -> None:

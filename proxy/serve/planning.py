@@ -95,7 +95,8 @@ class Planner:
             visit.caller = self.knowledge.caller(headers, glance.model)
             if self.knowledge.cache.shared:
                 await self.knowledge.refresh(glance.model, ladder, visit.caller)
-            visit.learned = self.knowledge.learned(glance.model, visit.caller)
+            if visit.caller:
+                visit.learned = self.knowledge.learned(glance.model, visit.caller)
             visit.sure = self._proves(glance, ladder, visit)
             if visit.sure:
                 self.measuring.known(visit, glance, ladder)

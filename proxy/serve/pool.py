@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.serve.connection import Connection
 from proxy.serve.dialing import Address, Dialer, Proxy
@@ -86,6 +86,7 @@ class Pool:
         self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of its connections: to ask for it takes a system call
         self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
 
     def __len__(self) -> int:
@@ -97,11 +98,14 @@ class Pool:
         """Host and port of the forward proxy before it, if there is one."""
         return str(self._dialer.proxy.address) if self._dialer.proxy else ""
 
-    async def send(self, request: Wired) -> Exchange:
+    def send(self, request: Wired) -> Coroutine[Any, Any, Exchange]:
         """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
         if self._forward is None or request.upgrades:  # those go through a tunnel
-            return await self._sent(request)
-        exchange = await self._sent(self._forward(request))
+            return self._sent(request)
+        return self._forwarded(self._forward(request))
+
+    async def _forwarded(self, request: Wired) -> Exchange:
+        exchange = await self._sent(request)
         if exchange.status == NOT_LET_OUT:
             exchange.close()
             raise LinkError(Fault.CONNECT, f"No connection to the upstream: the proxy answered {NOT_LET_OUT}.")
@@ -147,7 +151,9 @@ class Pool:
         return exchange
 
     def _kept(self, repeatable: bool) -> Connection | None:
-        now = asyncio.get_running_loop().time()
+        if self._loop is None:
+            return None
+        now = self._loop.time()
         whole, chunked = self._idle
         return whole.take(now, repeatable) or chunked.take(now, repeatable)
 
@@ -191,9 +197,10 @@ class Pool:
 
     async def _dial(self, tunnel: bool = False) -> Connection:
         self._dialling += 1
+        self._loop = asyncio.get_running_loop()
         made = None
         try:
-            made = await self._dialer.open(partial(Connection, asyncio.get_running_loop(), self._ended), tunnel)
+            made = await self._dialer.open(partial(Connection, self._loop, self._ended), tunnel)
             return made
         finally:
             self._dialling -= 1  # the one that was made is in use from now on

@@ -81,6 +81,17 @@ def _staying(headers: Iterable[Header]) -> Iterator[Header]:
             yield name, value
 
 
+def _crowded(data: bytes) -> bool:
+    """Whether more requests may begin in it than may wait. A body has few line breaks, and to find none in a megabyte
+    takes 20 us; to count them takes 500."""
+    at = 0
+    for _ in range(2 * MOST_PIPELINED + 1):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return False
+    return data.count(HEAD_END) > MOST_PIPELINED
+
+
 class Flow(FlowControl):
     """uvicorn's, and a hold on reading that whoever wants to read does not undo."""
 
@@ -167,7 +178,7 @@ class Protocol(HttpToolsProtocol):
         if self._unparsed:
             self._unparsed = self._unparsed[self._at :] + data
             self._at = 0
-        elif data.count(b"\n") > 2 * MOST_PIPELINED and data.count(HEAD_END) > MOST_PIPELINED:
+        elif _crowded(data):
             self._unparsed, self._at = data, 0
             self._parse_in_turn()
         else:
@@ -433,7 +444,7 @@ class Protocol(HttpToolsProtocol):
             self._parse_in_turn()
         if not self.pipeline:
             self._waiting = 0
-        if not self._unparsed and self._waiting <= MOST_BEHIND:
+        if self.flow.read_paused and not self._unparsed and self._waiting <= MOST_BEHIND:
             self.flow.let_go()
         # The body that is open is that of the last request.
         if self._body_open and self.cycle.response_complete and self._linger_timer is None:

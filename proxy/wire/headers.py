@@ -79,5 +79,7 @@ ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)
 
 def request_id(value: bytes) -> str:
     """A request's id as a log may have it; empty where it is none."""
+    if not value:
+        return ""
     text = value.decode("latin-1")
     return text if ID.fullmatch(text) else ""
