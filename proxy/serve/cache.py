@@ -163,7 +163,8 @@ class Cache:
         self._remote = Remote(backend_of(url), SECRET) if url else None
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
         self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
-        self.corrected = self._teaching.corrected  # bound, not wrapped: every request asks
+        self.personal = self._teaching.personal  # bound, not wrapped: every request asks
+        self.corrected = self._teaching.corrected
         self.correction_now = self._teaching.correction
         self.contents = Contents(self._remote, self._keyring, self._tally)
 
@@ -203,11 +204,6 @@ class Cache:
         """Asks for what other replicas learned of models and callers; at most `remote.BUDGET` seconds, and only now and
         then."""
         await self._teaching.learn_of(keys)
-
-    @property
-    def limited(self) -> bool:
-        """Whether any limit was learned: where not, nobody need know who calls."""
-        return self._teaching.limited
 
     def learned_now(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, by what is known here."""

@@ -70,8 +70,7 @@ class Knowledge:
 
     def caller(self, headers: Headers, model: str) -> bytes:
         """Who asks; empty as long as nobody need know."""
-        needed = self.cache.limited or self.cache.shared or self.cache.corrected(model)
-        return caller_of(headers) if needed else b""
+        return caller_of(headers) if self.cache.shared or self.cache.personal(model) else b""
 
     def learned(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, and may be planned with, and what answers told of its counts. A

@@ -159,10 +159,9 @@ class Teaching:
         seals = self._keyring.seals or self._keyring.local
         return seals.name("voter", caller)[-DIGEST:]
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is any limit at all: where not, nobody need know who calls."""
-        return len(self._limits) > 0
+    def personal(self, model: str) -> bool:
+        """Whether callers of a model may be told apart: else nobody need know who calls."""
+        return len(self._limits) > 0 or self.corrected(model)
 
     def learned(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, as far as it holds now."""

@@ -77,11 +77,11 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
     async def test() -> None:
         teaching = alone()
         await teaching.learn_of([("m", ANN)])
-        assert not teaching.limited
+        assert not teaching.personal("m")
         teaching.prove("m", ANN, Learned(window=4096), PROOF)
         teaching.observe("m", ANN, 1.25)
         await teaching.refresh()
-        assert teaching.limited and teaching.learned("m", ANN) == Learned(window=4096)
+        assert teaching.personal("m") and teaching.learned("m", ANN) == Learned(window=4096)
         assert teaching.correction("m", ANN, 1.0) == Correction(1.24) and teaching.corrected("m")
         assert teaching.correction("other", ANN, 1.0) is None and not teaching.corrected("other")
 
