@@ -153,7 +153,8 @@ class Measuring:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
         heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
         visit.prompt = await self._aside(heavy, chat.parse, visit.plain, visit.controls.pins)
-        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers, visit.caller, visit.learned)
+        caller = b"" if visit.probing else visit.caller  # then the limits of models that it may be moved to, too
+        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers, caller, visit.learned)
         visit.facts = replace(facts, knowledge={LOREBOOKS: visit.lore}) if visit.lore else facts
         visit.plan = await self.plan(visit, visit.facts, ladder, headers)
         return visit.plan

@@ -21,6 +21,7 @@ from proxy.serve.measuring import INLINE_BYTES, Measuring
 from proxy.serve.visit import Visit
 from proxy.tokens.meter import is_noise, learned_ratio
 from proxy.types import (
+    NOTHING_LEARNED,
     Draft,
     Facts,
     Glance,
@@ -196,8 +197,12 @@ class Planner:
         """Whether a request that would be cut, or cannot be cut far enough, is planned anew: as if nothing had been
         learned, where its turn has come to try that or no plan fits it; or with a newer list of the upstream's."""
         knowledge, before = self.knowledge, made.before
+        limited = [] if visit.facts is None else self._limited(visit.facts, visit.caller)
         if visit.learned.scale != 1.0 or before.window.source in (REFUSED, SUPPOSED):
-            if made.possible and not knowledge.cache.probes(before.model, visit.caller):
+            limited.append(before.model)
+        if limited:
+            due = made.possible and [model for model in limited if knowledge.cache.probes(model, visit.caller)]
+            if made.possible and not due:
                 return False
             visit.probing, visit.learned = (
                 True,
@@ -205,6 +210,11 @@ class Planner:
             )
             return True
         return before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, headers)
+
+    def _limited(self, facts: Facts, caller: bytes) -> list[str]:
+        """The models that a request may be moved to of which limits were learned."""
+        names = [rival.model for rival in facts.rivals]
+        return [name for name in names if (known := self.knowledge.learned(name, caller)).bounds or known.scale != 1.0]
 
     def _look_ahead(self, visit: Visit, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
@@ -346,8 +356,8 @@ class Planner:
         kept = knowledge.learned(sent.model, visit.caller)
         facts = visit.facts
         if moved:
-            facts = Facts(sent.window, sent.meter, learned=kept)
-        if visit.probing and not moved and refusal.limit is None and refusal.prompt is None:
+            facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if visit.probing else kept)
+        if visit.probing and kept != NOTHING_LEARNED and refusal.limit is None and refusal.prompt is None:
             visit.probing = False  # what it tried still holds, and says more than this refusal
             wiser: Facts | None = apply_learned(facts, kept)
         else:

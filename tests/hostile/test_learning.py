@@ -215,6 +215,33 @@ def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_hel
         assert size(sent(up)[-1]) <= 2_048
 
 
+@pytest.mark.parametrize("names", [True, False])
+def test_R2_a_larger_model_whose_window_grew_is_used_fully_again(names: bool) -> None:
+    """What was learned of a model that requests are moved to is tried like what was learned of their own."""
+    windows = {"gpt-4": 8_192, "gpt-4o": 10_000}
+    text = TOO_LONG if names else "Please reduce the length of the messages or completion."
+    long = talk(250, "gpt-4")
+    moving = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o"}
+
+    def holds(request: Request) -> int:
+        return windows[json.loads(request.body)["model"]]
+
+    with upstream(strict(holds, text)) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1", **moving) as proxy:
+        for _ in range(2):
+            assert proxy.ask(long).status == 200
+            assert size(sent(up)[-1]) <= 10_000
+        if names:
+            assert len(sent(up)) == 3  # the second request needs no refusal
+            time.sleep(1.1)  # what PLIMSOLL_PROBE_AFTER says
+            assert proxy.ask(long).status == 200
+            assert [size(one) > 10_000 for one in sent(up)[3:]] == [True, False]  # one tries it, and is healed
+            time.sleep(1.1)
+        windows["gpt-4o"] = 128_000
+        for _ in range(2):
+            assert proxy.ask(long).status == 200
+            assert sent(up)[-1] == {**long, "model": "gpt-4o"}
+
+
 def test_R2_an_upstream_that_was_away_is_tried_at_once() -> None:
     long = talk(80)
     with contextlib.ExitStack() as stack:
