@@ -26,6 +26,13 @@ LONG = [{"role": "user", "content": f"{CANARY} {i} " + sentence(i, 2_500)} for i
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is waited for however busy the machine is."""
+    for patience in ("BUDGET", "PROBE_SECONDS"):
+        monkeypatch.setattr(remote, patience, 10.0)
+
+
+@pytest.fixture
 def server() -> Iterator[RedisServer]:
     with redis_server() as running:
         yield running
@@ -57,6 +64,7 @@ def counts(server: RedisServer) -> int:
     return sum("count" in name for name in server.names())
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     count = Encoding.count
@@ -66,8 +74,6 @@ def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, mo
         return count(self, text)
 
     monkeypatch.setattr(Encoding, "count", noting)
-    for patience in ("BUDGET", "PROBE_SECONDS"):  # however busy the machine is
-        monkeypatch.setattr(remote, patience, 10.0)
 
     async def check() -> None:
         async with recording() as up, pair(up.url, server) as (one, two):
@@ -84,6 +90,7 @@ def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, mo
     run(check(), 60)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(("speaks", "model"), [("openai-old", "gpt-4"), ("openai", "nobody-knows-it")])
 def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, speaks: str, model: str) -> None:
     async def check() -> None:
@@ -92,7 +99,7 @@ def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, spe
             assert (await one.chat(body(talk(100), model, max_tokens=500))).status == 200
             assert (await one.told()).result == "healed"
             sent = len(up.received)
-            await eventually(lambda: any("learned" in name for name in server.names()), 5)
+            await eventually(lambda: any("limits" in name for name in server.names()), 5)
             assert (await two.chat(body(talk(100), model, max_tokens=500))).status == 200
             outcome = await two.told()
             assert (outcome.result, outcome.refusals, len(up.received)) == ("fitted", (), sent + 1)
@@ -101,12 +108,13 @@ def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, spe
     run(check(), 30)
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_the_other_learned_holds_for_requests_that_bytes_prove_to_fit_too(server: RedisServer) -> None:
     async def check() -> None:
         config = SimulatorConfig(windows={"gpt-4o": 4_096})
         async with simulating(config) as (up, url), pair(url, server) as (one, two):
             assert (await one.chat(body(talk(100), "gpt-4o", max_tokens=500))).status == 200
-            await eventually(lambda: any("learned" in name for name in server.names()), 5)
+            await eventually(lambda: any("limits" in name for name in server.names()), 5)
             assert (await two.chat(body(talk(100), "gpt-4o", max_tokens=500))).status == 200
             assert (await two.told()).result == "fitted" and len(up.received) == 3
 

@@ -221,12 +221,12 @@ def test_R2_a_larger_model_whose_window_grew_is_used_fully_again(names: bool) ->
     windows = {"gpt-4": 8_192, "gpt-4o": 10_000}
     text = TOO_LONG if names else "Please reduce the length of the messages or completion."
     long = talk(250, "gpt-4")
-    moving = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o"}
+    start = partial(running, LLM_FALLBACK_ENABLED="true", LLM_ALLOWED_FALLBACK_MODELS="gpt-4o")
 
     def holds(request: Request) -> int:
         return windows[json.loads(request.body)["model"]]
 
-    with upstream(strict(holds, text)) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1", **moving) as proxy:
+    with upstream(strict(holds, text)) as up, start(up.url, PLIMSOLL_PROBE_AFTER="1") as proxy:
         for _ in range(2):
             assert proxy.ask(long).status == 200
             assert size(sent(up)[-1]) <= 10_000
