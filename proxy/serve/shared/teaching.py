@@ -169,7 +169,8 @@ class Teaching:
         return record.learned(self._wall(), self._since(model)) if record.proofs else NOTHING_LEARNED
 
     def _since(self, model: str) -> float:
-        return max(self._forgotten.at(model), self._forgets.get(model))
+        here = self._forgotten.at(model)
+        return max(here, self._forgets.get(model)) if len(self._forgets) else here
 
     def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
         """Keeps what a refusal proved, now; replicas are told at once."""
