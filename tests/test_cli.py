@@ -26,6 +26,7 @@ from proxy.cli import main
 from proxy.config.settings import SETTINGS
 from proxy.demo import BODY
 from tests.makers import body, system, user, words
+from tests.redis_server import free_port
 
 COMMANDS = ("serve", "inspect", "models", "forget", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
@@ -265,6 +266,31 @@ def test_models_can_be_read_by_machines(capsys: pytest.CaptureFixture[str], tmp_
     (row,) = json.loads(out)
     assert code == 0
     assert (row["window"], row["source"], row["guessed"], row["count"]) == (9000, "rules", False, "estimated")
+
+
+@pytest.mark.parametrize("command", ["models", "forget"])
+def test_a_proxy_that_is_named_must_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    said = f"plimsoll: no proxy answers at {nowhere}: Connection refused\n"
+    assert ended(capsys, command, "gpt-4o", "--url", nowhere) == (1, "", said)
+    code, out, err = ended(capsys, command, "gpt-4o", "--url", "gpt-4o")
+    assert (code, out) == (2, "") and "--url must be the URL of a running proxy" in err
+    monkeypatch.setenv("PLIMSOLL_ADMIN_URL", nowhere)
+    assert ended(capsys, command, "gpt-4o") == (1, "", said)
+
+
+def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_where_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", str(free_port()))
+    code, out, err = ended(capsys, "models", "gpt-4o")
+    assert (code, err) == (0, "") and "learned" not in out
+    assert ended(capsys, "forget", "gpt-4o")[0] == 1
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")
+    code, _, err = ended(capsys, "forget", "gpt-4o")
+    assert (code, err) == (2, "plimsoll: nobody says where the proxy is: name it with --url\n")
 
 
 def test_the_built_in_rules_have_no_problems(capsys: pytest.CaptureFixture[str]) -> None:
