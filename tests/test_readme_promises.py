@@ -38,7 +38,7 @@ PROMISES = (
     ),
     (
         "Instructions, the first user message, the last one and what you pin are never dropped",
-        "laws/test_steps.py::test_calls_and_results_stay_together_and_what_is_pinned_stays",
+        "hostile/test_promises.py::test_U5_what_is_never_dropped_is_never_dropped",
     ),
     (
         "Cuts go deep and then stay where they are for many turns",
@@ -98,12 +98,3 @@ def test_each_promise_stands_in_the_readme_and_has_a_test(sentence: str, test: s
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / "tests" / file).read_text("utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-# Sentences that were there and were not true as written (U5).
-UNTRUE = ("No request fails for its length", "the least that helps", "last question always stay", "every header,")
-
-
-@pytest.mark.parametrize("sentence", UNTRUE)
-def test_U5_what_was_not_true_is_not_said_any_more(sentence: str) -> None:
-    assert sentence not in README

@@ -212,7 +212,7 @@ def _read(made: Running) -> None:
 
 
 def _until_ready(made: Running, admin: bool) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and made.process.poll() is None:
         ports = [int(found[1]) for line in list(made.lines) if (found := re.search(r"http://[^/ ]*:(\d+)/", line))]
         if len(ports) > admin:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from tests.hostile.harness import CHAT, ROOT, eventually, ok, refused, running, 
 from tests.recorder import EVENTS, Peer, Recorder, Request, Script, answer, chunk
 from tests.redis_server import redis_server
 
+MODELS = ("gpt-4o", "acme/harbour-9b")  # one that a table knows, and one that none does
 WORDS = "tide crane cargo pilot ballast harbour ledger rope"
 ATTACKER = {"authorization": "Bearer sk-attacker"}
 VICTIM = {"authorization": "Bearer sk-victim"}
@@ -108,18 +110,16 @@ def quoting(error: str) -> Script:
     return script
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
-def test_F2_a_quoted_limit_changes_nothing_for_anybody(workers: int, model: str) -> None:
+def test_F2_a_quoted_limit_changes_nothing_for_anybody(workers: int) -> None:
     """In a dozen forms: neither for another caller, nor for who sent it."""
     said = {"error": ""}
 
     async def script(request: Request, peer: Peer) -> None:
         await quoting(said["error"])(request, peer)
 
-    innocent = {**talk(30), "model": model}
     with upstream(script) as up, running(up.url, workers=workers) as proxy:
-        for form, (name, said["error"]) in FORMS.items():
-            attack = {**poisoning(name), "model": model}
+        for model, (form, (name, said["error"])) in product(MODELS, FORMS.items()):
+            attack, innocent = {**poisoning(name), "model": model}, {**talk(30), "model": model}
             for _ in range(2 * workers):
                 assert proxy.ask(attack, headers=ATTACKER).status == 400, form
             for key in (VICTIM, ATTACKER):
@@ -161,28 +161,28 @@ def tiers(request: Request) -> int:
     return 4_096 if b"Bearer sk-basic" in request.header(b"authorization") else 32_768
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
-def test_F3_a_premium_and_a_basic_key_keep_their_own_windows(workers: int, model: str) -> None:
+def test_F3_a_premium_and_a_basic_key_keep_their_own_windows(workers: int) -> None:
     basic, premium = ({"authorization": f"Bearer sk-{tier}"} for tier in ("basic", "premium"))
-    long = talk(200, model)
     with upstream(strict(tiers)) as up, running(up.url, workers=workers) as proxy:
-        for _ in range(3 * workers):
-            assert proxy.ask(long, headers=basic).status == 200
+        for long in (talk(200, model) for model in MODELS):
+            up.requests.clear()
+            for _ in range(3 * workers):
+                assert proxy.ask(long, headers=basic).status == 200
+                assert size(sent(up)[-1]) <= 4_096
+            for _ in range(3 * workers):
+                assert proxy.ask(long, headers=premium).status == 200
+                assert sent(up)[-1] == long
+            refusals = len(sent(up)) - 6 * workers
+            assert 1 <= refusals <= workers  # each worker learned it once
+            proxy.ask(long, headers=basic)
             assert size(sent(up)[-1]) <= 4_096
-        for _ in range(3 * workers):
-            assert proxy.ask(long, headers=premium).status == 200
-            assert sent(up)[-1] == long
-        refusals = len(sent(up)) - 6 * workers
-        assert 1 <= refusals <= workers  # each worker learned it once
-        proxy.ask(long, headers=basic)
-        assert size(sent(up)[-1]) <= 4_096
 
 
 # R2: an upstream that is restarted with another window.
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_help(stream: bool) -> None:
+def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_help(stream: bool, workers: int) -> None:
     window = {"tokens": 2_048}
 
     async def script(request: Request, peer: Peer) -> None:
@@ -196,18 +196,16 @@ def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_hel
             await strict(lambda _: window["tokens"])(request, peer)
 
     long = talk(80, "acme/harbour-9b", **({"stream": True} if stream else {}))
-    with upstream(script) as up, running(up.url, PLIMSOLL_PROBE_AFTER="1") as proxy:
-        assert proxy.ask(long).status == 200
-        assert proxy.ask(long).status == 200
-        assert size(sent(up)[-1]) <= 2_048 and len(sent(up)) == 3  # the second request needs no refusal
+    with upstream(script) as up, running(up.url, workers=workers, PLIMSOLL_PROBE_AFTER="1") as proxy:
+        for _ in range(2 * workers):
+            assert proxy.ask(long).status == 200
+            assert size(sent(up)[-1]) <= 2_048
         time.sleep(1.1)  # what PLIMSOLL_PROBE_AFTER says
         assert proxy.ask(long).status == 200
         assert sent(up)[-2] == long and size(sent(up)[-1]) <= 2_048  # one tries it, and is healed
-        assert proxy.ask(long).status == 200
-        assert size(sent(up)[-1]) <= 2_048 and len(sent(up)) == 6
         window["tokens"] = 8_192
         time.sleep(1.1)
-        for _ in range(3):
+        for _ in range(3 * workers):
             assert proxy.ask(long).status == 200
             assert sent(up)[-1] == long
         window["tokens"] = 2_048  # and one that shrinks heals as before
@@ -302,8 +300,7 @@ def test_R2_a_list_that_says_more_is_heard() -> None:
 SLOTS_FULL = b'{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}'
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "acme/harbour-9b"])
-def test_R4_slots_that_are_full_together_teach_nothing(workers: int, model: str) -> None:
+def test_R4_slots_that_are_full_together_teach_nothing(workers: int) -> None:
     full = {"now": True}
 
     async def script(request: Request, peer: Peer) -> None:
@@ -314,18 +311,19 @@ def test_R4_slots_that_are_full_together_teach_nothing(workers: int, model: str)
         else:
             await peer.send(ok(size(request.body)))
 
-    long = talk(80, model)
     with upstream(script) as up, running(up.url, workers=workers) as proxy:
-        for _ in range(2 * workers):
-            assert proxy.ask(long).status == 200
-            assert sent(up)[-2] == long and size(sent(up)[-1]) <= 3_000  # it is tried again, smaller
-        full["now"] = False
-        for _ in range(2 * workers):
-            assert proxy.ask(long).status == 200
-            assert sent(up)[-1] == long
+        for long in (talk(80, model) for model in MODELS):
+            full["now"] = True
+            for _ in range(2 * workers):
+                assert proxy.ask(long).status == 200
+                assert sent(up)[-2] == long and size(sent(up)[-1]) <= 3_000  # it is tried again, smaller
+            full["now"] = False
+            for _ in range(2 * workers):
+                assert proxy.ask(long).status == 200
+                assert sent(up)[-1] == long
 
 
-def test_R6_the_upstreams_own_count_is_used_where_it_is_lower() -> None:
+def test_R6_the_upstreams_own_count_is_used_where_it_is_lower(workers: int) -> None:
     """A model that nobody knows: we estimate more than it counts, and its refusal says so."""
 
     async def script(request: Request, peer: Peer) -> None:
@@ -337,11 +335,11 @@ def test_R6_the_upstreams_own_count_is_used_where_it_is_lower() -> None:
         await peer.send(body)
 
     long = talk(120, "acme/harbour-9b", max_tokens=100)
-    with upstream(script) as up, running(up.url) as proxy:
-        for _ in range(2):
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for _ in range(2 * workers):
             assert proxy.ask(long).status == 200
             assert 0.6 * size(sent(up)[-1]) > 0.5 * 2_048
-        assert len(sent(up)) == 3
+        assert len(sent(up)) <= 3 * workers  # each worker met one refusal
 
 
 def test_R8_refusals_without_figures_do_not_add_up(workers: int) -> None:

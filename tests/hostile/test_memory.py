@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok, running, upstream
 from tests.recorder import EVENTS, Peer, Request, Script, chunk
 
@@ -29,6 +30,21 @@ TO_CHAT = POST % CHAT.encode()
 def small_one(url: str, workers: int) -> contextlib.AbstractContextManager[Running]:
     """A proxy with a budget of 64 MiB, of which 56 are for large bodies: 14 MiB of them at once."""
     return running(url, workers=workers, PLIMSOLL_MAX_MEMORY="64MiB")
+
+
+@pytest.fixture(scope="module")
+def tight(workers: int) -> Iterator[Place]:
+    """The same for tests that do not look at its memory."""
+    with upstream() as there, small_one(there.url, workers) as proxy:
+        yield Place(proxy, there)
+
+
+@pytest.fixture
+def small(tight: Place) -> Iterator[Place]:
+    """The same, with an upstream that has seen nothing; every test leaves the budget empty."""
+    tight.scripted()
+    yield tight
+    eventually(lambda: used(tight.proxy) == 0)
 
 
 def dial(proxy: Running, seconds: float = 60) -> socket.socket:
@@ -133,12 +149,11 @@ def test_F10_what_a_packed_body_unpacks_to_is_bounded(workers: int) -> None:
         assert proxy.ask(small, headers={"content-encoding": "gzip"}).headers["x-plimsoll-tokens"]
 
 
-def test_F10_what_a_packed_body_unpacks_to_is_held_of_the_budget(workers: int) -> None:
+def test_F10_what_a_packed_body_unpacks_to_is_held_of_the_budget(small: Place) -> None:
     packed = gzip.compress(json.dumps({**HELLO, "metadata": {"x": os.urandom(5 * MIB).hex()}}).encode())
     assert 5 * MIB < len(packed) < 7 * MIB  # of 64 MiB 14 may be held, and it unpacks to 10 and its own
-    with upstream() as there, small_one(there.url, workers) as proxy:
-        assert proxy.ask(packed, headers={"content-encoding": "gzip"}).status == 200
-        assert there.requests[-1].body == packed and used(proxy) == 0
+    assert small.ask(packed, headers={"content-encoding": "gzip"}).status == 200
+    assert small.there.requests[-1].body == packed and used(small.proxy) == 0
 
 
 def slow(over: threading.Event) -> Script:
@@ -181,9 +196,11 @@ def test_F5_all_bodies_together_are_bounded(workers: int) -> None:
         assert proxy.ask(body).status == 200
 
 
-def test_F5_who_waits_for_room_is_served_in_order(workers: int) -> None:
+def test_F5_who_waits_for_room_is_served_in_order(small: Place) -> None:
     size, over = 6 * MIB, threading.Event()
-    with upstream(slow(over)) as there, small_one(there.url, workers) as proxy, contextlib.ExitStack() as open_:
+    small.scripted(slow(over))
+    proxy, there = small.proxy, small.there
+    with contextlib.ExitStack() as open_:
         first, large, late = (open_.enter_context(dial(proxy)) for _ in range(3))
         first.sendall(declared(size) + chat(size))
         eventually(lambda: len(there.requests) == 1)
@@ -199,8 +216,9 @@ def test_F5_who_waits_for_room_is_served_in_order(workers: int) -> None:
         assert status(large) == 200 and status(late) == 200
 
 
-def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(workers: int) -> None:
-    with upstream() as there, small_one(there.url, workers) as proxy, dial(proxy) as idler, dial(proxy) as other:
+def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(small: Place) -> None:
+    proxy = small.proxy
+    with dial(proxy) as idler, dial(proxy) as other:
         idler.sendall(declared(10 * MIB))
         eventually(lambda: used(proxy) == 40 * MIB)
         other.sendall(declared(10 * MIB) + chat(10 * MIB))
@@ -208,20 +226,18 @@ def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(workers: int)
         assert status(other) == 200
 
 
-def test_F5_a_body_that_can_never_be_held_is_refused_at_once(workers: int) -> None:
-    with upstream() as there, small_one(there.url, workers) as proxy:
-        with dial(proxy) as sock:
-            sock.sendall(declared(15 * MIB, b"expect: 100-continue"))
-            told = answered(sock)
-        assert b" 413 " in told.split(b"\r\n")[0] and b"x-should-retry: false" in told
-        with dial(proxy) as sock:
-            sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
-            with contextlib.suppress(OSError):
-                for _ in range(20):
-                    sock.sendall(chunk(bytes(MIB)))
-            assert b" 413 " in sock.recv(1000)
-        assert there.requests == []
-        eventually(lambda: used(proxy) == 0)
+def test_F5_a_body_that_can_never_be_held_is_refused_at_once(small: Place) -> None:
+    with dial(small.proxy) as sock:
+        sock.sendall(declared(15 * MIB, b"expect: 100-continue"))
+        told = answered(sock)
+    assert b" 413 " in told.split(b"\r\n")[0] and b"x-should-retry: false" in told
+    with dial(small.proxy) as sock:
+        sock.sendall(TO_CHAT + b"transfer-encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):
+            for _ in range(20):
+                sock.sendall(chunk(bytes(MIB)))
+        assert b" 413 " in sock.recv(1000)
+    assert small.there.requests == []
 
 
 def test_F5_of_half_grown_bodies_in_step_one_waits_and_is_served(workers: int) -> None:

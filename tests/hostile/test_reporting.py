@@ -197,8 +197,8 @@ def test_U3_inventing_paths_grows_neither_log_nor_metrics(watched: tuple[Recorde
 # U4: planned and done.
 
 
-def test_U4_what_was_only_planned_is_told_apart_from_what_was_done() -> None:
-    with upstream() as there, running(there.url) as proxy:
+def test_U4_what_was_only_planned_is_told_apart_from_what_was_done(workers: int) -> None:
+    with upstream() as there, running(there.url, workers=workers) as proxy:
         observed = proxy.ask(LONG, headers={"x-plimsoll-mode": "observe"})
         assert there.requests[-1].body == json.dumps(LONG).encode()
         assert observed.headers["x-plimsoll-mode"] == "observe"

@@ -85,9 +85,9 @@ def there() -> Iterator[Recorder]:
         yield recorder
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one_worker", "two_workers"])
-def proxy(there: Recorder, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with running(there.url, workers=request.param, PLIMSOLL_API_KEY=OPERATORS_KEY) as made:
+@pytest.fixture(scope="module")
+def proxy(there: Recorder, workers: int) -> Iterator[Running]:
+    with running(there.url, workers=workers, PLIMSOLL_API_KEY=OPERATORS_KEY) as made:
         yield made
 
 
