@@ -1,8 +1,8 @@
 """Whether an error quotes what a client sent: words and figures that a request itself contains prove nothing.
 
-An upstream may quote in any form: with quotes and escapes, in another case, cut off, blanks folded. So words are
-compared, not bytes: letters and digits alone, in lower case. It is strict: where a request happens to say what an
-upstream says, nothing is learned from this refusal, which costs a later request a round trip.
+An upstream may quote in any form: with quotes and escapes, in another case, cut off, blanks folded. So letters and
+digits alone are compared, in lower case, whatever stands between them. It is strict: where a request happens to say
+what an upstream says, nothing is learned from this refusal, which costs a later request a round trip.
 """
 
 from __future__ import annotations
@@ -10,83 +10,74 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from proxy.types import Quote
-from proxy.wire.refusals import folded, words_of
 
 LONGEST = 8 << 20  # bytes of a request that are searched; a longer one proves nothing
-VICINITY = 160  # bytes on both sides of a place that are read as words
-MOST_PLACES = 200  # at which one passage is compared; a word that is more frequent is taken for an echo
+PIECE = 32_768  # bytes that are read at once, in which no other thread runs: 2 ms
+TAIL = 4_096  # letters before a piece in which a passage may begin; no error is read further
 # Letters and digits as escapes: no encoder of JSON writes them so.
 DISGUISED = re.compile(rb"\\u00(?:3[0-9]|4[1-9a-f]|5[0-9a]|6[1-9a-f]|7[0-9a])")
-
-ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+# What JSON writes for a character, and what errors are folded by (`wire.refusals.folded`).
+ESCAPE = re.compile(r"\\+u([0-9a-f]{4})|(?<!\\)\\[bf]|\\+[nrt]?|&gt;")
+DROPPED = bytes(code for code in range(128) if not chr(code).isalnum())
+BETWEEN = re.compile(r"[\W_]+")
+PART = re.compile(rb".*(?:[] ,.:;/+(){}<>=\"-]|[^\\](?=\\))", re.DOTALL)  # ends within no character and no escape
 
 
 def echoes(quotes: Iterable[Quote], *said: bytes) -> bool:
     """Whether any of these passages of an error stands in what a client said."""
     if sum(map(len, said)) > LONGEST:
         return True
-    texts = [text.lower() for text in said]
-    if any(b"\\u00" in text and DISGUISED.search(text) for text in texts):
+    passages = {passage for quote in quotes for passage in _passages(quote)}
+    return bool(passages) and any(_stand_in(passages, text.lower()) for text in said)
+
+
+def _passages(quote: Quote) -> Iterator[str]:
+    """What to look for: a figure beside a word that stands beside it in the error, too; of any other passage its
+    words. Those at its ends may be cut off."""
+    words = "".join(quote.words)
+    if words and not quote.figure:
+        yield words
+    if quote.figure and quote.before:
+        yield quote.before + words
+    if quote.figure and quote.after:
+        yield words + quote.after
+
+
+def _stand_in(passages: set[str], text: bytes) -> bool:
+    if DISGUISED.search(text):
         return True
-    return any(_stands_in(quote, text) for quote in quotes for text in texts)
-
-
-def _stands_in(quote: Quote, text: bytes) -> bool:
-    if not quote.words:
-        return False
-    anchor = max(quote.words, key=lambda word: (word.isascii(), len(word)))
-    places = 0
-    for form in _forms(anchor):
-        for place in _places(form, text):
-            places += 1
-            near = text[max(0, place - VICINITY) : place + len(form) + VICINITY].decode(errors="replace")
-            if places > MOST_PLACES or _within(quote, words_of(folded(ESCAPE.sub(_letter, near)))):
-                return True
+    before = ""
+    for piece in _pieces(text):
+        if piece is None:
+            return True
+        plain = before + _letters(ESCAPE.sub(_letter, piece.decode(errors="replace")))
+        if any(passage in plain for passage in passages):
+            return True
+        before = plain[-TAIL:]
     return False
 
 
-def _forms(word: str) -> set[bytes]:
-    """How a word may be written in a request."""
-    forms = {word, msgspec.json.encode(word).decode()[1:-1]}
-    if not word.isascii():
-        forms.add("".join(f"\\u{ord(c):04x}" for c in word))
-    elif word.isdecimal():
-        forms |= {f"{int(word):,}", f"{int(word):_}"}
-    return {form.encode() for form in forms}
+def _pieces(text: bytes) -> Iterator[bytes | None]:
+    """A text in parts; None, and no more, where it cannot be parted for too long."""
+    start = 0
+    while start < len(text):
+        end = len(text)
+        if end - start > PIECE:
+            part = PART.match(text, start, start + PIECE)
+            if part is None:
+                yield None
+                return
+            end = part.end()
+        yield text[start:end]
+        start = end
+
+
+def _letters(text: str) -> str:
+    """Letters and digits alone, in lower case."""
+    plain = text.encode(errors="replace").translate(None, DROPPED).decode()
+    return plain if plain.isascii() else BETWEEN.sub("", plain).lower()
 
 
 def _letter(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16))
-
-
-def _places(form: bytes, text: bytes) -> Iterator[int]:
-    place = text.find(form)
-    while place >= 0:
-        yield place
-        place = text.find(form, place + 1)
-
-
-def _within(quote: Quote, words: tuple[str, ...]) -> bool:
-    """Whether these words hold the passage: a figure beside a word that stands beside it in the error, too; the words
-    of any other passage one after the other. Words at its ends may be cut off."""
-    for place in range(len(words) - len(quote.words) + 1):
-        found = words[place : place + len(quote.words)]
-        if quote.figure:  # cut off at its end, it shows what is before it
-            before, after = words[place - 1] if place else "", words[place + 1] if place + 1 < len(words) else ""
-            if found[0].startswith(quote.words[0]) and quote.before and before.endswith(quote.before):
-                return True
-            if found[0].endswith(quote.words[0]) and quote.after and after.startswith(quote.after):
-                return True
-        elif _reads(quote.words, found):
-            return True
-    return False
-
-
-def _reads(quoted: tuple[str, ...], found: tuple[str, ...]) -> bool:
-    if len(quoted) == 1:
-        return quoted[0] in found[0]
-    ends = found[0].endswith(quoted[0]) and found[-1].startswith(quoted[-1])
-    return ends and quoted[1:-1] == found[1:-1]
+    return chr(int(escape[1], 16)) if escape[1] else ""

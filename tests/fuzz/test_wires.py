@@ -44,9 +44,7 @@ ANSWERS = (
     answer(gzip.compress(BODY), headers=(b"content-type: application/json", b"content-encoding: gzip")),
     head(b"103 Early Hints", b"link: </x>") + ok(),
     head(b"204 No Content"),
-    answer(
-        b'{"error":{"message":"maximum context length is 128000 tokens","code":"context_length_exceeded"}}', b"400 No"
-    ),
+    answer(b'{"error":{"message":"maximum context length is 10 tokens","code":"context_length_exceeded"}}', b"400 No"),
 )
 TOKENS = (
     *(

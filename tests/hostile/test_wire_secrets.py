@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.house import sentence, talk
 from tests.hostile.conftest import Place
-from tests.hostile.harness import CHAT, HELLO, eventually, friendly, ok, running, upstream
+from tests.hostile.harness import CHAT, HELLO, eventually, friendly, ok, refused, running, upstream
 from tests.hostile.raw import Wire, get, post, tried
 from tests.recorder import EVENTS, Peer, Request, Script, answer, chunk, head
 from tests.redis_server import redis_server
@@ -239,3 +239,20 @@ def test_D47_what_a_control_header_asks_for_concerns_its_own_request(place: Plac
     told = place.ask(talked, path="/v1/other", headers=controls)
     assert told.status == 200
     assert not any(n.lower().startswith(b"x-plimsoll") for n, _ in place.there.requests[-1].headers)
+
+
+def test_D47_a_refusal_of_one_is_no_window_of_another(place: Place) -> None:
+    talked = json.dumps({"model": "gpt-4o", "messages": talk(120)}).encode()
+
+    async def small_for_one(request: Request, peer: Peer) -> None:
+        if request.header(b"authorization") == [b"Bearer sk-small"] and len(request.body) > 20_000:
+            text = "This model's maximum context length is 4000 tokens. However, your messages resulted in 6000 tokens."
+            await peer.send(refused(text))
+        else:
+            await friendly(request, peer)
+
+    place.scripted(small_for_one)
+    assert place.ask(talked, headers={"authorization": "Bearer sk-small"}).status == 200
+    place.there.requests.clear()
+    assert place.ask(talked, headers={"authorization": "Bearer sk-large"}).status == 200
+    assert [r.body for r in place.there.requests if r.method == b"POST"] == [talked]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.types import Quote
-from proxy.wire.echoes import LONGEST, MOST_PLACES, echoes
+from proxy.wire.echoes import LONGEST, PIECE, echoes
 from proxy.wire.refusals import compile_rules, recognise
 
 RULES = compile_rules(tomllib.loads((Path(__file__).parents[2] / "rules/refusals.toml").read_text("utf-8")))
@@ -31,6 +31,12 @@ QUOTED = [
     (CLAIM, CLAIM.replace(" ", "_")),
     (CLAIM, '"maximum" context "length" is "200" tokens'),
     (CLAIM, json.dumps(json.dumps(CLAIM))),
+    (CLAIM, CLAIM.replace(" ", "\u2003" * 300)),
+    (CLAIM, CLAIM.replace(" ", " " + '"' * 300 + " ")),
+    (CLAIM, CLAIM.replace(" ", "\f")),
+    ("m'aximum c'ontext l'ength is 2'00 t'okens",) * 2,
+    ("m\\aximum context length o\\f 200 tokens",) * 2,
+    ("prompt is too long: 900 tokens &gt; 200 maximum",) * 2,
     ("maximum context length is 200...", CLAIM + " and more"),
     ("too many tokens: '...ximum context length is 200 tokens'", CLAIM),
     ("too many tokens: '…00 tokens limit'", "a 200 tokens limit"),
@@ -82,14 +88,17 @@ def test_other_things_that_a_client_says_are_looked_at_too() -> None:
 
 def test_a_request_that_is_too_long_to_be_searched_may_say_anything() -> None:
     quotes = (Quote(("200",), "is", "tokens", True),)
-    assert not echoes(quotes, b"x" * LONGEST)
-    assert echoes(quotes, b"x" * LONGEST, b"y")
+    assert not echoes(quotes, b"x " * (LONGEST // 2))
+    assert echoes(quotes, b"x " * (LONGEST // 2), b"y")
 
 
-def test_a_figure_that_stands_everywhere_is_taken_for_an_echo() -> None:
-    quotes = (Quote(("200",), "is", "tokens", True),)
-    assert not echoes(quotes, b"200 " * MOST_PLACES)
-    assert echoes(quotes, b"200 " * (MOST_PLACES + 1))
+@pytest.mark.parametrize("before", range(PIECE - 60, PIECE + 30, 9))
+def test_a_quotation_is_known_wherever_it_stands(before: int) -> None:
+    assert echoed(CLAIM, "x" * (before - 40) + " " + CLAIM.replace(" ", "\n"))
+
+
+def test_what_cannot_be_read_in_parts_proves_nothing() -> None:
+    assert echoes((Quote(("200",), "is", "tokens", True),), b"x" * (PIECE + 1))
 
 
 def test_a_status_alone_quotes_nobody() -> None:
