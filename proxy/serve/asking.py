@@ -15,12 +15,19 @@ from proxy.serve.extras import Extras, NotAsked, Spent
 from proxy.serve.listing import Headers
 from proxy.serve.turns import Busy, Turns
 from proxy.serve.upstream import CREDENTIALS, Upstream
-from proxy.wire.headers import Header
+from proxy.wire.headers import QUERY, Header
+from proxy.wire.paths import KEY_IN_QUERY
 
 # Headers that speak of the client's own body and request.
 NOT_OURS = (b"content-", b"accept", b"transfer-", b"if-", b"idempotency-", b"x-request-id")
 JSON: Header = (b"content-type", b"application/json")
 INLINE_BYTES = 65_536  # of an answer: a longer one is read in a thread
+# What parts the clients of one gateway beside its credential: whatever an upstream may go by. Anybody may make some up:
+# they part what is learned, never whose money it is.
+TENANT = CREDENTIALS | {
+    *(b"cookie", b"openai-organization", b"openai-project", b"x-goog-api-key", b"ocp-apim-subscription-key"),
+    *(b"cf-aig-authorization", b"helicone-auth", b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
+}
 TOKEN_BYTES = 4  # of a question, where nobody tells what it cost
 
 
@@ -102,9 +109,18 @@ class Asking:
 
 
 def caller_of(headers: Headers) -> bytes:
-    """On whose behalf it is asked: a digest of a request's credentials."""
+    """On whose behalf it is asked: a digest of a request's credentials, that in its query among them."""
+    return _digest(headers, CREDENTIALS)
+
+
+def tenant_of(headers: Headers) -> bytes:
+    """Whose it is what an answer teaches: a digest of all that upstreams tell their clients apart by."""
+    return _digest(headers, TENANT)
+
+
+def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:
     made = blake2b(digest_size=16)
-    for name, value in sorted(header for header in headers if header[0] in CREDENTIALS):
+    for name, value in sorted(h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))):
         made.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
     return made.digest()
 

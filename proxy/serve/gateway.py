@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, stopped
@@ -41,7 +42,7 @@ from proxy.types import Outcome, Refusal, replace
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.endpoints import chat
-from proxy.wire.headers import REQUEST_ID, value_of
+from proxy.wire.headers import QUERY, REQUEST_ID, value_of
 from proxy.wire.paths import shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
@@ -70,7 +71,11 @@ class Gateway:
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/chat/completions."""
-        visit = Visit(chat.NAME, self.settings.mode, path=shown(target_of(scope)))
+        target = target_of(scope)
+        if b"?" in target:  # as in headers, so that nobody need know of both
+            query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
+            scope["headers"] = [*scope["headers"], (QUERY, query)]
+        visit = Visit(chat.NAME, self.settings.mode, path=shown(target))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:

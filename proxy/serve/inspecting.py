@@ -8,7 +8,7 @@ import msgspec
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
-from proxy.serve.asking import caller_of
+from proxy.serve.asking import tenant_of
 from proxy.serve.budget import Budget, Room
 from proxy.serve.client import Gone, Receive, Scope, Send, read_body, send_error
 from proxy.serve.learned import learned_of
@@ -54,7 +54,7 @@ class Inspecting:
         measuring, knowledge = self.planner.measuring, self.planner.knowledge
         try:
             model = (await measuring.look(visit, headers)).model
-            visit.caller = caller_of(headers)
+            visit.caller = tenant_of(headers)
             ladder = self.planner.ladder_for(visit)
             await knowledge.refresh(model, ladder, visit.caller)
             visit.learned = knowledge.learned(model, visit.caller)

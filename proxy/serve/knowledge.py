@@ -10,7 +10,7 @@ from proxy.bounded import Bounded
 from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learning import named_prompt, proven, with_learned
 from proxy.serve import log
-from proxy.serve.asking import caller_of
+from proxy.serve.asking import tenant_of
 from proxy.serve.cache import Cache
 from proxy.serve.listing import Headers, Listing
 from proxy.tokens.encodings import encoding, loaded
@@ -70,7 +70,7 @@ class Knowledge:
 
     def caller(self, headers: Headers, model: str) -> bytes:
         """Who asks; empty as long as nobody need know."""
-        return caller_of(headers) if self.cache.shared or self.cache.personal(model) else b""
+        return tenant_of(headers) if self.cache.shared or self.cache.personal(model) else b""
 
     def learned(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, and may be planned with, and what answers told of its counts. A

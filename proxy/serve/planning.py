@@ -13,7 +13,7 @@ from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.learning import REFUSED, SUPPOSED, apply_learned, learn
 from proxy.fit.lore import Entry
 from proxy.serve import log
-from proxy.serve.asking import caller_of
+from proxy.serve.asking import tenant_of
 from proxy.serve.extras import Spent
 from proxy.serve.knowledge import MOST_MODELS, STATED, UPSTREAM, Knowledge
 from proxy.serve.listing import Headers
@@ -197,17 +197,16 @@ class Planner:
         """Whether a request that would be cut, or cannot be cut far enough, is planned anew: as if nothing had been
         learned, where its turn has come to try that or no plan fits it; or with a newer list of the upstream's."""
         knowledge, before = self.knowledge, made.before
+        learned, of_learning = visit.learned, before.window.source in (REFUSED, SUPPOSED)
         limited = [] if visit.facts is None else self._limited(visit.facts, visit.caller)
-        if visit.learned.scale != 1.0 or before.window.source in (REFUSED, SUPPOSED):
+        if of_learning or learned.scale != 1.0 or learned.max_input is not None:  # which holds beside a window's cap
             limited.append(before.model)
         if limited:
             due = made.possible and [model for model in limited if knowledge.cache.probes(model, visit.caller)]
             if made.possible and not due:
                 return False
-            visit.probing, visit.learned = (
-                True,
-                replace(visit.learned, window=None, max_input=None, scale=1.0, supposed=False),
-            )
+            visit.probing = True
+            visit.learned = replace(learned, window=None, max_input=None, scale=1.0, supposed=False)
             return True
         return before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, headers)
 
@@ -304,7 +303,7 @@ class Planner:
         ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
         model, cache = outcome.model_sent, self.knowledge.cache
         if ratio is not None and (cache.corrected(model) or not is_noise(model, ratio)):
-            cache.observe(model, visit.caller or caller_of(visit.sender), ratio)
+            cache.observe(model, visit.caller or tenant_of(visit.sender), ratio)
 
     def _answered(self, visit: Visit, outcome: Outcome) -> None:
         """Lets an answer take back what it disproves. One without usage counts where the request tried a limit and was
@@ -329,7 +328,7 @@ class Planner:
             return None
         try:
             sent = visit.plan
-            visit.caller = caller_of(headers)
+            visit.caller = tenant_of(headers)
             if sent is None:  # in the meantime another request may have learned what this refusal would teach
                 visit.learned = self.knowledge.learned(visit.model, visit.caller)
             counted = sent or await self.measuring.count(visit, headers, ladder)

@@ -12,6 +12,8 @@ Header = tuple[bytes, bytes]
 
 OURS = b"x-plimsoll-"  # what clients ask of us, and what we tell them: no provider is asked, and none may speak for us
 
+QUERY = OURS + b"query"  # where the query of a request to a fitted endpoint stands for those who see headers alone
+
 # RFC 9110, 7.6.1: fields that speak of one connection, and those that proxies are told to know beside them.
 HOP_BY_HOP = frozenset(
     (

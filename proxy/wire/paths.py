@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from proxy.wire.headers import QUERY
+
 LONGEST_PATH = 256  # bytes of a path that is shown
 PREFIX = b"/v1"  # below which providers have what the tables name; some clients leave it out
 
@@ -38,7 +40,12 @@ def brings_key(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
     WebSocket's subprotocols."""
     if KEY_IN_QUERY.search(target.partition(b"?")[2]):
         return True
-    return any(name == b"sec-websocket-protocol" and b"key" in value.lower() for name, value in headers)
+    for name, value in headers:
+        if name == b"sec-websocket-protocol" and b"key" in value.lower():
+            return True
+        if name == QUERY and KEY_IN_QUERY.search(value):
+            return True
+    return False
 
 
 def takes_key(method: str, target: bytes) -> bool:

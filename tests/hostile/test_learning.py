@@ -154,7 +154,59 @@ def test_F2_a_request_that_is_under_a_limit_proves_none(workers: int) -> None:
             assert sent(up)[-1] == talk(90)
 
 
+WIDE = "maximum context length is 2000 tokens"
+SPACED: dict[str, tuple[str, str]] = {
+    "far apart": (WIDE.replace(" ", " " * 200), WIDE),
+    "far apart, as it came": (WIDE.replace(" ", "\u2003" * 200), WIDE.replace(" ", "\u2003" * 200)),
+    "form feeds": (WIDE.replace(" ", "\f"), WIDE.replace(" ", "\f")),
+    "quotes between": (WIDE.replace(" ", " " + "'" * 200 + " "), WIDE.replace(" ", " " + "'" * 200 + " ")),
+    "quotes within": ("m'aximum c'ontext l'ength is 2'000 t'okens",) * 2,
+    "escapes within": ("m\\aximum c\\ontext length is 20\\00 tokens",) * 2,
+}
+
+
+def test_F2_a_quoted_limit_is_known_however_it_is_spaced(workers: int) -> None:
+    """Of a request that is over it, without a key: all who have none are one caller."""
+    said = {"error": ""}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if b"?" in request.target:
+            await peer.send(refused(f"Unknown query parameter: {WIDE}", code="unknown_parameter"))
+        else:
+            await quoting(said["error"])(request, peer)
+
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for form, (name, said["error"]) in SPACED.items():
+            for _ in range(2 * workers):
+                proxy.ask(poisoning(name, 90), key=None)
+            for _ in range(2 * workers):
+                assert proxy.ask(talk(90), key=None).status == 200
+                assert sent(up)[-1] == talk(90), form
+        for query in (WIDE.replace(" ", "+"), quote(WIDE)):
+            for _ in range(2 * workers):
+                proxy.ask(talk(90), f"{CHAT}?{query}=1", key=None)
+            for _ in range(2 * workers):
+                assert proxy.ask(talk(90), key=None).status == 200
+                assert sent(up)[-1] == talk(90), query
+
+
 # F3: two keys with two windows.
+
+
+@pytest.mark.parametrize("name", ["x-goog-api-key", "ocp-apim-subscription-key", "openai-organization", "cookie", "?"])
+def test_F3_whatever_parts_clients_upstream_parts_what_they_teach(name: str) -> None:
+    """Credentials by other names, and in a query."""
+
+    def window(request: Request) -> int:
+        return 4_096 if b"basic" in request.head else 32_768
+
+    long = talk(200)
+    with upstream(strict(window)) as up, running(up.url) as proxy:
+        for tier in ("basic", "premium", "basic", "premium"):
+            path, headers = (f"{CHAT}?api_key={tier}", {}) if name == "?" else (CHAT, {name: tier})
+            assert proxy.ask(long, path, headers=headers, key=None).status == 200
+            assert (sent(up)[-1] == long) is (tier == "premium"), tier
+        assert len(sent(up)) == 5
 
 
 def tiers(request: Request) -> int:
@@ -485,3 +537,31 @@ def test_F2_what_one_replica_is_told_to_forget_all_forget() -> None:
             eventually(lambda: two.ask(path="/learned?model=gpt-4o", headers=ADMIN).json["limits"] == [])
             assert two.ask(long).status == 200
             assert sent(up)[before] == long
+
+
+@pytest.mark.parametrize("by", ["header", "setting"])
+def test_F2_nor_does_one_that_is_capped_rest_on_a_bound_of_the_prompt_that_was_learned(by: str) -> None:
+    """The client's or the user's own limit is larger than the bound: it is not what says that nothing fits."""
+    bound = {"tokens": 12}
+
+    async def script(request: Request, peer: Peer) -> None:
+        prompt = size(request.body) if request.body else 0
+        if prompt > bound["tokens"]:
+            text = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
+            await peer.send(refused(text.format(prompt, bound["tokens"])))
+        else:
+            await peer.send(ok(prompt) if prompt else answer(b"{}", b"404 Not Found"))
+
+    pinned = {
+        "model": "gpt-4o",
+        "messages": [{"role": "system", "content": "Rule: " + WORDS}, {"role": "user", "content": WORDS * 150}],
+    }
+    headers = {"x-plimsoll-ladder": "lossless", **({"x-plimsoll-window": "50000"} if by == "header" else {})}
+    capped: Any = {"CONTEXT_TOTAL_TOKEN_LIMIT": "50000"} if by == "setting" else {}
+    with upstream(script) as up, running(up.url, **capped) as proxy:
+        for _ in range(2):
+            told = proxy.ask(pinned, headers=headers)
+            assert told.status == 400 and b"The input token count" in told.body, told.body
+        bound["tokens"] = 100_000
+        assert proxy.ask(pinned, headers=headers).status == 200
+        assert sent(up)[-1] == pinned

@@ -236,6 +236,24 @@ def test_F7_for_clients_without_a_key_a_setting_decides(setting: str, calls: boo
         assert {r.header(b"authorization")[0] for r in mine} <= {b"Bearer sk-wrong"}, "its own key pays, or nobody"
 
 
+def test_F7_a_key_in_a_query_is_a_key(workers: int) -> None:
+    """One that the upstream rejects causes no call on the operator's, and takes nothing from those without."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        await (telling if b"gpt-4o-mini" in request.body else keyed(KEY))(request, peer)
+
+    more: Any = {"PLIMSOLL_API_KEY": KEY, "PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini"}
+    with upstream(script) as there, running(there.url, workers=workers, **more) as proxy:
+        for _ in range(3 * workers):
+            assert proxy.ask(HELLO, key=None).status == 200
+        for _ in range(2 * workers):
+            assert proxy.ask(full(), f"{CHAT}?api_key=sk-wrong", key=None).status == 401
+        asked = [r for r in there.requests if b"gpt-4o-mini" in r.body]
+        assert not any(KEY.encode() in r.head for r in asked)
+        assert proxy.ask(full(), key=None).status == 200
+        assert [r for r in there.requests if b"gpt-4o-mini" in r.body and KEY.encode() in r.head]
+
+
 def test_F7_the_budget_ends_them_and_metrics_show_it() -> None:
     with upstream() as there, upstream(telling) as payers:
         more = {"PLIMSOLL_EXTRA_CALLS_BUDGET": "200", "PLIMSOLL_EMBEDDINGS_MODEL": ""}

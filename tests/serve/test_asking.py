@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.serve.asking import Asking, caller_of
+from proxy.serve.asking import Asking, caller_of, tenant_of
 from proxy.serve.extras import Extras
 from proxy.serve.turns import Turns
 from proxy.serve.upstream import Upstream
+from proxy.wire.headers import QUERY
 from tests.recorder import Peer, Request, answer, recording
 from tests.serving import run
 
@@ -42,3 +43,11 @@ def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_f
             await own.upstream.close()
 
     run(check())
+
+
+def test_what_upstreams_may_part_clients_by_parts_what_they_teach_and_not_whose_money_it_is() -> None:
+    browser, project = [*ALICE, (b"cookie", b"session=1")], [*ALICE, (b"openai-project", b"p")]
+    assert len({tenant_of(headers) for headers in (ALICE, BOB, browser, project, [])}) == 5
+    assert caller_of(ALICE) == caller_of(browser) == caller_of(project) == tenant_of(ALICE)
+    keyed, other = [(QUERY, b"api_key=1")], [(QUERY, b"api-version=1")]
+    assert len({caller_of(keyed), tenant_of(keyed), caller_of(other)}) == 2 and caller_of(other) == caller_of([])

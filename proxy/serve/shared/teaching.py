@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -75,10 +76,10 @@ class Teaching:
         place = upstream.encode()
         self._remote = remote
         self._keyring = keyring
-        self._wall = wall
+        self._wall, self._clock = wall, clock
         self._probe_after = probe_after
         self._forgotten = forgotten or Forgotten()
-        self._unreachable = 0.0
+        self._unreachable = -math.inf
         self._probed: Bounded[Key, float] = Bounded(MOST_LIMITS)
         self._changed = asyncio.Event()
 
@@ -190,21 +191,22 @@ class Teaching:
     def probes(self, model: str, caller: bytes) -> bool:
         """Whether the request that asks may try a caller's limits: one in each interval, and one at once after the
         upstream could not be reached."""
-        key, now = (model, caller), self._wall()
-        last = self._last_tried(key, now)
-        if abs(now - last) < self._probe_after and last >= self._unreachable:
+        key, here = (model, caller), self._clock()
+        age = self._untried(key, self._wall())
+        if age < self._probe_after and age <= here - self._unreachable:
             return False
-        self._probed.put(key, now)
+        self._probed.put(key, here)
         return True
 
-    def _last_tried(self, key: Key, now: float) -> float:
-        """When a caller's limits were last proven or tried."""
-        proofs = [proof.at for _, proof in self._limits.get(key).holding(now, self._since(key[0]))]
-        return max([*proofs, self._probed.get(key) or 0.0])
+    def _untried(self, key: Key, now: float) -> float:
+        """For how many seconds a caller's limits were neither proven nor tried. The time of day may be set back."""
+        ages = [abs(now - proof.at) for _, proof in self._limits.get(key).holding(now, self._since(key[0]))]
+        tried = self._probed.get(key)
+        return min([*ages, *([] if tried is None else [self._clock() - tried])], default=math.inf)
 
     def doubt(self) -> None:
         """The upstream could not be reached: it may come back with other limits."""
-        self._unreachable = self._wall()
+        self._unreachable = self._clock()
 
     def forget(self, model: str) -> None:
         """Forgets what was learned of a model, of every caller; other workers know at once, replicas soon."""
@@ -226,8 +228,8 @@ class Teaching:
     def _due(self, key: Key, kind: str, now: float) -> float | None:
         if kind == "alternates":
             return None
-        last = self._last_tried(key, now)
-        return now if last < self._unreachable else max(now, last + self._probe_after)
+        age = self._untried(key, now)
+        return now if age > self._clock() - self._unreachable else max(now, now + self._probe_after - age)
 
     def counted(self, model: str, caller: bytes | None = None) -> list[Counted]:
         """What answers told of a model's counts, of all callers or of one."""

@@ -402,3 +402,16 @@ def test_counts_that_are_forgotten_do_not_come_back_from_another_replica(monkeyp
         assert one.teaching.correction("m", ANN, 1.0) == Correction(1.3)
 
     run(test)
+
+
+def test_a_wall_clock_that_was_set_back_makes_no_request_a_probe() -> None:
+    clock, wall = Clock(), Clock()
+    teaching = Teaching("https://api", None, Keyring(None), Tally(), clock, wall)
+    teaching.prove("m", ANN, Learned(window=2_048), PROOF)
+    teaching.doubt()
+    wall.now -= 3_600
+    assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]
+    teaching.prove("m", ANN, Learned(window=2_048), PROOF)
+    assert not teaching.probes("m", ANN)
+    clock.now += PROBE_AFTER
+    assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]
