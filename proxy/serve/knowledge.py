@@ -16,6 +16,7 @@ from proxy.serve.listing import Headers, Listing
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import family_of
 from proxy.tokens.meter import meter_for, row_of
+from proxy.tokens.usage import Cut
 from proxy.types import (
     NOTHING_LEARNED,
     Draft,
@@ -23,6 +24,7 @@ from proxy.types import (
     Ladder,
     Learned,
     Meter,
+    Outcome,
     Prompt,
     Proof,
     Refusal,
@@ -33,6 +35,7 @@ from proxy.types import (
 
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
+SILENT = "silent_truncation"  # the rule of a proof that no refusal gave
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
 STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT})  # sources of windows that an error of ours may rest on
 
@@ -59,6 +62,7 @@ class Knowledge:
     cache: Cache
     listing: Listing
     offline: bool = False
+    _cuts: Bounded[tuple[str, bytes], Cut] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _standing: Bounded[str, Standing] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
@@ -188,6 +192,22 @@ class Knowledge:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
             proof = Proof(0, 0, refusal.rule[:64], sent.prompt, sent.reply or 0, named, quality)
             self.cache.prove(sent.model, caller, proved, proof)
+
+    def read(self, model: str, sender: Headers, outcome: Outcome) -> None:
+        """Learns from how much of a prompt was read: of several that differ the same is the most that is read."""
+        usage, sent = outcome.usage, outcome.prompt_sent
+        if usage is None or sent is None or not (outcome.truncated or len(self._cuts)):
+            return
+        key, used = (model, tenant_of(sender)), usage.prompt + usage.cached
+        before = self._cuts.get(key)
+        if not outcome.truncated:
+            if before is not None and not before.holds(used):
+                self._cuts.take(key)
+            return
+        cut = self._cuts.put(key, Cut(used, sent) if before is None else before.again(used, sent))
+        if cut is not before and cut.proves and self._told(model).source != RULES:
+            proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
+            self.cache.prove(model, key[1], Learned(max_input=cut.read), proof)
 
     async def listed_anew(self, model: str, headers: Headers) -> bool:
         """Asks for the upstream's list again where it is what a model's window is known from, and is old; whether it

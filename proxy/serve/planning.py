@@ -298,6 +298,8 @@ class Planner:
         that it disproves."""
         if visit.caller and outcome.status == 200:
             self._answered(visit, outcome)
+        if outcome.status == 200:
+            self.knowledge.read(outcome.model_sent, visit.sender, outcome)
         if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None or outcome.truncated:
             return
         ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)

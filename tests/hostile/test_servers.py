@@ -176,3 +176,51 @@ def test_a_prompt_that_the_server_cut_without_a_word_is_told(workers: int) -> No
         eventually(lambda: len(proxy.log('"truncated":true')) == count)
         lines = [json.loads(line) for line in proxy.log('"truncated":true')]
         assert all(line["usage"] == 2048 < 0.6 * line["prompt_sent"] for line in lines)
+
+
+def test_what_a_server_cuts_without_a_word_we_cut_with_sense_from_then_on(workers: int) -> None:
+    """And no more, once it reads more; another caller's prompts go out as they are."""
+    window = {"tokens": 2048}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b'{"object":"list","data":[]}'))
+        else:
+            await peer.send(ok(min(window["tokens"], tokens(request))))
+
+    long = asked(8000, "gpt-4o", stream=False)
+    with upstream(script) as there, running(there.url, workers=workers, PLIMSOLL_PROBE_AFTER="2") as proxy:
+        for count in range(60):
+            proxy.ask(asked(8000 + 600 * (count % 3), "gpt-4o", stream=False))
+            if tokens(there.requests[-1]) <= 2048:
+                break
+        assert 3 <= count < 59
+        proxy.ask(long, key="sk-another")
+        assert posts(there)[-1] == long
+        window["tokens"] = 100_000
+
+        def whole() -> bool:
+            proxy.ask(long)
+            return posts(there)[-1] == long
+
+        eventually(whole, 30)  # the probe that PLIMSOLL_PROBE_AFTER allows
+        if workers == 1:
+            eventually(lambda: all(whole() for _ in range(3)))
+
+
+@pytest.mark.parametrize("kind", ["whole messages are dropped", "what was in a cache is not reported"])
+def test_figures_that_vary_teach_no_bound(kind: str) -> None:
+    seen = {"count": 0}
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b'{"object":"list","data":[]}'))
+            return
+        seen["count"] += 1
+        await peer.send(ok(2048 - 90 * (seen["count"] % 5) if "dropped" in kind else 1_200))
+
+    with upstream(script) as there, running(there.url) as proxy:
+        for turn in range(12):
+            body = asked(6000 + (700 * (turn % 4) if "dropped" in kind else 1_150 * turn), "gpt-4o", stream=False)
+            proxy.ask(body)
+            assert posts(there)[-1] == body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.tokens.usage import FEWER, READ, truncated
+from proxy.tokens.usage import FEWER, LEAST_BOUND, READ, Cut, truncated
 from proxy.types import Quality, Usage
 
 
@@ -29,3 +29,35 @@ def test_far_fewer_tokens_than_were_sent_were_not_all_read(quality: Quality) -> 
 )
 def test_nothing_else_says_so(counted: int, quality: Quality, unit: float | None, usage: Usage) -> None:
     assert not truncated(counted, quality, unit, usage)
+
+
+def after(*cuts: tuple[int, int]) -> Cut:
+    """What cuts of prompts tell, each by what was read and what was sent."""
+    made = Cut(*cuts[0])
+    for read, sent in cuts[1:]:
+        made = made.again(read, sent)
+    return made
+
+
+def test_the_same_read_of_prompts_that_differ_is_a_bound() -> None:
+    assert after((2_048, 8_000), (2_040, 9_000), (2_048, 6_000)).proves
+    assert after((2_040, 8_000), (2_048, 9_000), (2_048, 6_000)).read == 2_048
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [(2_048, 8_000), (2_048, 9_000)],  # too few
+        [(2_048, 8_000)] * 9,  # the same prompt
+        [(1_800, 8_000), (1_950, 9_000), (1_700, 6_000), (1_810, 7_000)],  # whole messages are dropped
+        [(1_500, 8_000), (1_500, 9_500), (1_510, 11_000), (1_500, 12_500)],  # what was not in a cache
+        [(LEAST_BOUND - 1, sent) for sent in (8_000, 9_000, 6_000, 7_000)],
+    ],
+)
+def test_anything_else_is_none(cuts: list[tuple[int, int]]) -> None:
+    assert not after(*cuts).proves
+
+
+def test_who_reads_more_of_another_prompt_has_no_such_bound() -> None:
+    assert after((2_048, 8_000)).holds(2_048)
+    assert not after((2_048, 8_000)).holds(3_000)

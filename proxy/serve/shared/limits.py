@@ -20,6 +20,9 @@ Which proof. A refusal that names its figure proves `window`, `max_input` or `sc
 that the window is smaller than what was refused: `supposed`, kept only for models that nobody knows, only for minutes,
 and never worked out from a request that an earlier supposition had cut already: so suppositions do not add up.
 
+An answer proves a bound on the prompt where the upstream read the same of several prompts that differ (`tokens.usage`):
+it is kept, doubted and taken back like any other.
+
 How long. Every proof ends (`LIFE`), and before that it is doubted. Once per probe interval (a minute) a request that it
 would cut goes out as if nothing had been learned. If the upstream refuses it, it is healed within the same request,
 and that refusal is a new proof. If the upstream answers it, the proof is taken back: where the answer has usage, only
