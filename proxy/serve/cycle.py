@@ -19,7 +19,8 @@ from proxy.wire.headers import SWITCH, Header, value_of
 UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
 LONG = 8 << 20  # bytes of a body that are joined in a thread: 64 MB take 50 to 100 ms, and let others go on there
 TINY = 4 * 1024  # bytes; shorter pieces of a body are joined as they come: each of its own would cost 28 times its size
-JOINED = 64 * 1024  # bytes of such pieces that become bytes again: only bytes are joined without holding up others
+JOINED = 8 * 1024  # bytes of such pieces that become bytes again, which are joined without the interpreter's lock; then
+# others have their turn: uvloop reads up to 32 times in one of its own, which are a million chunks, and 400 ms
 LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
 
@@ -62,6 +63,7 @@ class Cycle(RequestResponseCycle):
         self._unread = 0
         self._most_unread = UNREAD
         self._gathers = False
+        self._waits = self._yields = False  # nothing is read until it is asked for, or until the loop's next turn
         self._grow: Callable[[int], bool] | None = None
         self._unframed = False  # an answer whose end is the connection's: HTTP/1.0 knows no chunks
 
@@ -114,6 +116,7 @@ class Cycle(RequestResponseCycle):
             parts[-1] += body
             if len(parts[-1]) >= JOINED:
                 parts[-1] = bytes(parts[-1])
+                self._yield()
         else:
             parts.append(bytearray(body))
         self.arrived += len(body)
@@ -126,6 +129,18 @@ class Cycle(RequestResponseCycle):
         elif not self._gathers:
             self.message_event.set()
 
+    def _yield(self) -> None:
+        """Reads on in the event loop's next turn."""
+        if not self._yields:
+            self._yields = True
+            self.flow.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._yields = False
+        if not self._waits and not self.disconnected and self._unread <= self._most_unread:
+            self.flow.resume_reading()
+
     def ends(self) -> None:
         """That was all of it."""
         self.more_body = False
@@ -134,7 +149,7 @@ class Cycle(RequestResponseCycle):
     def gather(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
         """From now on `receive` gives all of the body at once, or what came of it as soon as that is over `most`
         bytes, or more than `grow`, which is told how many there are, lets come."""
-        self._gathers, self._most_unread, self._grow = True, most, grow
+        self._gathers, self._most_unread, self._grow, self._waits = True, most, grow, False
         if self.more_body and self._unread <= most and not self.disconnected:
             self.message_event.clear()
 
@@ -150,6 +165,7 @@ class Cycle(RequestResponseCycle):
 
     def pause(self) -> None:
         """Leaves what comes in the socket until the body is asked for."""
+        self._waits = True
         self.flow.pause_reading()
 
     def _taken(self) -> bytes:
