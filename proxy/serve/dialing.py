@@ -97,11 +97,22 @@ async def _connected(address: Address, made: Callable[[], P]) -> P:
     try:
         tune(sock)
         name = address.host if address.tls else None
-        _, protocol = await loop.create_connection(made, sock=sock, ssl=address.tls, server_hostname=name)
+        transport, protocol = await loop.create_connection(made, sock=sock, ssl=address.tls, server_hostname=name)
     except BaseException:
-        sock.close()
+        _give_up(sock, loop)
         raise
+    if transport.is_closing():
+        _give_up(sock, loop)
     return protocol
+
+
+def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    """Leaves a socket to its transport, which is closed. uvloop's closes the file descriptor without a word to the
+    socket where the peer resets at once; to close it again would close another connection that has its number now."""
+    if type(loop).__module__.startswith("uvloop"):
+        sock.detach()
+    else:
+        sock.close()
 
 
 async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P) -> P:

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +62,31 @@ def test_F12_of_two_workers_one_may_be_killed_again_and_again() -> None:
 
 def closes(reply: Answered) -> bool:
     return reply.headers.get("connection") == "close"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_F9_an_upstream_that_resets_whoever_connects_harms_no_other_connection(scheme: str) -> None:
+    """A file descriptor that is closed twice is another connection's the second time."""
+    door = socket.create_server(("127.0.0.1", 0), backlog=500)
+
+    def reset() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                one = door.accept()[0]
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                one.close()
+
+    thread = threading.Thread(target=reset, daemon=True)
+    thread.start()
+    with running(f"{scheme}://127.0.0.1:{door.getsockname()[1]}/v1") as proxy, ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda _: proxy.ask(HELLO).status, range(1_000)))
+        assert got == [502] * 1_000
+        files = proxy.files()
+        assert [proxy.ask(HELLO).status for _ in range(50)] == [502] * 50
+        assert proxy.files() <= files
+    door.shutdown(socket.SHUT_RDWR)
+    door.close()
+    thread.join(10)
 
 
 def test_F14_while_it_drains_every_answer_says_that_it_is_the_last(workers: int) -> None:
