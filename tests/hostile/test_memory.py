@@ -360,14 +360,11 @@ def test_F5_an_answer_whose_framing_does_not_end_is_given_up(framing: bytes) -> 
 # Connections.
 
 
-def first_slow(over: threading.Event, left: threading.Event) -> Script:
-    """The script of an upstream that answers POSTs once something is over, and tells when their client leaves."""
+def first_slow(over: threading.Event) -> Script:
+    """The script of an upstream that answers POSTs once something is over."""
 
     async def script(request: Request, peer: Peer) -> None:
-        while request.method == b"POST" and not over.is_set():
-            if peer.reader.at_eof():
-                left.set()
-                return
+        while request.method == b"POST" and not over.is_set() and not peer.reader.at_eof():
             await asyncio.sleep(0.02)
         await friendly(request, peer)
 
@@ -378,7 +375,7 @@ def test_F8_pipelined_requests_wait_unparsed_and_all_are_answered(workers: int) 
     over, count = threading.Event(), 14_000
     behind = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * count
     body = json.dumps(HELLO).encode()
-    with upstream(first_slow(over, threading.Event())) as there, running(there.url, workers=workers) as proxy:
+    with upstream(first_slow(over)) as there, running(there.url, workers=workers) as proxy:
         over.set()
         with growth(proxy, 16), contextlib.ExitStack() as open_:
             over.clear()
@@ -397,15 +394,37 @@ def test_F8_pipelined_requests_wait_unparsed_and_all_are_answered(workers: int) 
             assert got.count(b"HTTP/1.1 200 ") == count + 1 and got.index(b"chatcmpl") < got.index(b"alive")
 
 
-@pytest.mark.parametrize("behind", [0, 150_000], ids=["a_small_one_behind", "a_large_one_behind"])
-def test_F8_a_request_with_another_behind_it_sees_its_client_leave(workers: int, behind: int) -> None:
+SLOWLY = b"/v1/images"
+A_GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
+A_POST = POST % SLOWLY + b"content-length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("first", "behind"),
+    [
+        pytest.param(A_POST, POST % b"/v1/x" + b"content-length: 0\r\n\r\n", id="a_small_one_behind"),
+        pytest.param(
+            A_POST, POST % b"/v1/x" + b"content-length: 150000\r\n\r\n" + bytes(150_000), id="a_large_one_behind"
+        ),
+        pytest.param(A_POST, A_GET % b"/v1/x" * 40, id="forty_behind"),
+        pytest.param(A_GET % SLOWLY, A_GET % b"/v1/x", id="a_get_behind_a_get"),
+    ],
+)
+def test_F8_a_request_with_others_behind_it_sees_its_client_leave(place: Place, first: bytes, behind: bytes) -> None:
     left = threading.Event()
-    with upstream(first_slow(threading.Event(), left)) as there, running(there.url, workers=workers) as proxy:
-        with dial(proxy) as sock:
-            head = POST % b"/v1/images" + b"content-length: %d\r\n\r\n"
-            sock.sendall(head % 2 + b"{}" + head % behind + bytes(behind))
-            eventually(lambda: there.requests)
-        assert left.wait(20)
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.target != SLOWLY:
+            return await friendly(request, peer)
+        while not peer.reader.at_eof():
+            await asyncio.sleep(0.02)
+        left.set()
+
+    place.scripted(script)
+    with dial(place.proxy) as sock:
+        sock.sendall(first + behind)
+        eventually(lambda: place.there.requests)
+    assert left.wait(20)
 
 
 def test_F13_a_body_that_comes_byte_by_byte_is_given_up(workers: int) -> None:
