@@ -10,13 +10,14 @@ from typing import Literal
 
 from proxy.bounded import Bounded
 from proxy.config.answers import from_models_answer
-from proxy.serve.upstream import Upstream, UpstreamError
+from proxy.serve.upstream import CREDENTIALS, Upstream, UpstreamError
 from proxy.types import Window
 
 WAIT_SECONDS = 2.0  # what a request may wait for the list; an answer that comes later is there for the next one
 ANSWER_SECONDS = 15.0  # after which the question is given up
 AGAIN_SECONDS = 600.0  # a list that did not name a model may name it later
-FAILED_SECONDS = 60.0  # after a failure: one client's wrong key must not speak for all for long
+FAILED_SECONDS = 60.0  # after a failure
+REJECTED = frozenset({401, 403})  # of one client's key, which must not speak for others
 LIST_BYTES = 8 * 1024 * 1024  # OpenRouter's list of models has about 1 MB
 INLINE_BYTES = 64 * 1024  # a longer list is read in a thread
 MOST_MODELS = 1_000  # remembered at once: a client that invents names must not fill the memory
@@ -35,6 +36,7 @@ class Listing:
     _list: bytes = b""
     _stale_at: float = 0.0
     _asked_at: float = 0.0
+    _rejected: Bounded[int, float] = field(default_factory=lambda: Bounded(MOST_MODELS))  # until when, by credentials
     _question: asyncio.Task[None] | None = None
 
     def now(self, model: str) -> Window | None:
@@ -44,11 +46,15 @@ class Listing:
     async def ask(self, model: str, headers: Headers, older: float | None = None) -> None:
         """Asks for a model that nobody else knows, with a client's own credentials; a list that is there only where it
         is stale, or `older` than so many seconds. Waits `WAIT_SECONDS` at most and raises nothing."""
-        now = time.monotonic()
-        if now >= self._stale_at or (older is not None and now - self._asked_at >= older):
-            if self._question is None:
-                self._question = asyncio.create_task(self._ask(headers))
-            await asyncio.wait({self._question}, timeout=WAIT_SECONDS)
+        credentials = frozenset(header for header in headers if header[0] in CREDENTIALS)
+        if self._is_due(older) and time.monotonic() >= (self._rejected.get(hash(credentials)) or 0.0):
+            others = self._question
+            if others is not None:
+                await asyncio.wait({others}, timeout=WAIT_SECONDS)
+            if others is None or (others.done() and self._question is None and self._is_due(older)):
+                self._question = asyncio.create_task(self._ask(headers, hash(credentials)))
+            if self._question is not None and self._question is not others:
+                await asyncio.wait({self._question}, timeout=WAIT_SECONDS)
         if self._question is None and model not in self._found:
             await self._look(model)
 
@@ -56,8 +62,12 @@ class Listing:
         """The upstream could not be reached: it may come back with another list."""
         self._asked_at = -AGAIN_SECONDS
 
-    async def _ask(self, headers: Headers) -> None:
-        self._asked_at = time.monotonic()
+    def _is_due(self, older: float | None) -> bool:
+        now = time.monotonic()
+        return now >= self._stale_at or (older is not None and now - self._asked_at >= older)
+
+    async def _ask(self, headers: Headers, who: int) -> None:
+        before, self._asked_at = self._asked_at, time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 status, body = await self._fetch(headers)
@@ -65,6 +75,10 @@ class Listing:
             status, body = 0, b""
         finally:
             self._question = None
+        if status in REJECTED:  # it says something of this key alone
+            self._rejected.put(who, time.monotonic() + FAILED_SECONDS)
+            self._asked_at = before
+            return
         told = status == 200 or status in NO_LIST
         self._stale_at = time.monotonic() + (AGAIN_SECONDS if told else FAILED_SECONDS)
         if told:  # a failure takes nothing back

@@ -565,3 +565,25 @@ def test_F2_nor_does_one_that_is_capped_rest_on_a_bound_of_the_prompt_that_was_l
         bound["tokens"] = 100_000
         assert proxy.ask(pinned, headers=headers).status == 200
         assert sent(up)[-1] == pinned
+
+
+def test_F3_a_rejected_key_hides_the_upstreams_list_from_nobody(workers: int) -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        if request.header(b"authorization") != [b"Bearer sk-victim"]:
+            await peer.send(refused("Incorrect API key provided.", b"401 Unauthorized", "invalid_api_key"))
+        elif request.method == b"GET":
+            told = {"id": "acme/harbour-9b", "object": "model", "max_model_len": 2_048}
+            await peer.send(answer(json.dumps({"object": "list", "data": [told]}).encode()))
+        else:
+            await strict(lambda _: 2_048)(request, peer)
+
+    long = talk(80, "acme/harbour-9b")
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        for _ in range(4 * workers):
+            assert proxy.ask(long, headers=ATTACKER).status == 401
+        up.requests.clear()
+        for _ in range(2 * workers):
+            assert proxy.ask(long, headers=VICTIM).status == 200
+            assert proxy.ask(long, headers=ATTACKER).status == 401
+        mine = [r for r in up.requests if r.method == b"POST" and b"sk-victim" in r.head]
+        assert len(mine) == 2 * workers and all(size(r.body) <= 2_048 for r in mine)
