@@ -18,7 +18,7 @@ SLICE = 1 << 20  # bytes that one search may look at: at most 1 ms
 STRETCH = 1 << 18  # bytes of a string whose escapes are looked at: at most 10 ms
 LONGEST = 8 << 20  # bytes of JSON that are decoded at once: 64 MB of escapes take 90 ms
 PIECE = 1 << 15  # bytes of a string that are decoded at once
-SHORTEST = 1 << 16  # bytes of a string that is never cut
+SHORTEST = 1 << 16  # bytes of a string that is not cut, unless many messages share what is too little for them
 LONGEST_ESCAPE = 12  # bytes: two halves of a pair
 HEAD = 0.5  # the share of what stays that goes to a string's beginning
 QUOTE, BACKSLASH = b'"', ord("\\")
@@ -176,20 +176,20 @@ def _number(said: bytes, place: int) -> int:
     return int(said[place + len(TOKEN) : place + len(TOKEN) + 8])
 
 
-def cuts(raw: bytes, most: int, images: bool = False) -> list[Cut]:
-    """The middles of long strings, without which there are about `most` bytes. Data stays (`images`: but for images,
-    whose sizes stand at their beginning)."""
+def cuts(raw: bytes, most: int, images: bool = False, shortest: int = SHORTEST) -> list[Cut]:
+    """The middles of strings over `shortest` bytes, without which there are about `most` bytes. Data stays (`images`:
+    but for images, whose sizes stand at their beginning)."""
     long = [
         (start, end)
         for start, end in strings(raw)
-        if end - start > SHORTEST and ((images and raw.startswith(IMAGE, start)) or not _is_data(raw, start))
+        if end - start > shortest and ((images and raw.startswith(IMAGE, start)) or not _is_data(raw, start))
     ]
     over = len(raw) - most
     found: list[Cut] = []
     for start, end in sorted(long, key=lambda span: span[0] - span[1]):
         if over <= 0:
             break
-        kept = max(SHORTEST, end - start - over)
+        kept = max(shortest, end - start - over)
         first = _safe(raw, start, start + int(kept * HEAD), end)
         last = _safe(raw, start, max(first, end - int(kept * (1 - HEAD))), end)
         over -= last - first

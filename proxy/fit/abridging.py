@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 from proxy import outsize
 from proxy.fit.steps.truncate_longest import waterline
-from proxy.types import Draft, Facts, Ladder, Message, Prompt, replace
+from proxy.types import Block, Draft, Facts, Ladder, Message, Prompt, replace
 
 TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that may cut a text, and a result
-TOGETHER = 16 << 20  # bytes of a request's messages that steps read
-LEAST = 1 << 17  # bytes that a message may always keep
+# Bytes of a request's messages that steps read, besides what a window may hold: ranking a megabyte of words that were
+# never seen takes a second and more, so that sixty of them would keep others waiting who must be counted too.
+TOGETHER = 4 << 20
+LEAST, LEAST_PINNED = 256, 1 << 17  # bytes that a message may always keep
 FOR_A_TOKEN = 4  # bytes that a text may keep for each token of the largest window that the request may go to
 
 
@@ -22,27 +24,26 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
     The same draft where none is so long, as nearly always."""
     sizes = [len(message.raw) for message in draft.messages]
     widest = max(window.tokens for window in (facts.window, *(rival.window for rival in facts.rivals)))
-    most = max(outsize.OUTSIZE, FOR_A_TOKEN * widest)
-    if sum(sizes) > TOGETHER:
-        height = waterline(sorted(sizes, reverse=True), sum(sizes) - TOGETHER)
-        most = max(LEAST, min(most, height))
+    most, over = max(outsize.OUTSIZE, FOR_A_TOKEN * widest), sum(sizes) - TOGETHER - FOR_A_TOKEN * widest
+    if over > 0:
+        most = max(LEAST, min(most, waterline(sorted(sizes, reverse=True), over)))
     if max(sizes, default=0) <= most:
         return draft
     steps = {rung.step for rung in ladder.rungs}
 
-    def short(message: Message) -> Message:
+    def short(message: Message, most: int) -> Message:
         allowed = TRUNCATE in steps or (TRIM in steps and message.answers is not None)
         if len(message.raw) <= most or not allowed or message.index in prompt.pins:
             return message
-        gone = outsize.cuts(message.raw, most)
+        gone = outsize.cuts(message.raw, most, shortest=min(outsize.SHORTEST, most // 2))
         return replace(message, raw=outsize.without(message.raw, gone), why="longest text") if gone else message
 
-    def changed(messages: Sequence[Message]) -> Sequence[Message]:
-        made = [short(message) for message in messages]
-        same = all(a is b for a, b in zip(made, messages, strict=True))
-        return messages if same else draft.recount(made)
+    def changed(block: Block) -> Sequence[Message]:
+        made = [short(message, max(LEAST_PINNED, most) if block.pinned else most) for message in block.messages]
+        same = all(a is b for a, b in zip(made, block.messages, strict=True))
+        return block.messages if same else draft.recount(made)
 
-    made = [changed(block.messages) for block in draft.blocks]
+    made = [changed(block) for block in draft.blocks]
     if all(messages is block.messages for messages, block in zip(made, draft.blocks, strict=True)):
         return draft
     return draft.with_blocks([replace(b, messages=tuple(m)) for b, m in zip(draft.blocks, made, strict=True)])

@@ -62,3 +62,15 @@ def test_many_messages_share_what_steps_read(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(abridging, "TOGETHER", 600_000)
     made = planned([user(f"{number}" + "word " * 36_000) for number in range(6)])
     assert made.notes[0].step == "truncate_longest" and made.notes[0].tokens_after < 6 * 30_000 and made.fits
+
+
+def test_many_messages_that_are_short_each_share_it_too_and_what_is_pinned_keeps_its_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(abridging, "TOGETHER", 100_000)
+    system = {"role": "system", "content": "Be brief. " * 300}
+    told = [{"role": "assistant", "content": f"{number} " + "word " * 1_000} for number in range(400)]
+    made = planned([system, user("What? " * 300), *told, user("And? " * 300)])
+    assert made.notes[0].step == "truncate_longest" and made.notes[0].tokens_after < 60_000 < made.before.prompt
+    sent = [message.text() for message in made.draft.messages]
+    assert made.fits and {"Be brief. " * 300, "What? " * 300, "And? " * 300} <= set(sent)
