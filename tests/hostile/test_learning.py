@@ -451,7 +451,7 @@ ADMIN = {"x-plimsoll-admin": "1"}
 def command(*argv: str) -> tuple[int, str]:
     """Exit code and output of a command of the command line."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy.cli", *argv], capture_output=True, text=True, cwd=ROOT, timeout=60
+        [sys.executable, "-m", "proxy.cli", *argv], capture_output=True, text=True, cwd=ROOT, timeout=240
     )
     return done.returncode, done.stdout + done.stderr
 
