@@ -27,6 +27,7 @@ class Bounded(Generic[K, V]):
         "_used",
         "_weights",
         "_young",
+        "filled",
         "hits",
         "misses",
     )
@@ -35,6 +36,7 @@ class Bounded(Generic[K, V]):
         self._half = max(1, most // 2)
         self._half_bytes = (most * SMALL if limit is None else limit) // 2
         self._lock = threading.Lock()
+        self.filled = False  # whether anything was ever put: a look at this costs a tenth of a call
         self.hits = 0
         self.misses = 0
         self._young: dict[K, V] = {}
@@ -66,6 +68,7 @@ class Bounded(Generic[K, V]):
             if len(self._young) >= self._half or self._used + weight > self._half_bytes:
                 self._old, self._old_weights = self._young, self._weights
                 self._young, self._weights, self._used = {}, {}, 0
+            self.filled = True
             self._young[key] = value
             self._used += weight
             if weight != SMALL:

@@ -48,6 +48,7 @@ from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
 MOST_NAMED = 100  # endpoints that are named once; clients choose them
+USUAL = chat.PATH.encode()  # the target of nearly all requests
 HEALS = 2  # a refusal is answered with a smaller request at most so often (section 2)
 # Headers that speak of the body's bytes: they are not true any more of what we wrote anew.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
@@ -75,7 +76,7 @@ class Gateway:
         if b"?" in target:  # as in headers, so that nobody need know of both
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        visit = Visit(chat.NAME, self.settings.mode, path=shown(target))
+        visit = Visit(chat.NAME, self.settings.mode, path=chat.PATH if target == USUAL else shown(target))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:

@@ -58,19 +58,19 @@ class Replicated(Generic[K, R]):
         self._keyring = keyring
         self._tally = tally
         self._clock = clock
-        self._records: Bounded[K, R] = Bounded(most)
+        self.records: Bounded[K, R] = Bounded(most)
         self._used: Bounded[K, float] = Bounded(most)  # when a request last used it, with a backend
         self._asked: Bounded[K, float] = Bounded(most)  # when the backend was last asked for it
         self._unsent: dict[K, None] = {}
 
     def get(self, key: K) -> R:
         """What is known here; the same object as long as it is the same record."""
-        found = self._records.get(key)
+        found = self.records.get(key)
         return self._codec.empty if found is None else found
 
     def put(self, key: K, record: R) -> None:
         """Keeps a record; replicas are told by the next `refresh`."""
-        self._records.put(key, record)
+        self.records.put(key, record)
         self._tell(key)
 
     def _tell(self, key: K) -> None:
@@ -89,10 +89,10 @@ class Replicated(Generic[K, R]):
 
     def items(self) -> list[tuple[K, R]]:
         """All records that are known here."""
-        return list(self._records)
+        return list(self.records)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.records)
 
     def _name(self, key: K) -> bytes | None:
         seals = self._keyring.seals
@@ -104,7 +104,7 @@ class Replicated(Generic[K, R]):
         name, seals, codec = self._name(key), self._keyring.seals, self._codec
         payload = seals.unwrap(name, value) if value is not None and name and seals else None
         theirs = self._tally.note(value, None if payload is None else codec.unpack(payload))
-        ours = self._records.get(key)
+        ours = self.records.get(key)
         if theirs is None:
             known = ours
         elif ours is None:
@@ -114,7 +114,7 @@ class Replicated(Generic[K, R]):
         if known is None:
             return
         if known != ours:
-            self._records.put(key, known)
+            self.records.put(key, known)
         if known != theirs:  # theirs is older, or was lost, or another replica wrote over ours
             self._tell(key)
 
@@ -134,5 +134,5 @@ class Replicated(Generic[K, R]):
             self._asked.put(key, now)
             if key in self._unsent:
                 del self._unsent[key]
-                if (known := self._records.get(key)) is not None:
+                if (known := self.records.get(key)) is not None:
                     self._remote.write(name, seals.wrap(name, self._codec.pack(known)), self._codec.seconds)

@@ -130,7 +130,7 @@ class Teaching:
 
     def corrected(self, model: str) -> bool:
         """Whether answers to anybody corrected how a model is counted."""
-        return len(self._agreements) > 0 and bool(self._agreements.get((model, self._since(model))).votes)
+        return self._agreements.records.filled and bool(self._agreements.get((model, self._since(model))).votes)
 
     def correction(self, model: str, caller: bytes, row: float) -> Correction | None:
         """How answers correct the counts of a model for a caller: by its own, else by what the callers agree on beside
@@ -162,7 +162,7 @@ class Teaching:
 
     def personal(self, model: str) -> bool:
         """Whether callers of a model may be told apart: else nobody need know who calls."""
-        return len(self._limits) > 0 or self.corrected(model)
+        return self._limits.records.filled or self.corrected(model)
 
     def learned(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, as far as it holds now."""
