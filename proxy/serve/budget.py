@@ -54,6 +54,7 @@ class Budget:
         self._limits = (total - small, small)
         self._table = memoryview(mmap.mmap(-1, 8 * WIDTH * workers)).cast("q")
         self._row = 0
+        self._alone = workers == 1
         self._line: deque[tuple[int, asyncio.Future[None], Room, int]] = deque()
         self._here = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -114,7 +115,7 @@ class Budget:
         """Takes so many bytes, if they are free."""
         table, mine = self._table, self._row + column
         table[mine] += cost  # ours goes first: of two workers that take the last room at once, none takes too much
-        if sum(table[column::WIDTH]) <= self._limits[column]:
+        if (table[mine] if self._alone else sum(table[column::WIDTH])) <= self._limits[column]:
             return True
         table[mine] -= cost
         return False

@@ -161,17 +161,13 @@ class Cache:
         self._tally = Tally()
         self._keyring = Keyring(secret)
         self._remote = Remote(backend_of(url), SECRET) if url else None
+        self.shared = self._remote is not None  # whether there is a backend at all
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
         self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
         self.personal = self._teaching.personal  # bound, not wrapped: every request asks
         self.corrected = self._teaching.corrected
         self.correction_now = self._teaching.correction
         self.contents = Contents(self._remote, self._keyring, self._tally)
-
-    @property
-    def shared(self) -> bool:
-        """Whether there is a backend at all."""
-        return self._remote is not None
 
     async def start(self) -> None:
         """Connects, and begins to share. It does not wait for the backend."""

@@ -13,7 +13,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError, stopped
 from proxy.serve import log
 from proxy.serve.asking import caller_of
-from proxy.serve.budget import Budget
+from proxy.serve.budget import Budget, Room
 from proxy.serve.client import (
     BrokenOff,
     Gone,
@@ -83,7 +83,7 @@ class Gateway:
             visit.payload = await self._arrive(visit, scope, receive, cycle)
             if visit.sure and visit.total is None:
                 self.planner.count_later(visit, scope["headers"])
-            await self._exchange(visit, scope, receive, send, cycle)
+            await self._exchange(visit, scope, target, receive, send, cycle)
         except ClientError as error:
             visit.status, visit.result = error.status, visit.result or "rejected"
             unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
@@ -118,8 +118,8 @@ class Gateway:
         """Reads the request and prepares what to send. Our own time does not count the client's."""
         asked = visit.controls = controls(scope["headers"])
         visit.mode = asked.mode or visit.mode
-        settings, room = self.settings, self.budget.room()
-        visit.room = room
+        settings = self.settings
+        visit.room = room = Room(self.budget)
         body = body_here(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
@@ -130,12 +130,14 @@ class Gateway:
         finally:
             visit.own_seconds += time.perf_counter() - began
 
-    async def _exchange(self, visit: Visit, scope: Scope, receive: Receive, send: Send, cycle: Cycle | None) -> None:
+    async def _exchange(
+        self, visit: Visit, scope: Scope, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
+    ) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         empty: tuple[Answer, bytes] | None = None
         for left in reversed(range(HEALS + 1)):
             with leaving(receive, cycle):
-                answer, seen, refusal = await self._ask(visit, scope)
+                answer, seen, refusal = await self._ask(visit, scope, target)
             if empty is not None:
                 if refusal is None and answer.status < 400:  # its length was not why: the client gets what there was
                     await answer.close()
@@ -158,13 +160,13 @@ class Gateway:
             finally:
                 await answer.close()
 
-    async def _ask(self, visit: Visit, scope: Scope) -> tuple[Answer, bytes, Refusal | None]:
+    async def _ask(self, visit: Visit, scope: Scope, target: bytes) -> tuple[Answer, bytes, Refusal | None]:
         """The answer, what had to be read of it to tell whether it is a refusal, and the refusal that it is."""
         headers = scope["headers"]
         if visit.payload is not visit.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
         visit.departs()
-        answer = await self.upstream.send("POST", target_of(scope), headers, visit.payload)
+        answer = await self.upstream.send("POST", target, headers, visit.payload)
         visit.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
         if self.extras is not None:
             self.extras.saw(caller_of(headers), answer.status)
@@ -178,7 +180,7 @@ class Gateway:
             answer.put_back(body)
         if unreadable(answer):
             await answer.close()
-            answer = await self.upstream.send("POST", target_of(scope), plainly(headers), visit.payload)
+            answer = await self.upstream.send("POST", target, plainly(headers), visit.payload)
         try:
             seen, refusal = await self.looking.at(answer, near=not visit.sure)
         except BaseException:
@@ -304,6 +306,6 @@ class Gateway:
 def _marked(visit: Visit, outcome: Outcome) -> Outcome:
     """The outcome, with a mark where its usage says that the upstream cut the prompt without a word."""
     counted, usage = outcome.prompt_sent, outcome.usage
-    if usage is None or counted is None or outcome.status != 200:
+    if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
         return outcome
     return replace(outcome, truncated=True) if truncated(counted, outcome.quality, visit.unit, usage) else outcome

@@ -101,7 +101,7 @@ class Knowledge:
     def window_now(self, model: str, ladder: Ladder, cap: int | None, learned: Learned = NOTHING_LEARNED) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
         ladder assumes to be true is never raised by the user's limit."""
-        if cap is None and not learned.bounds:
+        if cap is None and (learned is NOTHING_LEARNED or not learned.bounds):
             standing = self._stands_now(model) or self._stands(model, ladder)
             if standing is not None:
                 return standing.window
@@ -196,7 +196,7 @@ class Knowledge:
     def read(self, model: str, sender: Headers, outcome: Outcome) -> None:
         """Learns from how much of a prompt was read: of several that differ the same is the most that is read."""
         usage, sent = outcome.usage, outcome.prompt_sent
-        if usage is None or sent is None or not (outcome.truncated or len(self._cuts)):
+        if usage is None or sent is None or not (outcome.truncated or self._cuts.filled):
             return
         key, used = (model, tenant_of(sender)), usage.prompt + usage.cached
         before = self._cuts.get(key)

@@ -267,7 +267,8 @@ def _most(body: bytes) -> int:
 def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
-        plain, found = body, _glanced(body) if known is None else first_look(body, known)
+        long = known is None and len(body) > outsize.LONGEST
+        plain, found = body, _glanced(body) if long else first_look(body, known)
     except NotUnderstood:
         mendable = mended(body)
         if mendable is None:
@@ -279,7 +280,7 @@ def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
 
 
 def _glanced(body: bytes) -> Glance:
-    """A first look; of a body too long to be decoded at once without what its bytes could prove, and without marks: no
+    """A first look at a body too long to be decoded at once, without what its bytes could prove, and without marks: no
     window holds it, so it is planned, and never known by its bytes. Raises `NotUnderstood`."""
     if (outline := outsize.outline(body)) is None:
         return first_look(body)

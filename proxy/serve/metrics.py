@@ -109,7 +109,8 @@ class Metric:
     else a counter.
 
     Most tell one `value` of an outcome (None: nothing; no function: that it was) under labels that depend on nothing
-    but its `Group`. Others tell `samples` of an outcome, and are asked only of those that `tell` something.
+    but its `Group`. Others tell `samples` of an outcome, and are asked only of those that `tell` something, in groups
+    `among` which there may be such.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Metric:
     buckets: tuple[float, ...] = ()
     samples: Callable[[Outcome, Named], Samples] | None = None
     tell: Callable[[Outcome], object] = bool
+    among: Callable[[Group], bool] | None = None
 
 
 class Group(NamedTuple):
@@ -226,7 +228,7 @@ METRICS = (
         "Requests that passed through unmeasured, by the endpoint that their path names; an unknown one is other.",
         ("endpoint",),
         samples=lambda o, named: [((family(o.path),), 1)],
-        tell=lambda o: o.endpoint != chat.NAME,
+        among=lambda of: of.endpoint != chat.NAME,
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
@@ -263,8 +265,8 @@ METRICS = (
         "plimsoll_counts_dropped_total",
         "Requests whose bytes proved that they fit and that were not counted, because too many waited for that.",
         (),
-        lambda of, named: (),
-        value=lambda o: 1 if o.uncounted else None,
+        samples=lambda o, named: [((), 1)],
+        tell=attrgetter("uncounted"),
     ),
     Metric(
         "plimsoll_count_error_ratio",
@@ -303,6 +305,7 @@ METRICS = (
         ("direction",),
         samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
         tell=lambda o: o.bytes_in or o.bytes_out,
+        among=lambda of: of.endpoint != chat.NAME,
     ),
     Metric(
         "plimsoll_own_seconds",
@@ -501,19 +504,19 @@ class Metrics:
         groups: dict[tuple[str, ...], list[Outcome]] = {}
         for outcome in new:
             groups.setdefault(GROUP(outcome), []).append(outcome)
-        telling = [(m, t, list(filter(m.tell, new))) for m, t in self._tallies if m.samples is not None]
-        for metric, tally, outcomes in telling:
-            assert metric.samples is not None
-            for labels, value in (s for o in outcomes for s in metric.samples(o, self.named)):
-                tally.add(labels, (value,))
         for key, outcomes in groups.items():
             group = Group._make(key)
             for metric, tally in self._tallies:
-                told = metric.of(group, self.named) if metric.samples is None else None
-                if told is not None and metric.value is None:
-                    tally.add(told, (len(outcomes),))
-                elif told is not None and metric.value is not None:
-                    tally.add(told, [v for v in map(metric.value, outcomes) if v is not None])
+                if metric.samples is not None:
+                    if metric.among is None or metric.among(group):
+                        for outcome in filter(metric.tell, outcomes):
+                            for labels, value in metric.samples(outcome, self.named):
+                                tally.add(labels, (value,))
+                elif (told := metric.of(group, self.named)) is not None:
+                    if metric.value is None:
+                        tally.add(told, (len(outcomes),))
+                    else:
+                        tally.add(told, [v for v in map(metric.value, outcomes) if v is not None])
 
     def _soon(self) -> None:
         """Where another worker is asked, it must find what this one counted."""

@@ -112,7 +112,7 @@ class Pool:
         return exchange
 
     async def _sent(self, request: Wired) -> Exchange:
-        if self._full or self._line:
+        if self._line or len(self._busy) + self._dialling >= self._most:
             await self._turn()
         kept = None if request.upgrades else self._kept(request.repeatable)
         if kept is not None:

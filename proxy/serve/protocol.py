@@ -53,12 +53,8 @@ HOST = re.compile(
 NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
 
 
-def _parts(url: bytes) -> tuple[str, bytes, bytes]:
-    """A target's path, its bytes and its query; of short ones remembered. Raises HttpParserError where it is none."""
-    return _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
-
-
 def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
+    """A target's path, its bytes and its query. Raises HttpParserError where it is none."""
     if url == b"*":  # RFC 9112, 3.2.4
         return "*", b"*", b""
     parsed = httptools.parse_url(url)
@@ -178,7 +174,7 @@ class Protocol(HttpToolsProtocol):
         if self._unparsed:
             self._unparsed = self._unparsed[self._at :] + data
             self._at = 0
-        elif _crowded(data):
+        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and _crowded(data):
             self._unparsed, self._at = data, 0
             self._parse_in_turn()
         else:
@@ -312,7 +308,8 @@ class Protocol(HttpToolsProtocol):
     def _begin(self) -> None:
         """What uvicorn does with a head, at half its cost."""
         version = self._version
-        path, raw_path, query = _parts(self.url)
+        url = self.url
+        path, raw_path, query = _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
         scope: dict[str, Any] = {
             "type": "http",
             "asgi": ASGI,

@@ -94,6 +94,7 @@ class Visit:
     first_byte_seconds: float | None = None
     _waiting_since: float = 0.0
     _measured: dict[str, Any] | None = None
+    _reply: int | None = None
     _unit: float | None = None
 
     @property
@@ -127,7 +128,7 @@ class Visit:
             self._measured, self._unit = self._of(plan), self.unit
             self.plan = None
         if glance is not None:
-            self.glance = Glance(glance.model, glance.reserve, glance.stream, glance.most)
+            self._reply, self.glance = glance.reserve, None
         self.prompt = self.facts = None
         self.body = self.plain = self.payload = b""
         if self.room is not None:
@@ -145,7 +146,10 @@ class Visit:
         if self.plan is not None:
             sent = self.plan.draft if self.acts else self.plan.before
             return truncated(sent.prompt, sent.meter.quality, self.unit, usage)
-        return self.total is not None and truncated(self.total.prompt, self.total.quality, self.unit, usage)
+        total = self.total
+        if total is None or usage.prompt >= total.prompt:  # as of nearly all
+            return False
+        return truncated(total.prompt, total.quality, self.unit, usage)
 
     def outcome(self) -> Outcome:
         """All that is to be told of it: what observing found as planned, and nothing as done that was not sent."""
@@ -224,7 +228,7 @@ class Visit:
     @property
     def reply(self) -> int | None:
         """The reply limit that the client set."""
-        return self.glance.reserve if self.glance else None
+        return self._reply if self.glance is None else self.glance.reserve
 
     @property
     def told(self) -> Usage | None:
@@ -265,8 +269,8 @@ class Visit:
             first_byte_seconds=self.first_byte_seconds,
             path=self.path,
             attempts=self.attempts,
-            request_id=request_id(self.request_id),
-            **self._extra(),
+            request_id=request_id(self.request_id) if self.request_id else "",
+            **(self._extra() if self.spent is not None else {}),
         )
 
 

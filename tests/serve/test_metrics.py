@@ -159,11 +159,11 @@ def test_the_caches_figures_are_totals_and_its_breakers_are_as_they_are_now() ->
 def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     metrics = Metrics(lambda model: model, Cache())
     everything = replace(
-        FITTED, model_sent="gpt-4o", refusals=("vllm",), first_byte_seconds=0.1, bytes_in=1, truncated=True
+        FITTED, model_sent="gpt-4o", refusals=("vllm",), first_byte_seconds=0.1, truncated=True, uncounted=True
     )
     metrics.observe(everything)
     metrics.observe(replace(FITTED, notes=(), planned=FITTED.notes))
-    metrics.observe(PASSED)
+    metrics.observe(replace(PASSED, bytes_in=1))
     shown = {name.split("{")[0] for name in scraped(metrics)}
     for row in METRICS:
         assert (f"{row.name}_bucket" if row.buckets else row.name) in shown

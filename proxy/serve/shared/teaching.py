@@ -162,7 +162,7 @@ class Teaching:
 
     def personal(self, model: str) -> bool:
         """Whether callers of a model may be told apart: else nobody need know who calls."""
-        return self._limits.records.filled or self.corrected(model)
+        return self._limits.records.filled or (self._agreements.records.filled and self.corrected(model))
 
     def learned(self, model: str, caller: bytes) -> Learned:
         """What refusals proved of a model for a caller, as far as it holds now."""
