@@ -1,5 +1,7 @@
-# Every target sets up what it needs. PYTHON names another interpreter (3.11 or newer), ARGS go to the command.
+# Every target sets up what it needs. PYTHON names another interpreter (3.11 or newer), ARGS go to the command, JOBS is
+# how many processes run tests: many tests only wait, so three are good for two cores.
 PYTHON ?= python3
+JOBS ?= 3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test lint conformance bench soak fidelity clean
@@ -29,7 +31,7 @@ demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsol
 
 test: .venv/.test ## all tests; redis-server and promtool are found, installed, or their tests are said to be skipped
 	sh tests/redis_setup.sh
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .
