@@ -1,4 +1,4 @@
-"""How long one client's request holds up others: an idle client's latency, processor time and memory, for each attack.
+"""How long what clients send holds up others: an idle client's latency, processor time and memory, for each attack.
 
 `python -m tests.bench.stalls [--root DIR] [--mb 64] [NAME ...]` runs the proxy of a checkout. Prober and upstream are
 processes of their own: 50 requests a second in an open loop, timed from when each was due.
@@ -11,13 +11,14 @@ import asyncio
 import gzip
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,40 @@ RATE = 50  # requests a second
 BOUND_MS = 100.0
 MB = 1 << 20
 ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Many requests, so many of them `at_once`, before a proxy with such settings. Bodies that `drip` come a byte a
+    second, and are given up after five."""
+
+    bodies: Callable[[], Iterator[bytes]]
+    at_once: int = 16
+    headers: Mapping[str, str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    drip: bool = False
+
+    def sent_to(self, proxy: Running) -> int:
+        """Sends all; the status of the last."""
+
+        def ask(body: bytes) -> int:
+            if self.drip:
+                return dripped(proxy.port, body)
+            return proxy.ask(body, headers=self.headers, timeout=300).status
+
+        with ThreadPoolExecutor(self.at_once) as clients:
+            return list(clients.map(ask, self.bodies()))[-1]
+
+
+def dripped(port: int, body: bytes) -> int:
+    """Sends a head and five bytes of a body, one a second; 0, as nothing is answered."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as made:
+        made.sendall(head)
+        for at in range(5):
+            made.sendall(body[at : at + 1])
+            time.sleep(1)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +224,42 @@ ATTACKS: Mapping[str, Attack] = {
 }
 
 
+def numbered(count: int, body: Callable[[int], bytes]) -> Callable[[], Iterator[bytes]]:
+    """So many bodies, no two alike."""
+    return lambda: map(body, range(count))
+
+
+def story(number: int) -> bytes:
+    """A conversation that does not fit into 8,192 tokens."""
+    turns = [
+        {"role": ("user", "assistant")[turn % 2], "content": f"{number} {turn} " + "some words of a story " * 40}
+        for turn in range(61)
+    ]
+    return json.dumps({"model": "gpt-4", "messages": turns}).encode()
+
+
+CROWDS: Mapping[str, Crowd] = {
+    "H2 names of a megabyte": Crowd(
+        numbered(200, lambda n: b'{"model":"%d%b","messages":[{"role":"user"}]}' % (n, b"n" * MB))
+    ),
+    "H3 proven requests": Crowd(numbered(300, lambda n: chat(b'"%d %b"' % (n, words(200_000)), model=b"gpt-4.1"))),
+    "H4 instructions": Crowd(
+        numbered(400, lambda n: chat(b'"%d %b"' % (n, b"a rule, " * 37_500), b"system", b"gpt-4.1"))
+    ),
+    "H7 bodies whose answers last": Crowd(
+        numbered(30, lambda n: chat(b'"%d %b"' % (n, words(2 * MB)), model=b"gpt-4.1")), 30, {"x-slow": "5"}
+    ),
+    "H8 summaries": Crowd(
+        numbered(100, story), 32, settings={"PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini", "PLIMSOLL_API_KEY": "sk-own"}
+    ),
+    "H9 embeddings": Crowd(numbered(100, story), 32, settings={"PLIMSOLL_EMBEDDINGS_MODEL": "text-embedding-3-small"}),
+    "H12 requests at once": Crowd(numbered(2_000, lambda n: chat(b'"%d"' % n)), 200, {"x-slow": "1"}),
+    "F13 bodies that drip": Crowd(numbered(200, lambda n: bytes(1_000)), 200, drip=True),
+}
+
+
 async def upstream() -> None:
-    """Answers everything at once; prints its port."""
+    """Answers everything at once, or after the seconds of x-slow; prints its port."""
     whole = answer(json.dumps(ANSWER).encode())
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,6 +268,8 @@ async def upstream() -> None:
                 size = next((int(h[15:]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:")), 0)
                 while size:
                     size -= len(await reader.read(min(size, MB)))
+                if slow := re.search(rb"(?i)\r\nx-slow: (\d+)", head):
+                    await asyncio.sleep(int(slow[1]))
                 writer.write(whole)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
@@ -240,8 +311,8 @@ async def probe(port: int) -> None:
     print(json.dumps(waited))
 
 
-def measure(proxy: Running, body: bytes | None, attack: Attack | None) -> dict[str, Any]:
-    """Sends one request while the prober asks; without a body just waits."""
+def measure(proxy: Running, body: bytes | None, attack: Attack | Crowd | None) -> dict[str, Any]:
+    """Sends a request, or those of a crowd, while the prober asks; without anything just waits."""
     prober = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.stalls", "--prober", str(proxy.port)],
         stdin=subprocess.PIPE,
@@ -255,7 +326,9 @@ def measure(proxy: Running, body: bytes | None, attack: Attack | None) -> dict[s
     proxy.forget_peak()
     memory, cpu, began = proxy.memory_mb(), proxy.cpu_seconds(), time.perf_counter()
     status = 0
-    if body is None or attack is None:
+    if isinstance(attack, Crowd):
+        status = attack.sent_to(proxy)
+    elif body is None or attack is None:
         time.sleep(3)
     else:
         try:
@@ -299,19 +372,22 @@ def main() -> None:
     port = int(behind.stdout.readline())
     try:
         print(f"{'':28}{'status':>7}{'stall ms':>10}{'p99 ms':>9}{'s':>8}{'CPU s':>8}{'peak MB':>9}{'bound':>7}")
-        chosen = [name for name in ATTACKS if not given.names or name.startswith(tuple(given.names))]
+        all_of_them: dict[str, Attack | Crowd] = {**ATTACKS, **CROWDS}
+        chosen = [name for name in all_of_them if not given.names or name.startswith(tuple(given.names))]
         for name in ["(idle)", *chosen]:
-            attack = ATTACKS.get(name)
-            body = None if attack is None else attack.body(int(given.mb * MB) - 400)
-            bound = 0.0 if attack is None or body is None else 16 + 4 * attack.unpacked(body) / MB
-            with running(f"http://127.0.0.1:{port}", PLIMSOLL_MAX_BODY=str(64 * MB)) as proxy:
+            attack = all_of_them.get(name)
+            body = attack.body(int(given.mb * MB) - 400) if isinstance(attack, Attack) else None
+            # What a crowd may hold is bounded by settings, not by its bodies.
+            bound = 16 + 4 * attack.unpacked(body) / MB if isinstance(attack, Attack) and body is not None else 0.0
+            settings: Mapping[str, Any] = attack.settings if isinstance(attack, Crowd) else {}
+            with running(f"http://127.0.0.1:{port}", **{**settings, "PLIMSOLL_MAX_BODY": str(64 * MB)}) as proxy:
                 for number in range(8):
                     proxy.ask(
                         {"model": "gpt-4o", "messages": [{"role": "user", "content": f"{number} words " * 3_000}]}
                     )
                 found = measure(proxy, body, attack)
             late = "!" if attack is not None and found["stall_ms"] > BOUND_MS else " "
-            much = "!" if attack is not None and found["peak_mb"] > bound else " "
+            much = "!" if bound and found["peak_mb"] > bound else " "
             print(
                 f"{name:28}{found['status']:7}{found['stall_ms']:9.1f}{late}{found['p99_ms']:9.1f}"
                 f"{found['seconds']:8.2f}{found['cpu_s']:8.2f}{found['peak_mb']:8.0f}{much}{bound:7.0f}",
