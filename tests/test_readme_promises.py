@@ -1,100 +1,125 @@
-"""Each promise of the README is literally there, and is shown by a test of its name."""
+"""Each promise of the documents is literally there, and is shown by a test of its name."""
 
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = " ".join((ROOT / "README.md").read_text("utf-8").split())
+README, DEPLOY = "README.md", "deploy/README.md"
 
-# A sentence of the README, and the tests that fail where it is not true.
+# A document, a sentence of it, and the test that fails if the sentence is not true.
 PROMISES = (
     (
+        README,
         "A request that is too long is made to fit wherever anything may be cut",
         "laws/test_ladders.py::test_a_request_whose_texts_can_give_way_is_never_refused",
     ),
     (
+        README,
         "A request that fits goes upstream with its body byte for byte",
         "e2e/test_fitting.py::test_a_request_that_fits_arrives_with_the_same_bytes",
     ),
     (
-        "a step of yours acts before the window is full",
+        README,
+        "unless you configure a step that acts before the window is full",
         "e2e/test_summaries.py::test_from_85_percent_on_a_summary_stands_for_old_history",
     ),
     (
+        README,
         "All other headers go along, and every chunk of a stream as it comes",
         "e2e/test_fitting.py::test_headers_are_forwarded_and_ours_are_not",
     ),
     (
+        README,
         "every chunk of a stream as it comes",
         "e2e/test_fitting.py::test_a_stream_is_handed_on_chunk_by_chunk",
     ),
     (
+        README,
         "A tool call is never parted from its result",
         "laws/test_steps.py::test_calls_and_results_stay_together_and_what_is_pinned_stays",
     ),
     (
+        README,
         "Instructions, the first user message, the last one and what you pin are never dropped",
         "hostile/test_promises.py::test_U5_what_is_never_dropped_is_never_dropped",
     ),
     (
+        README,
         "Cuts go deep and then stay where they are for many turns",
         "laws/test_stability.py::test_cuts_are_seldom_deep_and_stay_where_they_are",
     ),
     (
+        README,
         "the same on every replica",
         "laws/test_determinism.py::test_a_replica_that_saw_every_turn_and_one_that_sees_only_the_last_send_the_same_bytes",
     ),
-    ("None of them is forwarded", "e2e/test_fitting.py::test_headers_are_forwarded_and_ours_are_not"),
+    (README, "None of them is forwarded", "e2e/test_fitting.py::test_headers_are_forwarded_and_ours_are_not"),
     (
-        "what nothing can make fit gets a 400",
+        README,
+        "A request that no step can make fit gets a 400",
         "e2e/test_fitting.py::test_what_cannot_fit_is_refused_with_the_figures_and_what_takes_the_room",
     ),
     (
+        DEPLOY,
         "without sending it, and without asking for a summary or embeddings",
         "hostile/test_money.py::test_F7_inspect_never_causes_one",
     ),
     (
+        DEPLOY,
         "none of our own paths ever reaches the provider",
         "hostile/test_money.py::test_F16_own_paths_never_reach_the_provider",
     ),
     (
-        "only to `POST` `chat/completions`",
+        DEPLOY,
+        "and only to `POST` `chat/completions`",
         "hostile/test_money.py::test_F16_the_operators_key_goes_only_to_the_endpoints_that_it_is_meant_for",
     ),
     (
+        DEPLOY,
         "A key's first request therefore goes without a summary",
         "hostile/test_money.py::test_F7_a_key_that_the_upstream_accepted_causes_them_from_its_second_request_on",
     ),
     (
+        DEPLOY,
         "All of it stays within `PLIMSOLL_EXTRA_CALLS_BUDGET`",
         "hostile/test_money.py::test_F7_the_budget_ends_them_and_metrics_show_it",
     ),
     (
+        DEPLOY,
         "callers take turns",
         "hostile/test_money.py::test_H9_one_tenants_texts_do_not_put_off_anothers",
     ),
     (
+        DEPLOY,
         "without content or keys",
         "hostile/test_reporting.py::test_U8_neither_content_nor_keys_are_in_lines_metrics_or_headers",
     ),
     (
+        README,
         "is named once in the log and counted",
         "hostile/test_reporting.py::test_U3_what_is_not_fitted_is_named_once_and_counted",
     ),
     (
-        "models are labels only where a table knows them",
+        DEPLOY,
+        "Models are labels only where a table knows them",
         "serve/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
     ),
 )
 
 
-@pytest.mark.parametrize(("sentence", "test"), PROMISES)
-def test_each_promise_stands_in_the_readme_and_has_a_test(sentence: str, test: str) -> None:
-    assert " ".join(sentence.split()) in README
+@cache
+def text_of(document: str) -> str:
+    return " ".join((ROOT / document).read_text("utf-8").split())
+
+
+@pytest.mark.parametrize(("document", "sentence", "test"), PROMISES)
+def test_each_promise_stands_in_its_document_and_has_a_test(document: str, sentence: str, test: str) -> None:
+    assert " ".join(sentence.split()) in text_of(document)
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / "tests" / file).read_text("utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

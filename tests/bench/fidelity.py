@@ -22,19 +22,29 @@ PORT = 19180
 MEASURES = (("history", "chat"), ("history", ""), ("tools", ""), ("agents", ""))
 
 
-def started() -> subprocess.Popen[bytes]:
-    """A proxy that asks nobody: only /inspect is used. Raises RuntimeError where it does not come up."""
-    command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(PORT)]
+def started(port: int = PORT, source: Path | None = None) -> subprocess.Popen[bytes]:
+    """A proxy without an upstream: only /inspect is used. It runs from `source`, else from the current folder. Raises
+    RuntimeError where it does not come up."""
+    command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(port)]
     environment = {**os.environ, "PLIMSOLL_UPSTREAM": "http://127.0.0.1:9"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, cwd=source)
     for _ in range(100):
+        if process.poll() is not None:
+            break
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{PORT}/readyz", timeout=1).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1).close()
             return process
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     process.terminate()
     raise RuntimeError("the proxy did not come up")
+
+
+def tokenizers() -> Path:
+    """The folder of tokenizer files that litellm brings along."""
+    package = find_spec("litellm")
+    assert package is not None and package.origin is not None
+    return Path(package.origin).parent / "litellm_core_utils" / "tokenizers"
 
 
 def main() -> int:
@@ -47,9 +57,6 @@ def main() -> int:
     if not script.is_file() or not (chosen.folder / "data").is_dir():
         print(f"There is no bench/fit_bench.py with data/ in {chosen.folder}: nothing was measured.", file=sys.stderr)
         return 2
-    package = find_spec("litellm")
-    assert package is not None and package.origin is not None
-    tokenizers = Path(package.origin).parent / "litellm_core_utils" / "tokenizers"
     proxy = started()
     try:
         for what, ladder in MEASURES:
@@ -57,7 +64,7 @@ def main() -> int:
             command = [sys.executable, str(script), f"http://127.0.0.1:{PORT}", what]
             command += ["--ladder", ladder] if ladder else []
             command += ["--limit", str(chosen.limit)] if chosen.limit else []
-            subprocess.run(command, env={**os.environ, "TIKTOKEN_CACHE_DIR": str(tokenizers)}, check=True)
+            subprocess.run(command, env={**os.environ, "TIKTOKEN_CACHE_DIR": str(tokenizers())}, check=True)
     finally:
         proxy.terminate()
         proxy.wait(10)

@@ -1,0 +1,151 @@
+"""The documents agree with the code: every link resolves, and tables of settings, metrics and steps are complete."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from proxy.config.ladders import STEPS, known_steps
+from proxy.config.rules import load_rules
+from proxy.config.settings import SETTINGS
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
+README, DEPLOY, RULES = "README.md", "deploy/README.md", "rules/README.md"
+ELSEWHERE = {"PLIMSOLL_ADMIN_URL"}  # of commands, not of serving
+
+
+def documents() -> list[str]:
+    """Every Markdown file of the project, but what others wrote."""
+    found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
+    return sorted(str(path) for path in found if not re.search(r"(^|/)(\.|node_modules/)", str(path)))
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text("utf-8")
+
+
+def prose_of(document: str) -> str:
+    """The text without its blocks of code."""
+    return FENCE.sub("", text_of(document))
+
+
+def anchors(document: str) -> set[str]:
+    """What GitHub makes of its headings."""
+    headings = re.findall(r"^#+ +(.+?)\s*$", prose_of(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def rows(document: str, heading: str) -> Iterator[list[str]]:
+    """The cells of the tables' rows under a heading of the second level."""
+    section = text_of(document).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    for line in section.splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def table(document: str, heading: str) -> Mapping[str, list[str]]:
+    """Those rows by the one name in their first cell; no name has two."""
+    found = [(CODE.findall(cells[0])[0], cells[1:]) for cells in rows(document, heading)]
+    assert len({name for name, _ in found}) == len(found)
+    return dict(found)
+
+
+@pytest.mark.parametrize("document", documents())
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(document: str) -> None:
+    for link in LINK.findall(prose_of(document)):
+        parts = urlsplit(link)
+        if parts.scheme:
+            continue
+        target = (ROOT / document).parent / unquote(parts.path) if parts.path else ROOT / document
+        assert target.exists(), link
+        if parts.fragment:
+            assert parts.fragment in anchors(str(target.resolve().relative_to(ROOT))), link
+
+
+def test_the_readme_links_to_every_other_document() -> None:
+    linked = {urlsplit(link).path for link in LINK.findall(prose_of(README))}
+    assert linked >= set(documents()) - {README}
+
+
+def test_every_setting_is_in_the_table_with_its_default() -> None:
+    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(DEPLOY, "Settings").items()}
+    assert defaults == {setting.name: setting.default for setting in SETTINGS}
+
+
+def test_no_document_names_a_setting_that_there_is_not() -> None:
+    known = {setting.name for setting in SETTINGS} | ELSEWHERE
+    for document in set(documents()) - {"CHANGELOG.md"}:
+        named = set(re.findall(r"\bPLIMSOLL_[A-Z_]*[A-Z]\b(?!_?\*)", prose_of(document)))
+        assert named <= known, document
+
+
+def test_the_readme_has_the_defaults_of_the_settings_that_it_names() -> None:
+    known = {setting.name: setting.default for setting in SETTINGS}
+    for names, defaults, *_ in rows(README, "Settings that matter"):
+        told = [CODE.findall(cell) for cell in defaults.split(",")]
+        assert ["".join(cell) for cell in told] == [known[name] for name in CODE.findall(names)][: len(told)]
+
+
+def test_every_metric_is_in_the_table() -> None:
+    named: set[str] = set()
+    for path in (ROOT / "proxy").rglob("*.py"):
+        named |= set(re.findall(r'"(plimsoll_[a-z_]+)"', path.read_text("utf-8")))
+    assert table(DEPLOY, "Metrics").keys() == named
+
+
+def test_every_step_is_in_the_table_with_its_parameters_and_their_defaults() -> None:
+    steps = table(RULES, "Steps")
+    assert steps.keys() == set(known_steps())
+    for name, cells in steps.items():
+        told = dict(_parameters(cells[-1]))
+        fields = {field.name: field.default for field in dataclasses.fields(_params(name))}
+        assert told.keys() | {"at"} == fields.keys() | {"at"}, name
+        for parameter, value in told.items():
+            assert not value or value == _written(fields[parameter]), f"{name}.{parameter}"
+
+
+def _parameters(cell: str) -> Iterator[tuple[str, str]]:
+    """The names at the beginning of what is said of each parameter, and their defaults; empty where none is said."""
+    for part in cell.split("; "):
+        for code in CODE.findall(part.partition(":")[0]):
+            name, _, default = code.partition(" = ")
+            yield name, default
+
+
+def _params(step: str) -> type:
+    params: type = importlib.import_module(f"{STEPS}.{step}").Params
+    return params
+
+
+def _written(value: object) -> str:
+    """A default as TOML has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "[" + ", ".join(f'"{v}"' for v in value) + "]" if isinstance(value, tuple) else str(value)
+
+
+def test_every_ladder_is_in_the_table() -> None:
+    assert table(RULES, "Ladders").keys() == load_rules(None).ladders.keys()
+
+
+def test_every_file_of_the_rules_is_in_the_table() -> None:
+    files = {path.name for path in (ROOT / "rules").iterdir() if path.is_file()} - {"README.md"}
+    text = text_of(RULES).partition("\n## ")[0]
+    assert {CODE.findall(line)[0] for line in text.splitlines() if line.startswith("| `")} == files | {
+        "ladders/*.toml",
+        "lorebooks/*",
+    }
+
+
+def test_each_measurement_is_a_module_that_there_is() -> None:
+    for module in re.findall(r"python -m (tests\.bench\.\w+)", text_of("tests/bench/README.md")):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
