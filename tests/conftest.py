@@ -8,6 +8,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.tls import certificate as certificate
+from tests.tls import certified as certified
+from tests.tls import trusted as trusted
+
 SLOW_START = (HealthCheck.too_slow, HealthCheck.data_too_large)  # conversations are large on purpose
 
 settings.register_profile(

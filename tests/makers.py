@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
-from proxy.types import Draft, Facts, Ladder, Margin, Message, Meter, Prompt, Quality, Rung, Window, replace
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Message, Prompt
+from proxy.model.limits import Margin, Quality, Window
+from proxy.model.plan import Draft, Facts, Ladder, Rung
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def body(messages: Sequence[dict[str, Any]], model: str = "gpt-4o", **fields: An
 
 def prompt(messages: Sequence[dict[str, Any]], **fields: Any) -> Prompt:
     """The same, parsed."""
-    return chat.parse(body(messages, **fields))
+    return request.parse(body(messages, **fields))
 
 
 def facts(window: int, max_input: int | None = None, meter: Meter | None = None, **more: Any) -> Facts:

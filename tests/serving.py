@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from proxy.serve.client import Receive, Scope, Send
-from proxy.serve.passthrough import passthrough
-from proxy.serve.pool import Timeouts
-from proxy.serve.protocol import Protocol
-from proxy.serve.server import Asgi, Server, configuration
-from proxy.serve.upstream import Upstream
-from proxy.types import Outcome
+from proxy.http.client.pool import Timeouts
+from proxy.http.relay import Receive, Scope, Send
+from proxy.http.server.protocol import Protocol
+from proxy.http.server.serve import Asgi, Server, configuration
+from proxy.model.outcome import Outcome
+from proxy.request.passthrough import passthrough
+from proxy.upstreams.upstream import Upstream
 from tests.recorder import read_chunks
 
 T = TypeVar("T")

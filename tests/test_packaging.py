@@ -71,7 +71,7 @@ def test_the_wheel_names_its_licence_its_version_and_its_command(wheel: zipfile.
     metadata = wheel.read(f"{about}/METADATA").decode()
     assert f"Name: plimsoll\nVersion: {__version__}\n" in metadata
     assert "License-Expression: MIT" in metadata and "Requires-Python: >=3.11" in metadata
-    assert wheel.read(f"{about}/entry_points.txt").decode() == "[console_scripts]\nplimsoll = proxy.cli:main\n"
+    assert wheel.read(f"{about}/entry_points.txt").decode() == "[console_scripts]\nplimsoll = proxy.cli.main:main\n"
     assert "MIT License" in wheel.read(f"{about}/licenses/LICENSE").decode()
 
 
@@ -94,7 +94,7 @@ def test_the_installed_package_finds_its_rules_and_runs_its_demo(installed: Path
 
 SERVING = """
 import http.client, json, os, subprocess, sys, time
-from proxy.demo import free_ports, post, started, wait_for
+from proxy.cli.demo import free_ports, post, started, wait_for
 upstream, port = free_ports()
 hello = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
 with started("simulate", upstream):
@@ -123,7 +123,7 @@ def test_it_answers_soon_after_its_start_and_stays_small(installed: Path) -> Non
 
 
 def test_serving_loads_neither_litellm_nor_what_it_brings(installed: Path) -> None:
-    code = "import sys, proxy.serve.starting; print({'litellm', 'openai', 'boto3', 'aiohttp'} & sys.modules.keys())"
+    code = "import sys, proxy.bootstrap; print({'litellm', 'openai', 'boto3', 'aiohttp'} & sys.modules.keys())"
     assert run(installed, "-c", code).stdout == "set()\n"
 
 

@@ -107,7 +107,7 @@ PROMISES = (
     (
         DEPLOY,
         "Models are labels only where a table knows them",
-        "serve/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
+        "observe/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
     ),
 )
 

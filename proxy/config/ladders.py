@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from proxy.config.sheet import listed, reason
-from proxy.types import DEFAULT_RESERVE, FLOOR, Ladder, Rung
+from proxy.config.window_rules import listed, reason
+from proxy.model.limits import DEFAULT_RESERVE, FLOOR
+from proxy.model.plan import Ladder, Rung
 
 STEPS = "proxy.fit.steps"  # a step's name is its file's name there
 ROWS = ("step", "use", "lorebook")  # what a ladder's file has rows of

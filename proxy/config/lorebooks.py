@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.sheet import reason
+from proxy.config.window_rules import reason
 from proxy.fit.lore import Entry, Logic
 
 CARDS = ("chara_card_v2", "chara_card_v3")

@@ -16,10 +16,10 @@ from typing import Any
 
 from proxy.config.ladders import STEPS, Lore, Params, Use, impose, parse_ladder, parse_lores, parse_uses
 from proxy.config.lorebooks import PARSERS
-from proxy.config.sheet import Sheet, parse_sheet
+from proxy.config.window_rules import Sheet, parse_sheet
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
-from proxy.types import Ladder
+from proxy.model.plan import Ladder
 from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ from typing import Any
 from proxy.config import values
 from proxy.config.values import Parser, optional, whole
 from proxy.errors import ConfigError
-from proxy.types import Mode
+from proxy.model.plan import Mode
 
 PREFIX = "PLIMSOLL_"
 # Kubernetes puts its Services' addresses into every container: with a Service named plimsoll, PLIMSOLL_PORT is

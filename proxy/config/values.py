@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from proxy.types import Mode
+from proxy.model.plan import Mode
 
 Parser = Callable[[str], Any]
 

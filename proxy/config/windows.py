@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from proxy.config import names
-from proxy.config.answers import from_models_answer as from_models_answer
-from proxy.config.sheet import Gap, Limit, Roles, Row, Sheet
-from proxy.config.table import Entry, Table, read_table, table_file
-from proxy.types import UNKNOWN_WINDOW, Window, name_of
+from proxy.config import model_names
+from proxy.config.model_table import Entry, Table, read_table, table_file
+from proxy.config.models_answer import from_models_answer as from_models_answer
+from proxy.config.window_rules import Gap, Limit, Roles, Row, Sheet
+from proxy.model.limits import UNKNOWN_WINDOW, Window
+from proxy.model.names import name_of
 
 REMEMBERED = 4096  # names; clients choose them
 # The `source` of what we find. What a refusal taught outranks all of them but a row that the user wrote.
@@ -75,7 +76,7 @@ class Windows:
         return self._windows(name_of(model))
 
     def _window(self, model: str) -> Window:
-        forms = names.forms(model)
+        forms = model_names.forms(model)
         fields = (limit.field for form in forms if (limit := self._limits.match(form)))
         orders = (roles.alternate for form in forms if (roles := self._roles.match(form)))
         window = window_of(self._remembered(model))
@@ -95,12 +96,12 @@ class Windows:
         return self._remembered(name_of(model))
 
     def _search(self, model: str) -> Found:
-        forms = names.forms(model)
+        forms = model_names.forms(model)
         row = next((row for form in forms if (row := self._rows.match(form))), None)
         known = next((found for form in forms if (found := self._known(form))), None)
         if known or (row and row.tokens):
             return Found(row, known)
-        return self._by_part(names.parts(model), row)
+        return self._by_part(model_names.parts(model), row)
 
     def _known(self, form: str) -> Entry | Gap | None:
         return self._table.exact(form) or self._gaps.match(form) or self._table.shared(form)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy import outsize
 from proxy.fit.steps.truncate_longest import waterline
-from proxy.types import Block, Draft, Facts, Ladder, Message, Prompt, replace
+from proxy.model import oversized_json
+from proxy.model.conversation import Block, Message, Prompt
+from proxy.model.plan import Draft, Facts, Ladder
+from proxy.model.structs import replace
 
 TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that may cut a text, and a result
 # Bytes of a request's messages that steps read, besides what a window may hold: ranking a megabyte of words that were
@@ -24,7 +26,7 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
     The same draft where none is so long, as nearly always."""
     sizes = [len(message.raw) for message in draft.messages]
     widest = max(window.tokens for window in (facts.window, *(rival.window for rival in facts.rivals)))
-    most, over = max(outsize.OUTSIZE, FOR_A_TOKEN * widest), sum(sizes) - TOGETHER - FOR_A_TOKEN * widest
+    most, over = max(oversized_json.OUTSIZE, FOR_A_TOKEN * widest), sum(sizes) - TOGETHER - FOR_A_TOKEN * widest
     if over > 0:
         most = max(LEAST, min(most, waterline(sorted(sizes, reverse=True), over)))
     if max(sizes, default=0) <= most:
@@ -35,8 +37,8 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
         allowed = TRUNCATE in steps or (TRIM in steps and message.answers is not None)
         if len(message.raw) <= most or not allowed or message.index in prompt.pins:
             return message
-        gone = outsize.cuts(message.raw, most, shortest=min(outsize.SHORTEST, most // 2))
-        return replace(message, raw=outsize.without(message.raw, gone), why="longest text") if gone else message
+        gone = oversized_json.cuts(message.raw, most, shortest=min(oversized_json.SHORTEST, most // 2))
+        return replace(message, raw=oversized_json.without(message.raw, gone), why="longest text") if gone else message
 
     def changed(block: Block) -> Sequence[Message]:
         made = [short(message, max(LEAST_PINNED, most) if block.pinned else most) for message in block.messages]

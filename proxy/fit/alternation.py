@@ -8,7 +8,10 @@ from itertools import dropwhile, groupby
 
 from proxy.fit.blocks import INSTRUCTIONS
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Drop, Json, Message, replace
+from proxy.model.conversation import Block, Message
+from proxy.model.lenient_json import Json
+from proxy.model.plan import Draft, Drop
+from proxy.model.structs import replace
 
 NAME = "join_turns"  # under which it is noted: it is no step of a ladder, for it must come after all of them
 GONE = "joined to the message behind it"

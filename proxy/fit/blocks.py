@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from proxy.types import Block, Message
+from proxy.model.conversation import Block, Message
 
 INSTRUCTIONS = frozenset({"system", "developer"})
 RESULTS = frozenset({"tool", "function"})

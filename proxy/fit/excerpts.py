@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Message, replace, text_of
+from proxy.model.conversation import Block, Message, text_of
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
 
 HEADING = "[Excerpts of what was said earlier in this conversation and is left out above, word for word:]"
 GAP = "[…]"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from proxy.fit.relevance.words import UNSPACED
+from proxy.fit.relevance.text.words import UNSPACED
 
 LOREBOOKS = "lorebooks"  # the facts' knowledge under this name: the entries that a request asks for
 LETTER = re.compile(rf"(?![{UNSPACED}])\w")  # next to one of these a word goes on; other scripts part no words

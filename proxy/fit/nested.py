@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from proxy.types import Json
+from proxy.model.lenient_json import Json
 
 DEEPEST = 100  # levels: a walk takes several of the interpreter's thousand frames for each; real results have ten
 OPENING = ("[", "{")

@@ -6,19 +6,9 @@ from proxy.fit import alternation
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
-from proxy.types import (
-    Block,
-    Draft,
-    Facts,
-    Ladder,
-    Message,
-    Note,
-    Plan,
-    Prompt,
-    Rung,
-    Want,
-    replace,
-)
+from proxy.model.conversation import Block, Message, Prompt
+from proxy.model.plan import Draft, Facts, Ladder, Note, Plan, Rung, Want
+from proxy.model.structs import replace
 
 CLAMP = "clamp_output"  # the step that lowers reply limits
 

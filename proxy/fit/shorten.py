@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.types import Json, Message, Meter
+from proxy.model.conversation import Message
+from proxy.model.lenient_json import Json
+from proxy.model.ports import Meter
 
 LEAST = 24  # tokens: what is shorter is not worth a marker
 JOINTS = 2  # tokens: head, marker and tail may cost one more at each joint than they cost apart

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.types import Block, Json, Message, Meter, text_of
+from proxy.model.conversation import Block, Message, text_of
+from proxy.model.lenient_json import Json
+from proxy.model.ports import Meter
 
 LONGEST = 16  # characters of a token: what is further on belongs to no piece that begins here
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import tiktoken
 from xxhash import xxh3_128_digest
 
-from proxy.bounded import Bounded
+from proxy.model.bounded import Bounded
 from proxy.tokens.ranks import ranks_of, source_of
 
 FILE = "file:"  # how the names of users' own begin

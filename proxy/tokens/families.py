@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from proxy.model.limits import Margin
+from proxy.model.names import name_of
 from proxy.tokens.images import Crops, Flat, Images, Patches, Tiles
 from proxy.tokens.recipes import (
     AUDIO,
@@ -18,7 +20,6 @@ from proxy.tokens.recipes import (
     WRAPPING,
     Recipe,
 )
-from proxy.types import Margin, name_of
 
 SURE = Margin(100, 0.0)  # exact: the gap of seed 001
 ASSUMED = Margin(100, 0.02)  # an exact count but for a part that is assumed, or a correction

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.model.conversation import Message
+from proxy.model.lenient_json import Json, compacted, mapping, read, read_text, string
+from proxy.tokens.content_parts import cost_of_part, text_of_part
 from proxy.tokens.images import Images
-from proxy.tokens.leniently import compacted, mapping, read, read_text, string
-from proxy.tokens.parts import cost_of_part, text_of_part
 from proxy.tokens.recipes import Recipe
-from proxy.types import Json, Message
 
 RESULTS = frozenset({"tool", "function"})
 LISTED = 8  # around the list of the results of calls made in parallel

@@ -8,13 +8,17 @@ from functools import cached_property, lru_cache
 
 from xxhash import xxh3_128_digest
 
-from proxy import outsize
+from proxy.model import oversized_json
+from proxy.model.conversation import Message, Prompt
+from proxy.model.limits import Correction, Learned, Margin, Quality
+from proxy.model.outcome import Usage
+from proxy.model.ports import Memory, Meter
+from proxy.model.structs import replace
+from proxy.tokens.counting_key import Terms, terms_for
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import ASSUMED, SURE, Family, family_of
-from proxy.tokens.head import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 from proxy.tokens.messages import certain, costs, text_of_raw
-from proxy.tokens.terms import Terms, terms_for
-from proxy.types import Correction, Learned, Margin, Memory, Message, Meter, Prompt, Quality, Usage, replace
+from proxy.tokens.request_overhead import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 
 NOTHING = Learned()
 INSTRUCTIONS = ("system", "developer")
@@ -159,7 +163,7 @@ class RequestMeter:
 
     def _counted_head(self) -> tuple[int, ...]:
         how, text = self.terms.how, None if self.system is None else text_of_raw(_abridged(self.system.raw))
-        if sum(len(self.prompt.head.get(key, b"")) for key in KEYS) > outsize.OUTSIZE:
+        if sum(len(self.prompt.head.get(key, b"")) for key in KEYS) > oversized_json.OUTSIZE:
             whole = [self.prompt.head.get(key, b"") for key in ("tools", "functions", "response_format")]
             tools, functions, schema = (self._in_pieces(raw, [(0, len(raw))]) for raw in whole)
             return how.recipe.base, how.recipe.tools + tools + functions, 0, schema, 0
@@ -186,7 +190,7 @@ class RequestMeter:
         return found if self.factor == 1.0 else self._scaled(found)
 
     def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        if any(len(message.raw) > outsize.OUTSIZE for message in messages):
+        if any(len(message.raw) > oversized_json.OUTSIZE for message in messages):
             return self._counted_in_pieces(messages)
         try:
             return costs(messages, self.terms.how)
@@ -195,8 +199,10 @@ class RequestMeter:
 
     def _counted_in_pieces(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The same where one is out of all proportion: without the middles of its long strings, and those apart."""
-        gone = [outsize.cuts(m.raw, outsize.OUTSIZE, images=True) for m in messages]
-        small = [replace(m, raw=outsize.without(m.raw, g)) if g else m for m, g in zip(messages, gone, strict=True)]
+        gone = [oversized_json.cuts(m.raw, oversized_json.OUTSIZE, images=True) for m in messages]
+        small = [
+            replace(m, raw=oversized_json.without(m.raw, g)) if g else m for m, g in zip(messages, gone, strict=True)
+        ]
         try:
             found = costs(small, self.terms.how)
         except RecursionError:
@@ -204,7 +210,7 @@ class RequestMeter:
         return tuple(c + self._in_pieces(m.raw, g) for c, m, g in zip(found, messages, gone, strict=True))
 
     def _in_pieces(self, raw: bytes, gone: Sequence[tuple[int, int]]) -> int:
-        texts = (cut for cut in gone if not outsize.is_image(raw, cut))
+        texts = (cut for cut in gone if not oversized_json.is_image(raw, cut))
         return sum(_sampled(raw, cut, self.terms.how.count) for cut in texts)
 
     def _scaled(self, found: Sequence[int]) -> tuple[int, ...]:
@@ -224,27 +230,32 @@ class RequestMeter:
             raw, mark, size, seed = self._head_raw, b"|head\0", len(PARTS) + 1, seed ^ FIXED
         key = xxh3_128_digest(raw, seed)
         found = self.memory.get(key)
-        known = (found is not None and len(found) == size) or len(raw) > outsize.OUTSIZE  # that is a copy too many
+        known = (found is not None and len(found) == size) or len(
+            raw
+        ) > oversized_json.OUTSIZE  # that is a copy too many
         return None if known else (key, self.terms.id + mark + raw)
 
 
 def _abridged(raw: bytes) -> bytes:
     """A message as it is, or where it is out of all proportion without the middles of its long strings."""
-    if len(raw) <= outsize.OUTSIZE:
+    if len(raw) <= oversized_json.OUTSIZE:
         return raw
-    return outsize.without(raw, outsize.cuts(raw, outsize.OUTSIZE, images=True))
+    return oversized_json.without(raw, oversized_json.cuts(raw, oversized_json.OUTSIZE, images=True))
 
 
 def _sampled(raw: bytes, cut: tuple[int, int], count: Callable[[str], int]) -> int:
     """Tokens of a part of a message, a piece at a time; of a very long one as many pieces as tell its tokens to a
     hundredth or so: it is longer than windows are."""
-    pieces = max(1, (cut[1] - cut[0]) // outsize.PIECE)
+    pieces = max(1, (cut[1] - cut[0]) // oversized_json.PIECE)
     step = -(-pieces // SAMPLES)
     if step == 1:
-        return sum(map(count, outsize.pieces(raw, cut)))
-    spans = [(cut[0] + outsize.PIECE * place, cut[0] + outsize.PIECE * (place + 1)) for place in range(0, pieces, step)]
-    told = sum(count(piece) for span in spans for piece in outsize.pieces(raw, span))
-    return told * (cut[1] - cut[0]) // (len(spans) * outsize.PIECE)
+        return sum(map(count, oversized_json.pieces(raw, cut)))
+    spans = [
+        (cut[0] + oversized_json.PIECE * place, cut[0] + oversized_json.PIECE * (place + 1))
+        for place in range(0, pieces, step)
+    ]
+    told = sum(count(piece) for span in spans for piece in oversized_json.pieces(raw, span))
+    return told * (cut[1] - cut[0]) // (len(spans) * oversized_json.PIECE)
 
 
 def _joined(messages: Sequence[Message]) -> bytes:

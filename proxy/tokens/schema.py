@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from proxy.types import Json
+from proxy.model.lenient_json import Json
 
 # Keywords that recorded requests did not pay for; titles and descriptions they did.
 UNSEEN = frozenset(

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.tokens.leniently import mapping
-from proxy.types import Json
+from proxy.model.lenient_json import Json, mapping
 
 NESTING = 16  # schemas may refer to themselves: what lies deeper is `any`
 SIZE = 2_000_000  # characters: schemas may refer to parts that refer to parts; what comes later is `any`

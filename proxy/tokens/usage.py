@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.types import Quality, Usage
+from proxy.model.limits import Quality
+from proxy.model.outcome import Usage
 
 READ = 0.6  # of our count: fewer is no error of counting; of what may be trusted the worst was 36 % off, and over
 FEWER = 200  # tokens at least: short prompts are off by more than shares say

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from proxy.types import Json, Usage
+from proxy.model.lenient_json import Json
+from proxy.model.outcome import Usage
 
 Fields = Mapping[str, msgspec.Raw]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.errors import bad_header
-from proxy.types import Mode
+from proxy.model.plan import Mode
 
 PREFIX = b"x-plimsoll-"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from proxy.types import Quote
+from proxy.model.outcome import Quote
 
 LONGEST = 8 << 20  # bytes of a request that are searched; a longer one proves nothing
 PIECE = 32_768  # bytes that are read at once, in which no other thread runs: 2 ms

@@ -11,7 +11,8 @@ from itertools import islice
 
 import msgspec
 
-from proxy.types import Json, Quote, Refusal
+from proxy.model.lenient_json import Json
+from proxy.model.outcome import Quote, Refusal
 from proxy.wire.wordings import Row, Rules, compile_rules
 
 __all__ = ["Rules", "compile_rules", "folded", "recognise", "recognise_event", "words_of"]

@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.types import Block, Draft, Json, Message, Note, Plan, Total, Window
+from proxy.model.conversation import Block, Message
+from proxy.model.lenient_json import Json
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Note, Plan
+from proxy.model.scan import Total
 from proxy.wire.controls import Controls
 
 SUMMARISED = "summarised"  # why a message is no longer sent that a summary stands for

@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 
-from proxy.types import Usage
+from proxy.model.outcome import Usage
 from proxy.wire.answers import (
     SAYS_FINISH,
     SAYS_USAGE,
@@ -24,7 +24,7 @@ from proxy.wire.answers import (
     usage_of,
     usage_within,
 )
-from proxy.wire.events import END, events, first_event, unified
+from proxy.wire.sse import END, events, first_event, unified
 
 __all__ = ["Tap", "first_event", "uncoded"]
 

@@ -19,13 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from proxy.apis.openai_chat import request
+from proxy.bootstrap import settle
+from proxy.cache.local_memory import LocalMemory
 from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
-from proxy.serve.shared.memory import LocalMemory
-from proxy.serve.starting import settle
+from proxy.model.limits import Window
+from proxy.model.plan import Facts, Plan
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Plan, Window
-from proxy.wire.endpoints import chat
 
 WORDS = "harbour crane cargo tide pilot pump manifest ledger signal anchor keel berth customs freight rope".split()
 CASES = 9  # different conversations of a kind
@@ -67,7 +68,7 @@ def planner(window: int) -> Callable[[bytes, LocalMemory], Plan]:
     ladder = load_rules(None).ladders["default"]
 
     def made(body: bytes, memory: LocalMemory) -> Plan:
-        prompt = chat.parse(body)
+        prompt = request.parse(body)
         return plan(prompt, ladder, Facts(Window(window), meter_for(prompt, prompt.model, memory)))
 
     return made

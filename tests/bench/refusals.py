@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.config.rules import load_rules
-from proxy.types import Refusal
+from proxy.model.outcome import Refusal
 from proxy.wire.refusals import Rules, recognise
 from tests.e2e.house import KEY, PATH, plimsoll
 from tests.recorder import Peer, Request, answer, recording

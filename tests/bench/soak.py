@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.simulator import simulator
+from proxy.simulator.app import simulator
 from tests.e2e.house import sentence, talk
 from tests.e2e.world import listening
 from tests.hostile.harness import CHAT, Running, running

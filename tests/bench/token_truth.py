@@ -23,10 +23,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from proxy.apis.openai_chat import request
 from proxy.fit.blocks import runs
 from proxy.tokens.meter import meter_for
-from proxy.wire.endpoints import chat
-from proxy.wire.glance import NotUnderstood
+from proxy.wire.scan import NotUnderstood
 
 INSPECT = "/inspect/v1/chat/completions"
 SECONDS = 30
@@ -125,7 +125,7 @@ def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
 def directly(body: bytes) -> Count | None:
     """Counts a body in this process."""
     try:
-        prompt = chat.parse(body)
+        prompt = request.parse(body)
     except NotUnderstood:
         return None
     meter = meter_for(prompt, prompt.model, _MEMORY)

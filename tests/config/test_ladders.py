@@ -12,7 +12,7 @@ import pytest
 from proxy.config import ladders
 from proxy.config.ladders import Lore, Use, impose, known_steps, parse_ladder, parse_lores, parse_uses
 from proxy.config.rules import load_rules
-from proxy.types import Ladder, Rung
+from proxy.model.plan import Ladder, Rung
 
 STEP = """
 from __future__ import annotations

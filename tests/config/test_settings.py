@@ -7,7 +7,7 @@ import pytest
 
 from proxy.config.settings import SETTINGS, Settings, misspelt, read_settings
 from proxy.errors import ConfigError
-from proxy.types import Mode
+from proxy.model.plan import Mode
 
 
 def test_an_empty_environment_means_the_documented_defaults() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.config import values
 from proxy.config.values import Parser
-from proxy.types import Mode
+from proxy.model.plan import Mode
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from proxy.config.model_table import read_table
 from proxy.config.rules import built_in
-from proxy.config.sheet import parse_sheet
-from proxy.config.table import read_table
+from proxy.config.window_rules import parse_sheet
 from proxy.config.windows import REMEMBERED, Windows, capped, load_windows
-from proxy.types import UNKNOWN_WINDOW, Window
+from proxy.model.limits import UNKNOWN_WINDOW, Window
 from tests.tokens.vocabulary import write
 
 ROWS: dict[str, dict[str, Any]] = {

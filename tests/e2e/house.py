@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from proxy.app import House, build, create_app
 from proxy.config.settings import read_settings
-from proxy.serve.app import House, build, create_app
-from proxy.serve.asking import caller_of
-from proxy.simulator import Simulator, SimulatorConfig, simulator
-from proxy.types import Learned, Outcome, Proof
+from proxy.model.limits import Learned, Proof
+from proxy.model.outcome import Outcome
+from proxy.simulator.app import Simulator, SimulatorConfig, simulator
+from proxy.upstreams.internal_client import caller_of
 from tests.serving import Reply, ask, eventually, post, serving
 
 PATH = b"/v1/chat/completions"

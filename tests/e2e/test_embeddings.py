@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator import SimulatorConfig
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.house import KEY, PATH, body, plimsoll, simulating
 from tests.recorder import Peer, Request, Script, answer, head, recording
 from tests.redis_server import RedisServer, redis_server

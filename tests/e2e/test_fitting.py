@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.serve.log import json_line, text_line
-from proxy.simulator import SimulatorConfig
+from proxy.observe.log import json_line, text_line
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, sentence, talk
 from tests.recorder import EVENTS, Peer, Request, chunk, recording
 from tests.serving import ask, dialling, eventually, get, post, run

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.simulating.counting import count_prompt
-from proxy.simulating.words import SPEECHES
-from proxy.simulator import SimulatorConfig
-from proxy.types import Learned
+from proxy.model.limits import Learned
+from proxy.simulator.app import SimulatorConfig
+from proxy.simulator.counting import count_prompt
+from proxy.simulator.words import SPEECHES
 from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, get, post, run

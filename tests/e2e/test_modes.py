@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import request
+from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
-from proxy.serve.app import build, create_admin, create_app
-from proxy.serve.server import Server, configuration
-from proxy.simulator import SimulatorConfig
-from proxy.types import Outcome
-from proxy.wire.endpoints import chat
+from proxy.http.server.serve import Server, configuration
+from proxy.model.outcome import Outcome
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.house import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording
 from tests.serving import ask, eventually, get, post, run, serving
@@ -137,15 +137,15 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "looking": ("proxy.serve.measuring.first_look", True),
-    "looking at a short one": ("proxy.serve.measuring.first_look", False),
-    "parsing": ("proxy.wire.endpoints.chat.parse", True),
-    "parsing a short one": ("proxy.wire.endpoints.chat.parse", False),
-    "planning": ("proxy.serve.measuring.plan", True),
-    "rendering": ("proxy.wire.endpoints.chat.render", True),
+    "looking": ("proxy.request.measure.first_look", True),
+    "looking at a short one": ("proxy.request.measure.first_look", False),
+    "parsing": ("proxy.apis.openai_chat.request.parse", True),
+    "parsing a short one": ("proxy.apis.openai_chat.request.parse", False),
+    "planning": ("proxy.request.measure.plan", True),
+    "rendering": ("proxy.apis.openai_chat.request.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
-    "knowing": ("proxy.serve.knowledge.Knowledge.known", True),
-    "proving": ("proxy.serve.planning.Planner._proves", False),
+    "knowing": ("proxy.request.facts.Knowledge.known", True),
+    "proving": ("proxy.request.prepare.Planner._proves", False),
 }
 
 
@@ -191,7 +191,7 @@ def test_a_step_that_fails_forwards_the_original(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_bug_while_healing_hands_the_refusal_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.serve.planning.learn", broken)
+    monkeypatch.setattr("proxy.request.prepare.learn", broken)
 
     async def check() -> None:
         async with before_simulator(SimulatorConfig(windows={"gpt-4": 4_096})) as (up, proxy):
@@ -202,7 +202,7 @@ def test_a_bug_while_healing_hands_the_refusal_on(monkeypatch: pytest.MonkeyPatc
     run(check())
 
 
-@pytest.mark.parametrize("place", ["proxy.serve.visit.plan_headers", "proxy.serve.looking.recognise"])
+@pytest.mark.parametrize("place", ["proxy.request.context.plan_headers", "proxy.request.refusal_detection.recognise"])
 def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     place: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,7 +218,7 @@ def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     assert CANARY not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("place", ["proxy.serve.metrics.Metrics.observe", "proxy.serve.planning.learned_ratio"])
+@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.prepare.learned_ratio"])
 def test_a_bug_in_what_is_told_costs_no_answer(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, broken)
 
@@ -316,7 +316,7 @@ def test_inspect_takes_no_more_than_a_request_may_have(monkeypatch: pytest.Monke
     async def check() -> None:
         async with recording() as up, plimsoll(up.url, PLIMSOLL_MAX_BODY="10kB") as proxy:
             assert (await ask(proxy.port, post(LONG, target=INSPECT))).status == 413
-            monkeypatch.setattr(chat, "parse", broken)
+            monkeypatch.setattr(request, "parse", broken)
             reply = await ask(proxy.port, post(body(talk(2)), target=INSPECT))
             assert (reply.status, error(reply)["code"]) == (500, "proxy_error")
 
@@ -383,7 +383,7 @@ def test_readiness_falls_before_anything_else_when_told_to_stop() -> None:
             async with serving(create_app(house)) as server:
                 port = server.ports[0]
                 assert (await ask(port, get(b"/readyz"))).status == 200
-                server.lifespan.state["draining"] = True  # what the server does first (tests/serve/test_server.py)
+                server.lifespan.state["draining"] = True  # what the server does first (tests/http/server/test_serve.py)
                 reply = await ask(port, get(b"/readyz"))
                 assert (reply.status, reply.body) == (503, b"not ready\n")
                 assert (await ask(port, get(b"/healthz"))).status == 200

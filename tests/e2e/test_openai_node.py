@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from proxy.demo import BODY
+from proxy.cli.demo import BODY
 from tests.e2e.world import World, eventually, world
 
 HERE = Path(__file__).parent / "node"

@@ -16,8 +16,8 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel
 
-from proxy.demo import conversation
-from proxy.types import replace
+from proxy.cli.demo import conversation
+from proxy.model.structs import replace
 from tests.e2e.world import World, eventually, world
 
 KEY = "sk-canary"

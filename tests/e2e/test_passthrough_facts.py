@@ -9,9 +9,9 @@ import time
 import openai
 import pytest
 
-from proxy.serve.idle import GRACE
-from proxy.serve.pool import Timeouts
-from proxy.serve.protocol import Protocol
+from proxy.http.client.idle import GRACE
+from proxy.http.client.pool import Timeouts
+from proxy.http.server.protocol import Protocol
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, dialling, eventually, get, post, proxying, run
 

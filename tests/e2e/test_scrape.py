@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client import parser
 
-from proxy import demo
-from proxy.serve.metrics import OTHER
+from proxy.cli import demo
+from proxy.observe.metrics import OTHER
 from tests.e2e.world import World, eventually, world
 
 BODY: dict[str, Any] = demo.BODY

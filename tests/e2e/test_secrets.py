@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.serve.log import json_line, text_line
-from proxy.simulator import SimulatorConfig
+from proxy.observe.log import json_line, text_line
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.house import PATH, Running, body, plimsoll, sentence, simulating
 from tests.recorder import EVENTS, Peer, Request, Script, answer, chunk, head, recording
 from tests.redis_server import RedisServer, redis_server
@@ -213,19 +213,19 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 
 PLACES = (
-    "proxy.serve.measuring.first_look",
-    "proxy.wire.endpoints.chat.parse",
-    "proxy.wire.endpoints.chat.render",
-    "proxy.serve.measuring.plan",
-    "proxy.serve.knowledge.Knowledge.known",
-    "proxy.serve.planning.learn",
-    "proxy.serve.looking.recognise",
-    "proxy.serve.visit.plan_headers",
-    "proxy.serve.metrics.Metrics.named",
-    "proxy.serve.gateway.target_of",
+    "proxy.request.measure.first_look",
+    "proxy.apis.openai_chat.request.parse",
+    "proxy.apis.openai_chat.request.render",
+    "proxy.request.measure.plan",
+    "proxy.request.facts.Knowledge.known",
+    "proxy.request.prepare.learn",
+    "proxy.request.refusal_detection.recognise",
+    "proxy.request.context.plan_headers",
+    "proxy.observe.metrics.Metrics.named",
+    "proxy.request.gateway.target_of",
     "proxy.wire.tap.Tap.feed",
     "proxy.wire.tap.Tap._settle",
-    "proxy.serve.inspecting.inspection",
+    "proxy.request.inspect.inspection",
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.simulating.laws import complaint, laws_for
-from proxy.simulator import SimulatorConfig
+from proxy.simulator.app import SimulatorConfig
+from proxy.simulator.laws import complaint, laws_for
 from tests.e2e.house import before_simulator, body, sentence
 from tests.makers import assistant, system, tool_round, user
 from tests.serving import run

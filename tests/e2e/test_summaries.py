@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator import SimulatorConfig
-from proxy.types import Outcome
+from proxy.model.outcome import Outcome
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.house import KEY, PATH, Running, before_simulator, body, ours, plimsoll, talk
 from tests.recorder import Peer, Request, Script, answer, head, recording
 from tests.serving import ask, eventually, post, run

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from proxy.serve.shared import remote
-from proxy.simulator import SimulatorConfig
+from proxy.cache import remote
+from proxy.model.limits import Learned
+from proxy.simulator.app import SimulatorConfig
 from proxy.tokens.encodings import Encoding
-from proxy.types import Learned
 from tests.e2e.house import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import recording
 from tests.redis_server import RedisServer, redis_server

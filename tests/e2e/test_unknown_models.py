@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.simulator import Simulator, SimulatorConfig
+from proxy.simulator.app import Simulator, SimulatorConfig
 from tests.e2e.house import KEY, PATH, before_simulator, body, ours, plimsoll, talk
 from tests.recorder import Peer, Request, answer, recording
 from tests.serving import ask, eventually, get, post, run
@@ -159,7 +159,7 @@ def test_a_list_that_is_none_breaks_nothing(bad: str) -> None:
 
 
 def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.serve.listing.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.upstreams.models_listing.WAIT_SECONDS", 0.2)
     late = asyncio.Event()
 
     async def script(request: Request, peer: Peer) -> None:
@@ -183,7 +183,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 def test_a_wrong_key_does_not_speak_for_all_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.serve.listing.FAILED_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.upstreams.models_listing.FAILED_SECONDS", 0.0)
 
     async def check() -> None:
         async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, api_key="sk-test")) as (_, proxy):

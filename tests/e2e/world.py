@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import uvloop
 
+from proxy.app import build, create_app
 from proxy.config.settings import read_settings
-from proxy.serve.app import build, create_app
-from proxy.serve.server import Asgi, Server, configuration
-from proxy.simulator import Received, Simulator, SimulatorConfig, simulator
-from proxy.types import Outcome
+from proxy.http.server.serve import Asgi, Server, configuration
+from proxy.model.outcome import Outcome
+from proxy.simulator.app import Received, Simulator, SimulatorConfig, simulator
 
 
 @dataclass(slots=True)

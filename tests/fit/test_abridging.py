@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from proxy import outsize
+from proxy.apis.openai_chat import request
 from proxy.fit import abridging
 from proxy.fit.plan import plan
-from proxy.types import Facts, Plan, replace
-from proxy.wire.endpoints import chat
+from proxy.model import oversized_json
+from proxy.model.plan import Facts, Plan
+from proxy.model.structs import replace
 from tests.e2e.house import body
-from tests.serve.test_planning import house
+from tests.request.test_prepare import house
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kilobytes instead of megabytes."""
-    monkeypatch.setattr(outsize, "OUTSIZE", 200_000)
+    monkeypatch.setattr(oversized_json, "OUTSIZE", 200_000)
     monkeypatch.setattr(abridging, "FOR_A_TOKEN", 1)
 
 
@@ -28,7 +29,7 @@ def planned(
 ) -> Plan:
     """The plan for a model of 8,192 tokens."""
     made = house()
-    prompt = chat.parse(body(list(messages), "gpt-4"), pins)
+    prompt = request.parse(body(list(messages), "gpt-4"), pins)
     knowledge, chosen = made.gateway.planner.knowledge, made.rules.ladders[ladder]
     if steps:
         chosen = replace(chosen, rungs=tuple(rung for rung in chosen.rungs if rung.step in steps))

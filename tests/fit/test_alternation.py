@@ -9,7 +9,8 @@ import pytest
 
 from proxy.fit.alternation import BREAK, GONE, WHY, alternates, in_turn
 from proxy.fit.excerpts import excerpts
-from proxy.types import Draft, Drop, replace
+from proxy.model.plan import Draft, Drop
+from proxy.model.structs import replace
 from tests.makers import WordMeter, assistant, contents, draft, prompt, system, tool_round, user, words
 
 

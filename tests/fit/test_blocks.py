@@ -1,7 +1,7 @@
 """Which messages belong together, and which may never go."""
 
 from proxy.fit.blocks import closings, group, runs
-from proxy.types import Message
+from proxy.model.conversation import Message
 from tests.makers import assistant, prompt, system, tool_round, user
 
 

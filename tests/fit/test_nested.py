@@ -8,12 +8,13 @@ from functools import cache
 import msgspec
 import pytest
 
+from proxy.apis.openai_chat import request
 from proxy.config.rules import Rules, load_rules
 from proxy.fit.nested import DEEPEST, decoded
 from proxy.fit.plan import plan
+from proxy.model.limits import Learned, Window
+from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Learned, Window
-from proxy.wire.endpoints import chat
 from tests.makers import prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 
@@ -68,4 +69,4 @@ def test_conversations_full_of_deep_json_are_cut(name: str, depth: int, kind: tu
     meter = meter_for(whole, "gpt-4o", Remembering(), Learned(), None)
     made = plan(whole, rules().ladders[name], Facts(Window(1_500), meter))
     assert made.fits and made.changed
-    assert chat.parse(chat.render(whole, made))
+    assert request.parse(request.render(whole, made))

@@ -1,7 +1,9 @@
 """The heart: walking the ladder."""
 
 from proxy.fit.plan import plan
-from proxy.types import Draft, Facts, Rung, Want, Window, replace
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Facts, Rung, Want
+from proxy.model.structs import replace
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, user, words
 
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.shorten import JOINTS, LEAST, content_of, head_and_tail, marker, shorten_content
-from proxy.types import Message, Meter, replace
+from proxy.model.conversation import Message
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, words
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.fit.blocks import group
 from proxy.fit.transcripts import packed, transcript
-from proxy.types import Block, Message
+from proxy.model.conversation import Block, Message
 from tests.makers import WordMeter, prompt, tool_round, user, words
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from proxy.simulator import Simulator, SimulatorConfig, simulator
+from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from tests.e2e.world import listening
 from tests.fuzz.bodies import chat, mutated, mutations, scars, seeds
 from tests.hostile.harness import CHAT, Answered, Running, running

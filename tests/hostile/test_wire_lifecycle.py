@@ -265,7 +265,7 @@ def test_D60_a_soak_with_clients_that_leave_keeps_nothing(place: Place) -> None:
 
 def test_D61_nothing_that_lasts_is_measured_by_a_clock_that_may_jump() -> None:
     """The time of day stands in log lines, and in what replicas tell each other: when a lesson ends."""
-    telling, using = {"proxy/serve/log.py", "proxy/serve/shared/teaching.py"}, set()
+    telling, using = {"proxy/observe/log.py", "proxy/cache/model_records.py"}, set()
     for path in (ROOT / "proxy").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -12,10 +12,14 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import request
 from proxy.fit.lore import LOREBOOKS, Entry, Logic
 from proxy.fit.plan import start
-from proxy.types import Draft, Facts, Margin, Meter, Prompt, Quality, Rival, Window, replace
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Prompt
+from proxy.model.limits import Margin, Quality, Window
+from proxy.model.plan import Draft, Facts, Rival
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, ladder, words
 
@@ -53,7 +57,7 @@ class Case:
     @property
     def prompt(self) -> Prompt:
         """The request parsed."""
-        return chat.parse(self.body, self.pins)
+        return request.parse(self.body, self.pins)
 
     def counted(self, prompt: Prompt) -> Draft:
         """What the client sent, counted."""
@@ -174,7 +178,7 @@ def case(
     told = talk(turns, opening)
     meter = meter_of(kind, margin, ratio)
     encoded = msgspec.Raw(msgspec.json.encode(told))
-    plain = chat.parse(msgspec.json.encode({"model": "m", "messages": encoded}))
+    plain = request.parse(msgspec.json.encode({"model": "m", "messages": encoded}))
     size = start(plain, ladder(), Facts(Window(10**6), meter)).prompt
     tokens = max(40, int(size * TIGHT[tight % len(TIGHT)])) + SPACE[space % len(SPACE)]
     asked = ASKS[ask % len(ASKS)]

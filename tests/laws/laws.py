@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
-from proxy.types import Draft, Facts, Message, Plan, Prompt
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Message, Prompt
+from proxy.model.plan import Draft, Facts, Plan
 from tests.laws.cases import Case
 from tests.makers import ladder
 
@@ -136,7 +137,7 @@ def assert_fields_kept(before: bytes, after: bytes) -> None:
 
 def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
     """The bytes that would be sent, parsed and counted anew, are what the plan says; and they fit, or it says not."""
-    draft, again = plan.draft, chat.parse(body, case.pins)
+    draft, again = plan.draft, request.parse(body, case.pins)
     assert (again.model, again.ask) == (draft.model, draft.reply)
     prompt = start(again, ladder(), Facts(draft.window, draft.meter)).prompt
     assert prompt == draft.prompt

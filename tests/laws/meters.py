@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.types import Margin, Message, Meter, Quality, replace, text_of
+from proxy.model.conversation import Message, text_of
+from proxy.model.limits import Margin, Quality
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 CHARS = 3  # characters of a token; two texts joined may cost one token more than each of them alone
 IMAGE = 85

@@ -11,8 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from proxy.fit import steps
-from proxy.fit.relevance.vectors import Vector, packed
-from proxy.types import Draft, Facts, Rung, Step, Want, replace
+from proxy.fit.relevance.text.vectors import Vector, packed
+from proxy.model.plan import Draft, Facts, Rung, Step, Want
+from proxy.model.structs import replace
 from tests.makers import words
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(steps.__path__))

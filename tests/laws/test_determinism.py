@@ -13,8 +13,9 @@ import hashlib, json, random, sys
 from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Window
-from proxy.wire.endpoints import chat
+from proxy.model.limits import Window
+from proxy.model.plan import Facts
+from proxy.apis.openai_chat import request as chat
 from tests.tokens.remembering import Remembering
 
 dice = random.Random(7)

@@ -8,11 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
-from proxy.fit.learning import learn
+from proxy.fit.learn import learn
 from proxy.fit.plan import plan, start
-from proxy.types import Draft, Facts, Margin, Plan, Prompt, Refusal, Window
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Prompt
+from proxy.model.limits import Margin, Window
+from proxy.model.outcome import Refusal
+from proxy.model.plan import Draft, Facts, Plan
 from tests.laws.cases import VALID, Case, cases
 from tests.makers import WordMeter, ladder
 
@@ -22,7 +25,7 @@ HEALS = 2  # as often as the gateway sends again
 
 def truth(body: bytes, ratio: float) -> tuple[int, int]:
     """What an upstream counts: prompt and reply."""
-    sent = chat.parse(body)
+    sent = request.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), WordMeter())).prompt
     return math.ceil(ratio * counted), sent.ask or 0
 
@@ -40,7 +43,7 @@ def refusal(body: bytes, ratio: float, window: int, told: int) -> Refusal | None
 
 
 def sent(prompt: Prompt, made: Plan) -> bytes:
-    return chat.render(prompt, made)
+    return request.render(prompt, made)
 
 
 @given(

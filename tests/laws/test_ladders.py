@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
 from proxy.fit.plan import due, plan
-from proxy.types import Ladder, Want, replace
-from proxy.wire.endpoints import chat
+from proxy.model.plan import Ladder, Want
+from proxy.model.structs import replace
 from proxy.wire.report import fates
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, orderly
@@ -86,7 +87,7 @@ def test_where_users_and_answers_must_alternate_they_do(case: Case, found: Ladde
     laws.assert_in_turn(parsed(made.draft))
     assert laws.users_after_results(parsed(made.draft)) == 0
     laws.assert_accounts(prompt, made.draft)
-    laws.assert_recounted(case, made, chat.render(prompt, made))
+    laws.assert_recounted(case, made, request.render(prompt, made))
     plain = plan(prompt, of(case, found), replace(case.facts, window=replace(case.facts.window, alternates=False)))
     if made.draft.model == plain.draft.model and not {n.step for n in made.notes} & {*laws.MAY_CHANGE_PINNED}:
         laws.assert_said(plain.before, made.draft)
@@ -108,7 +109,7 @@ def test_what_was_joined_for_turns_is_told_of_every_message(case: Case, found: L
 def test_what_would_be_sent_fits_or_the_plan_says_that_it_does_not(case: Case, found: Ladder) -> None:
     prompt = case.prompt
     made = plan(prompt, of(case, found), case.facts)
-    body = chat.render(prompt, made)
+    body = request.render(prompt, made)
     laws.assert_recounted(case, made, body)
     laws.assert_fields_kept(case.body, body)
 
@@ -130,7 +131,7 @@ def test_what_fits_and_is_under_every_line_is_left_alone(case: Case, found: Ladd
 @every_ladder
 @given(case=cases())
 def test_the_same_request_gives_the_same_bytes(name: str, case: Case) -> None:
-    one, two = (chat.render(p, plan(p, of(case, SHIPPED[name]), case.facts)) for p in (case.prompt, case.prompt))
+    one, two = (request.render(p, plan(p, of(case, SHIPPED[name]), case.facts)) for p in (case.prompt, case.prompt))
     assert one == two
 
 
@@ -140,7 +141,7 @@ def test_what_the_default_ladder_made_fit_is_left_alone_by_the_next_one(case: Ca
     prompt = case.prompt
     made = plan(prompt, found, case.facts)
     if made.fits:
-        again = chat.parse(chat.render(prompt, made), case.pins)
+        again = request.parse(request.render(prompt, made), case.pins)
         assert plan(again, replace(found, floor=min(found.floor, again.ask or found.floor)), case.facts).notes == ()
 
 

@@ -8,11 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
+from proxy.model.limits import Window
+from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Window
-from proxy.wire.endpoints import chat
-from proxy.wire.glance import glance
+from proxy.wire.scan import glance
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 
@@ -79,6 +80,6 @@ def test_no_prompt_is_larger_than_its_bytes_prove(
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": answer}}
     body = json.dumps(fields, ensure_ascii=plain, separators=(",", ":")).encode()
     most = glance(body).most
-    sent = chat.parse(body)
+    sent = request.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
     assert most is not None and counted <= most

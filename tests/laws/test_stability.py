@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.plan import plan
-from proxy.types import Draft, Facts, replace
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 from tests.laws.cases import conversation, exchanges
 from tests.laws.steps import rung
 from tests.makers import facts, ladder, prompt, tool_round, user, words

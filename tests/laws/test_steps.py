@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import request
 from proxy.fit.plan import plan
-from proxy.types import Draft, Facts, Prompt, Want, replace
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Prompt
+from proxy.model.plan import Draft, Facts, Want
+from proxy.model.structs import replace
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, drawn, orderly
 from tests.laws.steps import NAMES, VARIATIONS, rung, step
@@ -104,7 +106,7 @@ def test_under_the_line_nothing_is_done(name: str, case: Case, variation: int, a
 def test_what_nobody_knows_is_kept_as_it_came(name: str, case: Case, variation: int) -> None:
     rungs = ladder(rung(name, variation, 0.0), default_reserve=case.default_reserve, floor=case.floor)
     prompt = case.prompt
-    laws.assert_fields_kept(case.body, chat.render(prompt, plan(prompt, rungs, case.facts)))
+    laws.assert_fields_kept(case.body, request.render(prompt, plan(prompt, rungs, case.facts)))
 
 
 def digest(count: int) -> str:

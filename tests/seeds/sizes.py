@@ -6,12 +6,15 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
 from proxy.fit.plan import plan
+from proxy.model.conversation import Prompt
+from proxy.model.plan import Facts, Ladder, Plan, Rival, Rung
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Ladder, Meter, Plan, Prompt, Rival, Rung, replace
-from proxy.wire.endpoints import chat
 from tests.makers import body
 from tests.tokens.remembering import Remembering
 
@@ -49,7 +52,7 @@ def planned(
     messages: Sequence[dict[str, Any]], ladder: Ladder, *to: str, window: int | None = None, **fields: Any
 ) -> Plan:
     """The plan for a request, with the shipped table and the model's own counter; `window` caps the model's own."""
-    sent = chat.parse(body(messages, **fields))
+    sent = request.parse(body(messages, **fields))
     facts = known(sent, *to)
     if window is not None:
         facts = replace(facts, window=replace(facts.window, tokens=window, guessed=False))
@@ -64,7 +67,7 @@ def text(tokens: int, model: str = "gpt-4") -> str:
 @functools.cache
 def per_thousand(model: str) -> int:
     """What a thousand of our words cost."""
-    return known(chat.parse(body([], model=model).replace(b"[]", b'[{"role":"user"}]'))).meter.text(WORD * 1000)
+    return known(request.parse(body([], model=model).replace(b"[]", b'[{"role":"user"}]'))).meter.text(WORD * 1000)
 
 
 def assert_fits(found: Plan) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import plan
-from proxy.fit.relevance.tables import expanded
+from proxy.fit.relevance.results.tables import expanded
 from proxy.fit.steps.prune_history import newest_messages
+from proxy.model.limits import Window
+from proxy.model.plan import Facts, Plan
+from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
-from proxy.types import Facts, Plan, Window, replace
 from tests.laws.laws import assert_valid
 from tests.makers import WordMeter, assistant, draft, prompt, system, tool_round, user, words
 from tests.seeds.sizes import assert_fits, planned, shipped, text

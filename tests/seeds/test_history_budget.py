@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.steps.prune_history import history_budget
-from proxy.types import Plan
+from proxy.model.plan import Plan
 from tests.makers import assistant, system, user
 from tests.seeds.sizes import assert_fits, planned, shipped, text, windows
 

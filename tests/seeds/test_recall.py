@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
 from proxy.fit.lore import LOREBOOKS, Entry
 from proxy.fit.plan import plan
 from proxy.fit.steps.recall import WHY, rag_budget
-from proxy.types import Ladder, Message, Note, Plan, replace
-from proxy.wire.endpoints import chat
+from proxy.model.conversation import Message
+from proxy.model.plan import Ladder, Note, Plan
+from proxy.model.structs import replace
 from tests.makers import assistant, body, system, user
 from tests.seeds.sizes import assert_fits, known, shipped, text
 
@@ -40,7 +42,7 @@ def assembled(
     messages: list[dict[str, Any]], lore: tuple[Entry, ...] = (), ladder: Ladder | None = None, model: str = MODEL
 ) -> Plan:
     """The plan of the shipped ladder, with what a lorebook says."""
-    sent = chat.parse(body(messages, model=model))
+    sent = request.parse(body(messages, model=model))
     return plan(sent, ladder or shipped("rag"), replace(known(sent), knowledge={LOREBOOKS: lore} if lore else {}))
 
 

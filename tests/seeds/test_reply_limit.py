@@ -8,7 +8,8 @@ import pytest
 
 from proxy.fit.plan import plan
 from proxy.fit.steps.clamp_output import clamp
-from proxy.types import Facts, Margin, Plan
+from proxy.model.limits import Margin
+from proxy.model.plan import Facts, Plan
 from proxy.wire.report import inspection
 from tests.makers import WordMeter, assistant, prompt, system, user, words
 from tests.seeds.sizes import assert_fits, shipped, windows

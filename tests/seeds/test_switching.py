@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.types import Plan
+from proxy.model.plan import Plan
 from tests.makers import assistant, user
 from tests.seeds.sizes import assert_fits, only, planned, shipped, text, windows
 

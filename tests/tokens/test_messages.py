@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from proxy.model.conversation import Message
+from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import Counting, certain, costs, fields_of, text_of_raw
 from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, SEARCH, WRAPPING
-from proxy.types import Message, replace
 
 HOW = Counting(len, CLASSIC, Tiles(85, 170))
 LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import runs
+from proxy.model.conversation import Message, Prompt
+from proxy.model.limits import Correction, Learned, Margin, Quality
+from proxy.model.outcome import Usage
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 from proxy.tokens.messages import Counting
 from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
-from proxy.types import Correction, Learned, Margin, Message, Meter, Prompt, Quality, Usage, replace
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 from tests.tokens.vocabulary import write
@@ -301,7 +305,7 @@ import sys
 from proxy.tokens import encodings
 from proxy.tokens.messages import Counting
 from proxy.tokens.meter import meter_for
-from proxy.types import Message, Prompt
+from proxy.model.conversation import Message, Prompt
 class Memory(dict):
     put = dict.__setitem__
 message = Message(b'{"role":"user","content":"x"}', "user")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from proxy.model.lenient_json import Json
 from proxy.tokens.tools import render
-from proxy.types import Json
 
 
 def written(parameters: Json, old: bool = False, **function: Json) -> str:

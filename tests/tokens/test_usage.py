@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.model.limits import Quality
+from proxy.model.outcome import Usage
 from proxy.tokens.usage import FEWER, LEAST_BOUND, READ, Cut, truncated
-from proxy.types import Quality, Usage
 
 
 @pytest.mark.parametrize("quality", [Quality.EXACT, Quality.CALIBRATED])

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.types import Usage
+from proxy.model.outcome import Usage
 from proxy.wire.answers import (
     MOST,
     choices_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import ClientError
-from proxy.types import Mode
+from proxy.model.plan import Mode
 from proxy.wire.controls import NOTHING_ASKED, Controls, controls
 
 

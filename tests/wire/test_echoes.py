@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.types import Quote
+from proxy.model.outcome import Quote
 from proxy.wire.echoes import LONGEST, PIECE, echoes
 from proxy.wire.refusals import compile_rules, recognise
 

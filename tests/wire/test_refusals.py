@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.types import Refusal
+from proxy.model.outcome import Refusal
 from proxy.wire.refusals import LOOK, Rules, compile_rules, recognise, recognise_event
 
 ROOT = Path(__file__).parents[2]

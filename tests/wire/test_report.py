@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import note, plan
-from proxy.types import Draft, Drop, Margin, Note, Plan, Quality, Rung, Total, replace
+from proxy.model.limits import Margin, Quality
+from proxy.model.plan import Draft, Drop, Note, Plan, Rung
+from proxy.model.scan import Total
+from proxy.model.structs import replace
 from proxy.wire.report import (
     count,
     fates,

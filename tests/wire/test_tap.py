@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.types import Usage
+from proxy.model.outcome import Usage
 from proxy.wire.tap import INFLATED, KEEP_JSON, KEEP_STREAM, Tap, uncoded
 
 STREAM = "text/event-stream; charset=utf-8"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.types import Draft, Facts, replace
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 
 
 @dataclass(frozen=True, slots=True)

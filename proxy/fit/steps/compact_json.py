@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.bounded import Bounded
-from proxy.fit.relevance.memo import digest
-from proxy.fit.relevance.tables import compacted
+from proxy.fit.relevance.results.tables import compacted
+from proxy.fit.relevance.text.memo import digest
 from proxy.fit.shorten import content_of
-from proxy.outsize import OUTSIZE
-from proxy.types import Block, Draft, Facts, Json, Message, replace
+from proxy.model.bounded import Bounded
+from proxy.model.conversation import Block, Message
+from proxy.model.lenient_json import Json
+from proxy.model.oversized_json import OUTSIZE
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 
 MOST, REMEMBERED = 20_000, 8 << 20  # compacted messages, and their bytes: those of fifty long conversations
 ENTRY = 256  # bytes of what is remembered besides the message

@@ -11,7 +11,11 @@ import msgspec
 
 from proxy.fit.nested import decoded
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Call, Draft, Facts, Json, Message, Meter, replace, text_of
+from proxy.model.conversation import Block, Call, Message, text_of
+from proxy.model.lenient_json import Json
+from proxy.model.plan import Draft, Facts
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 # Tools of well-known agents whose every call carries the whole list, by their names without case, "_" and "-".
 STATE_TOOLS = (

@@ -10,15 +10,18 @@ from functools import cache
 
 from proxy.fit.blocks import INSTRUCTIONS, closings
 from proxy.fit.excerpts import fitting, said
-from proxy.fit.relevance.blocks import REUSE
-from proxy.fit.relevance.meaning import likeness
-from proxy.fit.relevance.messages import brief_block, brief_cost
-from proxy.fit.relevance.reading import read_message
-from proxy.fit.relevance.replay import BRIEF, Marks, lasting, replay
-from proxy.fit.relevance.sources import ends, sources
-from proxy.fit.relevance.turns import choose_turns, rank_turns
+from proxy.fit.relevance.history.blocks import REUSE
+from proxy.fit.relevance.history.embedding_scores import likeness
+from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.history.turns import choose_turns, rank_turns
+from proxy.fit.relevance.results.messages import brief_block, brief_cost
+from proxy.fit.relevance.results.sources import ends, sources
+from proxy.fit.relevance.text.reading import read_message
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Drop, Facts, Want, Window, replace, text_of
+from proxy.model.conversation import Block, text_of
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Drop, Facts, Want
+from proxy.model.structs import replace
 
 OLD = "older than the window holds"
 LAYOUTS = ("", "stable", "best")

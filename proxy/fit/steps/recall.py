@@ -10,13 +10,15 @@ from itertools import islice
 
 from proxy.fit import excerpts
 from proxy.fit.lore import LOREBOOKS, Entry, is_called
-from proxy.fit.relevance.bm25 import indexed, keep
-from proxy.fit.relevance.meaning import likeness
-from proxy.fit.relevance.reading import read_message, read_text
-from proxy.fit.relevance.sources import ends
-from proxy.fit.relevance.turns import rank_turns
+from proxy.fit.relevance.history.embedding_scores import likeness
+from proxy.fit.relevance.history.turns import rank_turns
+from proxy.fit.relevance.results.sources import ends
+from proxy.fit.relevance.text.bm25 import indexed, keep
+from proxy.fit.relevance.text.reading import read_message, read_text
 from proxy.fit.shorten import content_of
-from proxy.types import Block, Draft, Facts, Message, Want, replace, text_of
+from proxy.model.conversation import Block, Message, text_of
+from proxy.model.plan import Draft, Facts, Want
+from proxy.model.structs import replace
 
 HISTORY = "history"
 HEADING = (

@@ -15,8 +15,10 @@ from itertools import accumulate
 import msgspec
 
 from proxy.fit.blocks import RESULTS
-from proxy.fit.relevance.replay import lasting
-from proxy.types import Block, Draft, Drop, Facts, Message, Want, replace
+from proxy.fit.relevance.history.replay import lasting
+from proxy.model.conversation import Block, Message
+from proxy.model.plan import Draft, Drop, Facts, Want
+from proxy.model.structs import replace
 
 KIND = "summary"
 HEADING = "[Summary of what was said earlier in this conversation and is left out here:]\n"

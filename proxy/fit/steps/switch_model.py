@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from proxy.types import Draft, Facts, Rival, replace
+from proxy.model.plan import Draft, Facts, Rival
+from proxy.model.structs import replace
 
 OF_ORIGINAL = True  # seed 003 compares what the client sent, before anything was cut
 

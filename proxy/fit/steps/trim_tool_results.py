@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.messages import shorten_result
-from proxy.fit.relevance.sources import Source, sources
+from proxy.fit.relevance.results.messages import shorten_result
+from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST, content_of
-from proxy.types import Block, Draft, Facts, Message, Meter, replace, text_of
+from proxy.model.conversation import Block, Message, text_of
+from proxy.model.plan import Draft, Facts
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 AFTER = 2  # messages: an answer and the next question
 SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)

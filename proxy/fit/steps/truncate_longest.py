@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.messages import shorten_arguments
-from proxy.fit.relevance.sources import Source, sources
+from proxy.fit.relevance.results.messages import shorten_arguments
+from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
-from proxy.types import Block, Draft, Facts, Message, replace, text_of
+from proxy.model.conversation import Block, Message, text_of
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 
 SLACK = 16  # tokens: what a recipe may add where a text's end changed
 ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON: a text in it may cost twice what it costs alone

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.steps.clamp_output import Params, apply, clamp, squeezed
-from proxy.types import Draft, Margin, Window, replace
+from proxy.model.limits import Margin, Window
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
 from tests.makers import WordMeter, draft, facts, user, words
 
 KNOWN = facts(10_000)

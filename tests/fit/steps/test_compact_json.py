@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.tables import expanded
+from proxy.fit.relevance.results.tables import expanded
 from proxy.fit.steps import compact_json
 from proxy.fit.steps.compact_json import COMPACTED, Params, apply
-from proxy.types import Draft, Facts, Window, replace
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, system, tool_round, user, words
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from proxy.fit.steps.drop_superseded import ARGUMENTS_STUB, RESULT_STUB, Params, apply
-from proxy.types import Draft, Facts, Window, replace
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 from tests.makers import assistant, contents, draft, system, tool_round, user, words
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.messages import brief_block
-from proxy.fit.relevance.replay import CUT
-from proxy.fit.relevance.vectors import Vector, packed
+from proxy.fit.relevance.history.replay import CUT
+from proxy.fit.relevance.results.messages import brief_block
+from proxy.fit.relevance.text.vectors import Vector, packed
 from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
     Params,
@@ -16,7 +16,10 @@ from proxy.fit.steps.prune_history import (
     newest_messages,
     newest_within,
 )
-from proxy.types import Block, Draft, Facts, Margin, Message, Want, Window, replace
+from proxy.model.conversation import Block, Message
+from proxy.model.limits import Margin, Window
+from proxy.model.plan import Draft, Facts, Want
+from proxy.model.structs import replace
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
 
 KNOWN = facts(1000)

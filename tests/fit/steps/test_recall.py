@@ -8,10 +8,12 @@ import pytest
 
 from proxy.fit.excerpts import HEADING as EXCERPTS
 from proxy.fit.lore import LOREBOOKS, Entry
-from proxy.fit.relevance.vectors import packed
+from proxy.fit.relevance.text.vectors import packed
 from proxy.fit.steps import prune_history, recall
 from proxy.fit.steps.recall import HEADING, WHY, Params, rag_budget
-from proxy.types import Draft, Drop, Facts, Margin, Want, replace
+from proxy.model.limits import Margin
+from proxy.model.plan import Draft, Drop, Facts, Want
+from proxy.model.structs import replace
 from proxy.wire.report import RECALLED
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
 

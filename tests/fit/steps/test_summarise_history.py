@@ -10,7 +10,9 @@ import pytest
 from proxy.fit.plan import plan, start
 from proxy.fit.steps import summarise_history
 from proxy.fit.steps.summarise_history import GONE, HEADING, Params, ahead, apply, idle
-from proxy.types import Draft, Facts, Rung, Want, Window, replace
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Facts, Rung, Want
+from proxy.model.structs import replace
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, system, tool_round, user, words
 
 SUM = Params(model="sum", at=0.85, ready=0.7, keep_last=4, max_tokens=20)

@@ -8,7 +8,9 @@ import pytest
 
 from proxy.fit.steps import switch_model
 from proxy.fit.steps.switch_model import Params, apply
-from proxy.types import Draft, Facts, Rival, Want, Window, replace
+from proxy.model.limits import Window
+from proxy.model.plan import Draft, Facts, Rival, Want
+from proxy.model.structs import replace
 from tests.makers import WordMeter, contents, draft, facts, user, words
 
 TO = Params(to=("small", "asked", "big", "huge"))

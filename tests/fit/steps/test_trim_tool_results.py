@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.steps.trim_tool_results import Params, allowances, apply
-from proxy.types import Draft, replace
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
+from proxy.model.plan import Draft
 from proxy.tokens.meter import meter_for
-from proxy.types import Draft
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, system, tool_round, user, words
 from tests.tokens.remembering import Remembering

@@ -1,0 +1,1 @@
+"""What is spoken with clients and upstreams: one folder for each API."""

@@ -1,0 +1,281 @@
+"""The web surface: the fitted endpoint, our own paths, everything else passed through; it decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.routing import Router
+
+from proxy.apis.openai_chat import request
+from proxy.cache.cache import Cache
+from proxy.config.rules import Rules, load_rules
+from proxy.config.settings import Settings
+from proxy.config.windows import Windows, load_windows
+from proxy.errors import not_found, wrong_method
+from proxy.http.client.egress import Egress
+from proxy.http.client.pool import Timeouts
+from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
+from proxy.http.relay import Receive, Scope, Send, send_error
+from proxy.model.outcome import Outcome
+from proxy.observe.log import make_log
+from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
+from proxy.request.facts import Knowledge
+from proxy.request.gateway import Gateway
+from proxy.request.inspect import Inspecting
+from proxy.request.measure import Measuring
+from proxy.request.model_records import Learning
+from proxy.request.passthrough import ALLOWED
+from proxy.request.prepare import Planner
+from proxy.request.refusal_detection import Looking
+from proxy.request.totals import Totals
+from proxy.request.wants import embeddings, summaries
+from proxy.request.wants.embeddings import Embeddings
+from proxy.request.wants.summaries import Summaries
+from proxy.tokens.encodings import encoding
+from proxy.upstreams.extra_calls import Extras
+from proxy.upstreams.fair_queue import Turns
+from proxy.upstreams.internal_client import Asking
+from proxy.upstreams.models_listing import Listing
+from proxy.upstreams.upstream import Upstream
+from proxy.wire.paths import one_path
+
+FIRST_ENCODING = "o200k_base"  # the one of nearly all models
+SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
+TEXT = b"text/plain"
+CHAT = request.PATH.encode()
+FITTED = frozenset((CHAT, request.BARE_PATH.encode()))
+INSPECT = "/inspect"
+LEARNED, FORGET = "/learned", "/forget"
+OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class House:
+    """Everything that one process serves with, joined once at its start."""
+
+    settings: Settings
+    rules: Rules
+    windows: Windows
+    cache: Cache
+    upstream: Upstream
+    metrics: Metrics
+    budget: Budget
+    gateway: Gateway
+    inspecting: Inspecting
+    ready: bool = False
+
+    async def open(self) -> None:
+        """Loads what requests need, so that the first one does not wait for it."""
+        await self.cache.start()
+        encoding(FIRST_ENCODING)
+        asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
+        self.ready = True
+
+    async def close(self) -> None:
+        """Ends what it began."""
+        self.ready = False
+        await self.gateway.close()
+        await self.gateway.planner.close()
+        await self.gateway.planner.knowledge.close()
+        await self.cache.close()
+        await self.upstream.close()
+
+
+def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> House:
+    """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
+    rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
+    windows = load_windows(rules.windows)
+    cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after)
+    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+    upstream = Upstream(
+        settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections
+    )
+    knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
+    extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
+    asked = _asking(settings, upstream, extras)
+    summing = Summaries(knowledge, cache.contents, asked[0], rules.summary, settings.summary_timeout)
+    embedding = Embeddings(asked[1], settings.embeddings_timeout)
+    measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
+    planner = Planner(rules, knowledge, measuring, settings.ladder)
+    budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
+    metrics = Metrics(partial(model_label, windows), cache, extras, budget)
+    watching = extras if upstream.has_key or any(asking.foreign for asking in asked) else None
+    looking, log = Looking(rules.refusals), tell or make_log(settings.log)
+    gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
+    inspecting = Inspecting(settings, planner, budget)
+    return House(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
+
+
+def _given(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The parameters of steps that stand in the settings."""
+    given: dict[str, dict[str, Any]] = {}
+    if settings.fallback_models:
+        given["switch_model"] = {"to": settings.fallback_models}
+    if settings.summary_model:
+        given["summarise_history"] = {"model": settings.summary_model}
+    if settings.embeddings_model:
+        given["prune_history"] = given["recall"] = {"embeddings": settings.embeddings_model}
+    return given
+
+
+def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
+    """The environment's budgets, which stand above those of ladders that have any."""
+    recent, recalled = settings.context_recent_history_token_budget, settings.context_rag_token_budget
+    total = settings.context_total_token_limit
+    return {
+        "prune_history": {} if recent is None else {"budget": recent},
+        "recall": ({} if recalled is None else {"budget": recalled}) | ({} if total is None else {"total": total}),
+    }
+
+
+def _asking(settings: Settings, upstream: Upstream, extras: Extras) -> tuple[Asking, Asking]:
+    """Who is asked for summaries and for embeddings: the clients' own upstream; or where there is a URL or a key,
+    those."""
+
+    def asking(kind: str, url: str | None, key: str | None, turns: Turns) -> Asking:
+        if url is None and key is None:
+            return Asking(upstream, kind, extras, turns)
+        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+        theirs = Upstream(
+            url or settings.upstream, timeouts, key, egress=_egress(settings, url), connections=settings.max_connections
+        )
+        return Asking(theirs, kind, extras, turns, foreign=True)
+
+    limits = Turns(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
+    summary = asking(summaries.KIND, settings.summary_upstream, settings.summary_api_key, limits)
+    limits = Turns(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
+    return summary, asking(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, limits)
+
+
+def _egress(settings: Settings, url: str | None = None) -> Egress:
+    """The way out to the upstream, or to another at a URL: to that one our certificate is not shown."""
+    s, foreign = settings, url not in (None, settings.upstream)
+    ours = (None, None) if foreign else (s.upstream_cert, s.upstream_key)
+    return Egress(s.https_proxy, s.http_proxy, s.no_proxy, s.upstream_ca, *ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A path of our own: its handler, and the methods that it takes; it answers all others itself."""
+
+    handler: Asgi
+    methods: tuple[str, ...] = ("GET", "HEAD")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in self.methods:
+            await self.handler(scope, receive, send)
+        else:
+            allowed = ", ".join(self.methods)
+            await send_error(send, wrong_method(allowed), [(b"allow", allowed.encode())])
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Answers with what a function of the server's state says: a status, a type and a body."""
+
+    answer: Callable[[Mapping[str, Any]], tuple[int, bytes, bytes]]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, kind, body = self.answer(scope.get("state", {}))
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer at a path of our own where there is nothing."""
+    await send_error(send, not_found())
+
+
+async def the_whole(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to `OPTIONS *`, which asks for no path but whether the server is there (RFC 9110, 9.3.7)."""
+    headers = [*ALLOWED, (b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def own_paths(house: House) -> dict[str, Asgi]:
+    """What operators and people ask of the proxy itself, by path."""
+
+    def ready(state: Mapping[str, Any]) -> tuple[int, bytes, bytes]:
+        """Encodings are loaded, and nobody told us to stop; never a question to Redis or the upstream."""
+        serves = house.ready and not state.get("draining")
+        return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
+
+    return {
+        "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, house.metrics.exposition()))),
+        "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
+        "/readyz": Own(Plain(ready)),
+        INSPECT + request.PATH: Own(house.inspecting, ("POST",)),
+        LEARNED: Own(Learning(house.settings, house.cache, house.budget)),
+        FORGET: Own(Learning(house.settings, house.cache, house.budget, forgets=True), ("POST",)),
+    }
+
+
+def is_own(path: str) -> bool:
+    """Whether a path is ours whatever is there: it never reaches the provider."""
+    return path in OWN or path == INSPECT or path.startswith(INSPECT + "/")
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Every request to its handler; the path that nearly all of them take is looked for first.
+
+    `fitted` takes POST alone (other methods are stored completions), `own` are the paths of ours that are served
+    here, `through` gets what is neither. Doubled and trailing slashes do not change a path.
+    """
+
+    fitted: Asgi
+    own: Mapping[str, Asgi]
+    through: Asgi
+    lifespan: Router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.lifespan(scope, receive, send)
+        elif scope.get("plimsoll.target") == CHAT and scope["method"] == "POST":
+            await self.fitted(scope, receive, send)
+        else:
+            await self.handler(scope)(scope, receive, send)
+
+    def handler(self, scope: Scope) -> Asgi:
+        """Who answers a request. A path of ours is ours however it is written; one that is fitted must be written as
+        the upstream will read it."""
+        if scope["path"] == "*" and scope["method"] == "OPTIONS":
+            return the_whole
+        path = posixpath.normpath("/" + scope["path"].lstrip("/"))
+        if is_own(path):
+            return self.own.get(path, nothing_here)
+        raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
+        return self.fitted if scope["method"] == "POST" and raw in FITTED else self.through
+
+
+def create_app(house: House) -> Front:
+    """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
+    their own."""
+    own = own_paths(house) if house.settings.admin_port is None else {}
+    return Front(house.gateway.chat, own, house.gateway.other, Router(lifespan=_lifespan(house)))
+
+
+def create_admin(house: House) -> Front:
+    """The admin port, where it has one of its own: our own paths, and nothing else."""
+    return Front(nothing_here, own_paths(house), nothing_here, Router())
+
+
+def _lifespan(house: House) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Router) -> AsyncIterator[None]:
+        await house.open()
+        try:
+            yield
+        finally:
+            await house.close()
+
+    return lifespan

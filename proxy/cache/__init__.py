@@ -1,0 +1,1 @@
+"""What is remembered, in this process and shared through Redis."""

@@ -1,0 +1,1 @@
+"""Which turns of a conversation bear on the question."""

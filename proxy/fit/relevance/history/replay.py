@@ -1,0 +1,216 @@
+"""Two marks (section 5): replays a run from its start, and cuts where it cut before; it only says what to drop.
+
+Whenever the run passes the room, it is cut to a share of what is not pinned: half of that for the newest blocks, half
+for the older ones that bear on what the run is at. The cut stays until the room is passed again. It depends on nothing
+but the blocks, so every replica and every later turn cuts in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from proxy.fit.blocks import closings
+from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, Reuse, asked_now, rank_blocks
+from proxy.fit.relevance.text.bm25 import Document, Index, indexed, keep
+from proxy.fit.relevance.text.reading import Reading, read_message
+from proxy.model.bounded import Bounded
+from proxy.model.conversation import Block
+
+INSTRUCTIONS = frozenset({"system", "developer"})
+BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
+WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
+LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show hardly more)
+CUTS, CUTS_BYTES = 4096, 8 << 20  # cuts remembered
+PLACE = 150  # bytes of one of a cut's places
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """`room`: tokens at which a cut is made, `fixed` of them the prompt's own. `low`: the share of what is not pinned
+    that it is cut to. `recalled`: the share of that which goes to older blocks by their worth; 0 keeps the newest only.
+    `brief`: how short the short form is, in tokens a result, and `exact` whether its cost was counted: what was cut
+    under other figures is another cut."""
+
+    room: int
+    fixed: int
+    low: float = 0.6
+    recalled: float = 0.5
+    brief: int = BRIEF
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The blocks that stay, by their places: what each costs in the form in which it stays, in order. `worth`: for what
+    each older one was chosen (a best match alone is worth 1)."""
+
+    costs: Mapping[int, int]
+    worth: Mapping[int, float]
+
+    def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
+        """The places of those that stay in their short form."""
+        return frozenset(place for place, cost in self.costs.items() if cost < blocks[place].tokens)
+
+
+NOTHING = Kept({}, {})
+CUT: Bounded[int, Kept] = Bounded(CUTS, CUTS_BYTES)
+
+
+def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
+    """What is left of the blocks once the last cut was made. `brief` tells what a block costs in its short form; it
+    must depend on the blocks up to that one only. Linear; a cut made before is not made again."""
+    pins = lasting(blocks)
+    numbers = _numbers(blocks, marks, pins)
+    start, kept = next(
+        ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
+    )
+    seen = _Seen(blocks)
+    live = dict(kept.costs)
+    used = marks.fixed + sum(live.values())
+    for place in range(start, len(blocks)):
+        live[place] = blocks[place].tokens
+        used += live[place]
+        if used > marks.room:
+            kept = _cut(seen, live, pins, marks, brief)
+            CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
+            live = dict(kept.costs)
+            used = marks.fixed + sum(live.values())
+    seen.close()
+    return Kept(live, kept.worth)
+
+
+def lasting(blocks: Sequence[Block]) -> set[int]:
+    """What every cut leaves: instructions, the first user message, and what the client pinned. What is pinned only for
+    being the last must not count: it was not the last for earlier cuts, and will not be for later ones."""
+    users = [i for i, block in enumerate(blocks) if block.messages[0].role == "user"]
+    last = {*users[-1:], len(blocks) - 1}
+    instructions = {i for i, block in enumerate(blocks) if block.messages[0].role in INSTRUCTIONS}
+    return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
+
+
+def _numbers(blocks: Sequence[Block], marks: Marks, pins: Set[int]) -> list[int]:
+    """A number for every beginning of the run under these marks, the same only for the same blocks and pins."""
+    number, found = hash(marks), []
+    for place, block in enumerate(blocks):
+        number = hash((number, block.tokens, place in pins, *[message.raw for message in block.messages]))
+        found.append(number)
+    return found
+
+
+class _Seen:
+    """The blocks as far as the replay has come: their readings, index and reuse. Nothing is read before a cut asks."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = blocks
+        self.closing = closings([block.messages for block in blocks])
+        self._documents: list[Document] = []
+        self._reuse = Reuse()
+        self._index: Index | None = None
+
+    def upto(self, count: int) -> tuple[Index, Reuse]:
+        """Index and reuse of the first so many blocks."""
+        new = [_read(block) for block in self.blocks[len(self._documents) : count]]
+        for place, document in enumerate(new, len(self._documents)):
+            self._reuse.add(document, _spoken(self.blocks[place], document))
+        self._documents += new
+        if self._index is None:
+            self._index = indexed(self._documents)
+        else:
+            for document in new:
+                self._index.add(document)
+        return self._index, self._reuse
+
+    def spoken(self, place: int) -> list[Reading]:
+        """What the assistant said in a block."""
+        return _spoken(self.blocks[place], self._documents[place])
+
+    def first(self, place: int) -> Reading:
+        """The first message of a block."""
+        return self._documents[place][0]
+
+    def close(self) -> None:
+        """Leaves the index for the next replay."""
+        if self._index is not None:
+            keep(self._index)
+
+
+def _read(block: Block) -> Document:
+    """A block's readings; of results that are yet to be shortened only the beginning."""
+    if block.later is None:
+        return tuple(map(read_message, block.messages))
+    return tuple(read_message(m) if m.answers is None else read_message(m, LATER) for m in block.messages)
+
+
+def _spoken(block: Block, document: Document) -> list[Reading]:
+    return [reading for message, reading in zip(block.messages, document, strict=True) if message.role == "assistant"]
+
+
+def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
+    users = [place for place in live if seen.blocks[place].messages[0].role == "user"]
+    last = max(live)
+    kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
+    room = int(marks.low * max(0, marks.room - marks.fixed - sum(kept.values())))
+
+    def short(place: int) -> int:
+        return min(live[place], brief(place))
+
+    def own(place: int) -> int:  # an answer is short only where it stays for nothing but the round that it closes
+        return short(place) if seen.blocks[place].has_results else live[place]
+
+    newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
+    kept |= newest
+    older = [place for place in live if place not in kept]
+    worth = _worth(seen, live, users, older) if marks.recalled and older else {}
+
+    def closer(place: int) -> dict[int, int]:
+        after = seen.closing.get(place)
+        return {after: short(after)} if after is not None and after in worth else {}
+
+    recalled = _recalled(worth, room - sum(newest.values()), live, own, closer)
+    kept |= recalled
+    return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(recalled)})
+
+
+def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int], int]) -> dict[int, int]:
+    """The newest blocks that fit, and what they cost: the first few whole, of the others the rounds in short."""
+    found: dict[int, int] = {}
+    for place in (p for p in reversed(live) if p not in kept):
+        cost = live[place] if len(found) < WHOLE else own(place)
+        if cost > room:
+            break
+        found[place] = cost
+        room -= cost
+    return found
+
+
+def _worth(seen: _Seen, live: Mapping[int, int], users: Sequence[int], older: Sequence[int]) -> dict[int, float]:
+    """What the older blocks are worth for what the run is at now."""
+    index, reuse = seen.upto(max(live) + 1)
+    user = seen.first(users[-1]) if users else None
+    asked = asked_now(user, [seen.spoken(place) for place in list(live)[-ACTIONS:]], index)
+    return rank_blocks(index, asked, reuse, older)
+
+
+def _recalled(
+    worth: Mapping[int, float],
+    room: int,
+    live: Mapping[int, int],
+    own: Callable[[int], int],
+    closer: Callable[[int], Mapping[int, int]],
+) -> dict[int, int]:
+    """The older blocks that fit, rounds in short, the best for its cost first; with a round what closes it (`closer`:
+    its place, and its cost in short), whole only where that is worth it itself."""
+    found: dict[int, int] = {}
+    for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
+        if worth[place] <= 0:
+            break
+        wanted = {place: own(place)}
+        if wanted[place] - found.get(place, 0) > room:
+            continue
+        wanted |= {after: cost for after, cost in closer(place).items() if after not in found}
+        cost = sum(wanted.values()) - found.get(place, 0)
+        if cost <= room:
+            found |= wanted
+            room -= cost
+    return found

@@ -1,0 +1,135 @@
+"""Ranks the turns of a chat for a question, and chooses what of them a budget holds; it counts nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import mul
+
+from proxy.fit.relevance.history.embedding_scores import mixed
+from proxy.fit.relevance.text.bm25 import indexed, keep
+from proxy.fit.relevance.text.dates import first_day, nearness
+from proxy.fit.relevance.text.reading import Reading, read_text
+
+NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # of a turn's score that those 1, 2, 3, 4 places away get too (measured)
+WINDOW = 20  # turns to either side whose mean ...
+WINDOW_WEIGHT = 4.0  # ... counts so much: an answer stands where its subject is spoken of (measured)
+MEETING_WEIGHT = 10.0  # the same among more than two: turns are shorter, subjects last longer (measured: 10 to 14)
+ONE_OF_TWO = 1.3  # for the turns of the speaker that a question names; more harms where it names the wrong one
+ONE_OF_MANY = 1.5  # the same in a meeting, before neighbours share
+DATED = 0.5  # of the best score, for turns of the month (and day) that a question names
+COST_EXPONENT = 0.15  # how much cheaper turns are preferred: an answer is seldom a long turn's only content
+NONE: Mapping[int, int] = {}
+EXCHANGE = 2  # the newest turns that always stay where they fit: what "it" in a question means stands there
+
+
+def rank_turns(
+    turns: Sequence[Sequence[Reading]],
+    question: str,
+    *,
+    meaning: bool = True,
+    alike: Sequence[float] | None = None,
+) -> list[float]:
+    """How far each turn (a message, or a block as one) bears on the question: 1 for the best, 0 for one that does not
+    at all. `meaning`: whether words count too that only mean nearly what the question says. `alike`: how near each
+    turn is to the question by a model's embeddings, from 0 to 1."""
+    asked = read_text(question)
+    index = indexed(turns)
+    scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
+    keep(index)
+    scores = _with_priors(scores, turns, asked, question)
+    best = max(scores, default=0.0) or 1.0
+    return [score / best for score in scores]
+
+
+def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked: Reading, question: str) -> list[float]:
+    speakers = [turn[0].speaker for turn in turns]
+    known = speakers_of(speakers)
+    named = {name for name in known if _is_named(name, asked)}
+    if len(known) > 2:
+        scores = [s * ONE_OF_MANY if who in named else s for s, who in zip(scores, speakers, strict=True)]
+    scores = smoothed(scores, MEETING_WEIGHT if len(known) > 2 else WINDOW_WEIGHT)
+    if len(known) == 2 and len(named) == 1:
+        scores = [s * ONE_OF_TWO if who in named else s for s, who in zip(scores, speakers, strict=True)]
+    return _dated(scores, turns, question)
+
+
+def speakers_of(names: Sequence[str]) -> set[str]:
+    """Who speaks here: names that stand before several turns, where most turns bear one. `Note:` is no speaker."""
+    counts = Counter(filter(None, names))
+    known = {name for name, times in counts.items() if times > 1}
+    return known if 2 * sum(counts[name] for name in known) > len(names) else set()
+
+
+def _is_named(name: str, asked: Reading) -> bool:
+    wanted = [word for word in read_text(name).words if len(word) > 2]
+    return bool(wanted) and set(wanted) <= set(asked.words)
+
+
+def smoothed(scores: Sequence[float], weight: float = WINDOW_WEIGHT) -> list[float]:
+    """Each score with its share of its neighbours' and of the mean of the turns around it. Linear."""
+    edge = [0.0] * WINDOW
+    padded = [*edge, *scores, *edge]
+    near = [
+        padded[WINDOW + step : len(padded) - WINDOW + step] for step in range(-len(NEIGHBOURS), len(NEIGHBOURS) + 1)
+    ]
+    sums = [0.0, *accumulate(padded)]
+    mean = weight / (2 * WINDOW + 1)
+    around = (mean * (high - low) for low, high in zip(sums, sums[2 * WINDOW + 1 :], strict=False))
+    shares = (*reversed(NEIGHBOURS), 1.0, *NEIGHBOURS)
+    return [sum(map(mul, shares, row)) + wide for row, wide in zip(zip(*near, strict=True), around, strict=True)]
+
+
+def _dated(scores: list[float], turns: Sequence[Sequence[Reading]], question: str) -> list[float]:
+    day = first_day(question)
+    if day is None:
+        return scores
+    gain = DATED * max(scores, default=0.0)
+    return [score + gain * nearness(day, turn[0].day) for score, turn in zip(scores, turns, strict=True)]
+
+
+def choose_turns(
+    scores: Sequence[float],
+    costs: Sequence[int],
+    room: int,
+    *,
+    newest: float = 0.0,
+    exchange: int = EXCHANGE,
+    closing: Mapping[int, int] = NONE,
+) -> dict[int, float]:
+    """The places of turns that fit into `room` tokens together, and the score that each was chosen for (the newest: 0).
+
+    First the newest, for a share `newest` of the room and at least `exchange` turns; then the best for their cost; what
+    is left goes to the newest again. `closing` names the later turn that one must not stay without.
+    """
+    chosen: dict[int, float] = {}
+    left = room - _add_newest(chosen, costs, int(room * newest), len(costs))
+    left -= _add_newest(chosen, costs, left, exchange - len(chosen))
+    for place in by_worth(scores, costs, COST_EXPONENT):
+        wanted = [p for p in dict.fromkeys((place, closing.get(place, place))) if p not in chosen]
+        cost = sum(costs[p] for p in wanted)
+        if cost <= left:
+            chosen |= {p: scores[p] for p in wanted}
+            left -= cost
+    _add_newest(chosen, costs, left, len(costs))
+    return chosen
+
+
+def _add_newest(chosen: dict[int, float], costs: Sequence[int], room: int, most: int) -> int:
+    used = 0
+    for place in range(len(costs) - 1, -1, -1):
+        if place in chosen:
+            continue
+        if used + costs[place] > room or most <= 0:
+            break
+        chosen[place] = 0.0
+        used += costs[place]
+        most -= 1
+    return used
+
+
+def by_worth(scores: Sequence[float], costs: Sequence[int], exponent: float) -> list[int]:
+    """The places with a score, best for its cost first; of equals the older."""
+    places = [place for place, score in enumerate(scores) if score > 0]
+    return sorted(places, key=lambda place: (-scores[place] / max(1, costs[place]) ** exponent, place))

@@ -1,0 +1,1 @@
+"""What of a tool result bears on the question."""

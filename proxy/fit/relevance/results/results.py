@@ -1,0 +1,134 @@
+"""Shortens one tool result to what bears on what was asked: rows of JSON, lines of text; it chooses no message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.fit.nested import decoded
+from proxy.fit.relevance.results.json_shrinking import encoded, slim
+from proxy.fit.relevance.results.lines import shorten_lines
+from proxy.fit.relevance.results.rows import listing, shorten_rows
+from proxy.fit.relevance.results.tables import COLUMNS, expanded
+from proxy.fit.relevance.text.query import Asked
+from proxy.fit.shorten import head_and_tail
+from proxy.model.lenient_json import Json
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
+
+MOST_OF_IT = 0.5  # share of a JSON text over which its longest string (a file, a log) is what is shortened
+SPARE = 16  # tokens: the quotes and escapes around a shortened string
+OVER_CHARACTERS = "\n[Truncated for context management]"  # what seed 004 says of a text cut by characters
+TRIES = 3  # escapes make a text longer in JSON than it is: it is shortened so often until it fits there too
+
+
+def shorten(
+    text: str,
+    limit: int,
+    asked: Asked,
+    meter: Meter,
+    *,
+    cap_chars: int | None = None,
+    preview: int | None = None,
+    too_long: bool = False,
+) -> str:
+    """At most `limit` tokens (and `cap_chars` characters) of a tool result, chosen for what was asked; the same text
+    where it is within both. It says what went. `preview`: of a list at most so many rows. `too_long`: the caller knows
+    that it is over the limit, so it is not counted again."""
+
+    def fits(made: str) -> bool:
+        return (cap_chars is None or len(made) <= cap_chars) and meter.text(made) <= bound
+
+    bound = limit
+    if not too_long and fits(text):
+        return text
+    if cap_chars is not None:
+        limit = min(limit, meter.text(text[:cap_chars]))
+    goal = Goal(limit, asked, meter, fits, preview)
+    made = _of_json(text, goal)
+    return made if made is not None else _of_text(text, goal, "" if cap_chars is None else OVER_CHARACTERS)
+
+
+def _of_text(text: str, goal: Goal, said: str) -> str:
+    """Its lines that bear on what was asked, and behind them what is said of that."""
+
+    def fits(made: str) -> bool:
+        return goal.fits(made + said)
+
+    made = shorten_lines(text, goal.limit, goal.asked, goal.meter, fits)
+    if made is None:
+        made = _cut(text, replace(goal, fits=fits))
+    return made + said if made else _cut(text, goal)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a text is shortened to, and for what."""
+
+    limit: int
+    asked: Asked
+    meter: Meter
+    fits: Callable[[str], bool]
+    preview: int | None = None
+
+
+def _cut(text: str, goal: Goal) -> str:
+    """Head and tail, where nothing better fits; at last the head alone."""
+    made = head_and_tail(text, goal.limit, goal.meter)
+    if not goal.fits(made):
+        made = goal.meter.cut(text, goal.limit)
+    while made and not goal.fits(made):
+        made = made[: len(made) * 9 // 10]
+    return made
+
+
+def _of_json(text: str, goal: Goal) -> str | None:
+    """A JSON result: its rows, else its longest string, else the whole made slimmer; None where it is no JSON."""
+    try:
+        whole = decoded(text)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(whole, (dict, list)):
+        return None
+    whole = expanded(whole) if f'"{COLUMNS}"' in text else whole
+    listed = listing(whole)
+    if listed is None or listed.size < MOST_OF_IT * len(text):
+        longest = _longest(whole)
+        if longest is not None and len(longest) >= MOST_OF_IT * len(text):
+            return _around(whole, longest, goal)
+    if listed is not None:
+        return shorten_rows(listed, goal.limit, goal.asked, goal.meter, goal.fits, goal.preview)
+    made = encoded(slim(whole, goal.limit, goal.asked.words, goal.meter))
+    return made if goal.fits(made) else None
+
+
+def _longest(value: Json, depth: int = 4) -> str | None:
+    """The longest string within so many levels."""
+    if isinstance(value, str):
+        return value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = (_longest(child, depth - 1) for child in children) if depth else ()
+    return max((s for s in found if s is not None), key=len, default=None)
+
+
+def _around(whole: Json, longest: str, goal: Goal) -> str | None:
+    """The JSON with its longest string shortened as a result of its own."""
+    room = goal.limit - goal.meter.text(encoded(_with(whole, longest, ""))) - SPARE
+    for _ in range(TRIES):
+        if room <= 0:
+            return None
+        made = encoded(_with(whole, longest, shorten(longest, room, goal.asked, goal.meter)))
+        if goal.fits(made):
+            return made
+        room -= max(SPARE, goal.meter.text(made) - goal.limit)
+    return None
+
+
+def _with(value: Json, longest: str, instead: str) -> Json:
+    if value is longest:
+        return instead
+    if isinstance(value, dict):
+        return {key: _with(item, longest, instead) for key, item in value.items()}
+    return [_with(item, longest, instead) for item in value] if isinstance(value, list) else value

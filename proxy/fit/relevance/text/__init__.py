@@ -1,0 +1,1 @@
+"""Texts: words, queries, scores."""

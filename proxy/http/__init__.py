@@ -1,0 +1,1 @@
+"""The transport: a server for clients, a client for upstreams. It knows nothing about models."""

@@ -1,0 +1,194 @@
+"""New connections to one upstream: its name resolved, perhaps through a proxy, perhaps with TLS.
+
+It keeps none of them. What it raises names no host: clients may read it, and the log has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import aiohappyeyeballs
+
+from proxy.http.client.response import Fault, LinkError
+from proxy.observe.log import Seldom
+
+FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: not for now
+NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
+# A model may think for minutes without a byte: probes keep NAT and load balancers from forgetting the connection.
+PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
+MAX_HEAD = 16 * 1024  # bytes of a proxy's answer to CONNECT
+STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where somebody listens, and how to make sure that it is them; without `tls` in plain text."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A forward proxy, and what it is told of who we are: the value of Proxy-Authorization, or nothing."""
+
+    address: Address
+    authorization: bytes = field(default=b"", repr=False)
+
+
+class Dialer:
+    """Opens connections to an address, each within so many seconds from the name to the end of TLS."""
+
+    def __init__(self, address: Address, seconds: float, proxy: Proxy | None = None) -> None:
+        self.address, self.proxy = address, proxy
+        self._seconds = seconds
+        self._failed = Seldom("no connection to an upstream")
+
+    @property
+    def forwards(self) -> bool:
+        """Whether requests go to a proxy in plain text, which must be told where they are for (RFC 9112, 3.2.2)."""
+        return self.proxy is not None and self.address.tls is None
+
+    async def open(self, made: Callable[[], P], tunnel: bool = False) -> P:
+        """A protocol with a connection under it: to the upstream, or to the proxy that `forwards` unless it is to
+        `tunnel`. Raises LinkError."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._open(made, tunnel)
+        except TimeoutError as error:
+            self._failed(where=self.address, reason="timeout")
+            raise LinkError(Fault.CONNECT_TIMEOUT, "No connection to the upstream in time.") from error
+        except (OSError, UnicodeError) as error:
+            self._failed(where=self.address, reason=error)
+            fault = Fault.FULL if getattr(error, "errno", None) in FULL else Fault.CONNECT
+            raise LinkError(fault, f"No connection to the upstream: {reason_of(error)}.") from error
+
+    async def _open(self, made: Callable[[], P], tunnel: bool) -> P:
+        if self.proxy is None:
+            return await _connected(self.address, made)
+        if self.forwards and not tunnel:
+            return await _connected(self.proxy.address, made)
+        way = await _connected(self.proxy.address, _Way)
+        try:
+            await way.through_to(self.address, self.proxy.authorization)
+            return await _on_top_of(way.transport, self.address, made())
+        except BaseException:
+            way.transport.abort()
+            raise
+
+
+async def _connected(address: Address, made: Callable[[], P]) -> P:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
+    try:
+        tune(sock)
+        name = address.host if address.tls else None
+        transport, protocol = await loop.create_connection(made, sock=sock, ssl=address.tls, server_hostname=name)
+    except BaseException:
+        _give_up(sock, loop)
+        raise
+    if transport.is_closing():
+        _give_up(sock, loop)
+    return protocol
+
+
+def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    """Leaves a socket to its transport, which is closed. uvloop's closes the file descriptor without a word to the
+    socket where the peer resets at once; to close it again would close another connection that has its number now."""
+    if type(loop).__module__.startswith("uvloop"):
+        sock.detach()
+    else:
+        sock.close()
+
+
+async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P) -> P:
+    """Puts a protocol on a tunnel, with the TLS of the address at its end."""
+    if address.tls is None:
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        return protocol
+    loop = asyncio.get_running_loop()
+    over = await loop.start_tls(transport, protocol, address.tls, server_hostname=address.host)
+    if over is None:
+        raise ConnectionResetError
+    protocol.connection_made(over)
+    return protocol
+
+
+class _Way(asyncio.Protocol):
+    """A connection to a proxy until it is a tunnel (RFC 9110, 9.3.6)."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self._came = b""
+        self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def through_to(self, address: Address, authorization: bytes) -> None:
+        """Asks for the tunnel. Raises OSError where there is none."""
+        where = str(address).encode("ascii")
+        lines = [b"CONNECT %b HTTP/1.1" % where, b"host: " + where]
+        if authorization:
+            lines.append(b"proxy-authorization: " + authorization)
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
+        status = STATUS.match(await self._answered)
+        if status is None or not status[1].startswith(b"2"):
+            raise Refused(int(status[1]) if status else 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+        head, end, rest = self._came.partition(b"\r\n\r\n")
+        if not self._answered.done() and (end or len(head) > MAX_HEAD):
+            # Nobody in a tunnel speaks before we do; what does is no tunnel.
+            self._answered.set_result(head if end and not rest else b"")
+            self.transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._answered.done():
+            self._answered.set_result(b"")
+
+
+class Refused(OSError):
+    """A proxy did not open a tunnel; `status` is what it answered, 0 for no HTTP."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the proxy answered {status}" if status else "the proxy gave no answer")
+        self.status = status
+
+
+def reason_of(error: OSError | UnicodeError) -> str:
+    """Why there is no connection, in words of the system's and ours: the libraries' own name hosts and addresses."""
+    if isinstance(error, Refused):
+        return str(error)
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or type(error).__name__})"
+    if isinstance(error, socket.gaierror):
+        return error.strerror or "unknown host"
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number else type(error).__name__
+
+
+def tune(sock: socket.socket) -> None:
+    """Lets no byte wait, and notices within minutes that a silent peer is gone."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES:
+        if hasattr(socket, name):  # macOS calls the first another name
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

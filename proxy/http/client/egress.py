@@ -1,0 +1,110 @@
+"""How requests may leave: through which forward proxy, with which authorities' word and which certificate of ours.
+
+It opens no connection. Errors name the setting, and never repeat a proxy's URL: a password may stand in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from proxy.errors import ConfigError
+from proxy.http.client.dialer import Address, Proxy
+
+PORTS = {"http": 80, "https": 443}
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """What is set about it. `http_proxy` and `https_proxy` are URLs of the proxies for upstreams of that scheme,
+    `no_proxy` the hosts that are asked straight; `ca` is a file of authorities that are believed beside the usual
+    ones, `certificate` a file of ours for upstreams that ask for one, with its `key` in it or in a file of its own."""
+
+    https_proxy: str | None = field(default=None, repr=False)
+    http_proxy: str | None = field(default=None, repr=False)
+    no_proxy: Sequence[str] = ()
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def proxy_for(self, scheme: str, host: str, port: int, usual: Callable[[], ssl.SSLContext]) -> Proxy | None:
+        """The proxy between us and an upstream, if any; never one before this machine itself. `usual` makes the
+        context with the usual authorities. Raises ConfigError."""
+        name, url = ("HTTPS_PROXY", self.https_proxy) if scheme == "https" else ("HTTP_PROXY", self.http_proxy)
+        if not url or is_loopback(host) or any(spares(entry, host, port) for entry in self.no_proxy):
+            return None
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")  # as curl reads it
+            usual_port = PORTS[parts.scheme]
+            where, at = parts.hostname, parts.port or usual_port
+        except (ValueError, KeyError):
+            where = None
+        if not where or not where.isascii():
+            raise ConfigError(f"{name} must be an http or https URL such as http://proxy.example:3128")
+        tls = self.trusting(usual()) if parts.scheme == "https" else None
+        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
+        word = b"Basic " + base64.b64encode(login) if login != b":" else b""
+        return Proxy(Address(where, at, tls), word)
+
+    def trusting(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        """Believes our own authorities too. Raises ConfigError."""
+        if self.ca is not None:
+            try:
+                context.load_verify_locations(self.ca)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"PLIMSOLL_UPSTREAM_CA, {self.ca}: {_said(error)}") from None
+        return context
+
+    def identified(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        """Shows our certificate to who asks for it. Raises ConfigError."""
+        if self.certificate is not None:
+            try:
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")  # else it asks the terminal
+            except (OSError, ssl.SSLError) as error:
+                text = f"PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY, {self.certificate}: {_said(error)}"
+                raise ConfigError(text) from None
+        elif self.key is not None:
+            raise ConfigError("PLIMSOLL_UPSTREAM_KEY needs PLIMSOLL_UPSTREAM_CERT")
+        return context
+
+
+DIRECT = Egress()
+
+
+def _said(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"no PEM file that can be used ({error.reason or 'empty'})"
+    return error.strerror or type(error).__name__
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that is this machine: no proxy would find it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def spares(entry: str, host: str, port: int) -> bool:
+    """Whether an entry of NO_PROXY means a host: `*`, a domain and what is under it, an address, a range of addresses,
+    each perhaps with a port."""
+    entry, host = entry.strip().lower(), host.lower()
+    if entry == EVERYTHING:
+        return True
+    name, colon, only = entry.rpartition(":")
+    if colon and only.isdecimal() and (":" not in name or name.endswith("]")):
+        if int(only) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        domain = entry.removeprefix("*").lstrip(".")
+        return bool(domain) and (host == domain or host.endswith("." + domain))

@@ -1,0 +1,269 @@
+"""The connections to one upstream: opens them, keeps them for the next request, ends those that are silent too long.
+
+It never sends a request twice that may have been acted upon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from proxy.http.client.connection import Connection
+from proxy.http.client.dialer import Address, Dialer, Proxy
+from proxy.http.client.idle import Idle
+from proxy.http.client.response import Exchange, Fault, Header, LinkError
+
+# RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
+IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
+PACE = 1.0  # seconds between two looks at what is silent: one timer for all instead of one for each request
+LINE = b"%b: %b"
+NOT_LET_OUT = 407  # what a proxy answers to whom it does not know: our affair, not the client's
+JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to connect (name, TCP and TLS together), of silence while an answer is due, of an upstream that takes
+    no more of a body, and that an unused connection is kept (load balancers close theirs after 60)."""
+
+    connect: float = 5.0
+    read: float = 600.0
+    write: float = 60.0
+    idle: float = 50.0
+
+
+MOST = 4096  # connections in use at once; each takes a file and some 30 KB
+
+
+class Wired(NamedTuple):
+    """A request as it goes out: its headers are complete and say how a streamed body is framed. One that `upgrades`
+    may be answered with 101, and then its exchange gives the connection away."""
+
+    method: str
+    target: bytes
+    headers: Sequence[Header]
+    body: bytes | AsyncIterator[bytes]
+    upgrades: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it does no harm to send it again when nobody answered on a kept connection."""
+        return self.method in IDEMPOTENT and isinstance(self.body, bytes)
+
+    def head(self) -> bytes:
+        """Its head, with the empty line. Raises LinkError where a line break would begin another header."""
+        lines = [b"%b %b HTTP/1.1" % (self.method.encode(), self.target), *map(LINE.__mod__, self.headers)]
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
+            raise LinkError(Fault.ILLEGAL, "A line break in a header or in the target.")
+        return head + b"\r\n\r\n"
+
+
+class Pool:
+    """Connections to `host` and `port`, as many as there are requests at once, but at most `most`: who comes then waits
+    in order, no longer than it may take to connect."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        timeouts: Timeouts,
+        proxy: Proxy | None = None,
+        most: int = MOST,
+    ) -> None:
+        self._most, self._dialling = most, 0
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
+        self._forward = _forward(self._dialer)
+        self._timeouts = timeouts
+        self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone
+        self._busy: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of its connections: to ask for it takes a system call
+        self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
+
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return sum(map(len, self._idle)) + len(self._busy)
+
+    @property
+    def proxy(self) -> str:
+        """Host and port of the forward proxy before it, if there is one."""
+        return str(self._dialer.proxy.address) if self._dialer.proxy else ""
+
+    def send(self, request: Wired) -> Coroutine[Any, Any, Exchange]:
+        """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
+        if self._forward is None or request.upgrades:  # those go through a tunnel
+            return self._sent(request)
+        return self._forwarded(self._forward(request))
+
+    async def _forwarded(self, request: Wired) -> Exchange:
+        exchange = await self._sent(request)
+        if exchange.status == NOT_LET_OUT:
+            exchange.close()
+            raise LinkError(Fault.CONNECT, f"No connection to the upstream: the proxy answered {NOT_LET_OUT}.")
+        return exchange
+
+    async def _sent(self, request: Wired) -> Exchange:
+        if self._line or len(self._busy) + self._dialling >= self._most:
+            await self._turn()
+        kept = None if request.upgrades else self._kept(request.repeatable)
+        if kept is not None:
+            idle = self._idle[kept.chunked]
+            try:
+                exchange = self._begin(kept, request)
+                await exchange.head()
+            except LinkError as error:
+                if error.fault is Fault.CLOSED:
+                    idle.disproved()
+                if error.fault is not Fault.CLOSED or not request.repeatable:
+                    raise
+            else:
+                idle.proved()
+                return exchange
+        exchange = self._begin(await self._dial(request.upgrades), request)
+        await exchange.head()
+        return exchange
+
+    def _begin(self, connection: Connection, request: Wired) -> Exchange:
+        exchange = connection.begin(request.method, request.upgrades)
+        self._busy.add(connection)
+        if self._timer is None:
+            self._sweep()
+        try:
+            if isinstance(request.body, bytes):
+                _write(connection, request.head(), request.body)
+                exchange.sent = True
+            else:
+                connection.write(request.head())
+                chunked = not any(name == b"content-length" for name, _ in request.headers)
+                exchange.upload = asyncio.create_task(_upload(connection, exchange, request.body, chunked))
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
+
+    def _kept(self, repeatable: bool) -> Connection | None:
+        if self._loop is None:
+            return None
+        now = self._loop.time()
+        whole, chunked = self._idle
+        return whole.take(now, repeatable) or chunked.take(now, repeatable)
+
+    def _ended(self, connection: Connection, reusable: bool) -> None:
+        self._busy.discard(connection)
+        idle = self._idle[connection.chunked]
+        if reusable:
+            idle.put(connection)
+        else:
+            idle.lost(connection, asyncio.get_running_loop().time())
+        if self._line:
+            self._next()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._busy) + self._dialling >= self._most
+
+    async def _turn(self) -> None:
+        """Waits until there may be one more connection in use. Raises LinkError."""
+        loop, first = asyncio.get_running_loop(), False
+        try:
+            async with asyncio.timeout(self._timeouts.connect):
+                while self._full or (self._line and not first):
+                    turn = loop.create_future()
+                    (self._line.appendleft if first else self._line.append)(turn)
+                    await turn
+                    first = True
+        except BaseException as error:
+            self._next()  # the turn may have come in the moment in which it was given up
+            if isinstance(error, TimeoutError):
+                raise LinkError(Fault.FULL, "Too many requests are at the upstream already.") from None
+            raise
+
+    def _next(self) -> None:
+        """Wakes up who waits first, if there is room."""
+        while self._line and (self._line[0].done() or not self._full):
+            turn = self._line.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def _dial(self, tunnel: bool = False) -> Connection:
+        self._dialling += 1
+        self._loop = asyncio.get_running_loop()
+        made = None
+        try:
+            made = await self._dialer.open(partial(Connection, self._loop, self._ended), tunnel)
+            return made
+        finally:
+            self._dialling -= 1  # the one that was made is in use from now on
+            if made is None:
+                self._next()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in tuple(self._busy):
+            self._look_at(connection, now)
+        for idle in self._idle:
+            for late in idle.overdue(now, self._timeouts.idle):
+                late.close()
+        self._timer = loop.call_later(self._pace, self._sweep) if len(self) else None
+
+    def _look_at(self, connection: Connection, now: float) -> None:
+        exchange = connection.exchange
+        assert exchange is not None
+        stalled, silent = connection.stalled_since, exchange.silent_since
+        if stalled is not None and now - stalled > self._timeouts.write:
+            exchange.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))
+        elif exchange.sent and silent is not None and now - silent > self._timeouts.read:
+            exchange.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
+
+    async def close(self) -> None:
+        """Closes every connection; exchanges that still run fail."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in (*chain(*(idle.connections for idle in self._idle)), *self._busy):
+            connection.close()
+        while len(self):
+            await asyncio.sleep(0)
+
+
+def _forward(dialer: Dialer) -> Callable[[Wired], Wired] | None:
+    """How a request goes out to a proxy that forwards it: with its whole URL (RFC 9112, 3.2.2), and who we are."""
+    if not dialer.forwards or dialer.proxy is None:
+        return None
+    origin = f"http://{dialer.address}".encode("ascii")
+    word = dialer.proxy.authorization
+    extra = [(b"proxy-authorization", word)] if word else []
+    return lambda request: request._replace(target=origin + request.target, headers=[*request.headers, *extra])
+
+
+def _write(connection: Connection, head: bytes, body: bytes) -> None:
+    if len(body) <= JOIN:
+        connection.write(head + body)
+    else:
+        connection.write(head)
+        connection.write(body)
+
+
+async def _upload(connection: Connection, exchange: Exchange, body: AsyncIterator[bytes], chunked: bool) -> None:
+    """Sends a body as it comes, no faster than the upstream takes it; what goes wrong goes to the answer's reader."""
+    try:
+        async for chunk in body:
+            if chunk:
+                connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
+                await connection.drain()
+        if chunked:
+            connection.write(b"0\r\n\r\n")
+        exchange.all_sent()
+    except Exception as error:
+        exchange.fail(error)

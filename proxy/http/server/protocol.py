@@ -1,0 +1,509 @@
+"""One client's connection: uvicorn's HTTP protocol with limits on what a client may make it wait for or hold."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from proxy.errors import ClientError
+from proxy.http.cancellation import Unread
+from proxy.http.server.cycle import Cycle
+from proxy.http.tunnel import Taken
+from proxy.wire.headers import Header
+
+HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
+MAX_HEAD = 64 * 1024  # bytes of a request's head
+MAX_HEADERS = 200
+MAX_TARGET = 32 * 1024
+SHORT_TARGET = 256  # bytes of a target that is remembered
+LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
+MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered, or behind a request
+MOST_PIPELINED = 8  # requests that may wait behind one; what comes after them is not parsed until there are fewer
+HEAD_END = b"\r\n\r\n"
+WATCH_SECONDS = 1.0  # between two looks whether a client of which nothing is read is still there
+MIN_RATE = 240.0  # bytes a second that a client must read of what waits for it
+READ_SECONDS = 60.0  # over which that is measured
+REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
+REFUSAL_HEAD = (
+    b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
+)
+ASGI = {"version": "3.0", "spec_version": "2.3"}
+UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and what Connection says of them
+
+BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
+HEAD_TOO_LARGE = ClientError(
+    431, f"The request's head has over {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
+)
+TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
+NO_VERSION = ClientError(505, "HTTP/1.1 and HTTP/1.0 are spoken here.", code="http_version_not_supported")
+NO_HOST = ClientError(400, "A request has one Host, which is a host and perhaps a port.", code="invalid_host")
+# RFC 9112, 3.2: uri-host [ ":" port ], where an empty host is one too. RFC 6874 adds the zone of an address.
+HOST = re.compile(
+    rb"(?:\[[0-9A-Fa-f:.]+(?:%25[\w.~-]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
+)
+NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
+
+
+def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
+    """A target's path, its bytes and its query. Raises HttpParserError where it is none."""
+    if url == b"*":  # RFC 9112, 3.2.4
+        return "*", b"*", b""
+    parsed = httptools.parse_url(url)
+    if (parsed.schema or b"http").lower() not in (b"http", b"https"):
+        raise ValueError("a scheme that is not ours")
+    raw = parsed.path or b"/"  # the absolute form may have none (RFC 9110, 4.2.3)
+    path = raw.decode("ascii")
+    return unquote(path) if "%" in path else path, raw, parsed.query or b""
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
+
+
+def _staying(headers: Iterable[Header]) -> Iterator[Header]:
+    """The headers without the wish for another protocol. What else Connection says holds: it names what ends here."""
+    for name, value in headers:
+        if name == b"connection":
+            value = b",".join(option for option in value.split(b",") if option.strip().lower() not in UPGRADE)
+        if name not in UPGRADE and (value or name != b"connection"):
+            yield name, value
+
+
+def _crowded(data: bytes) -> bool:
+    """Whether more requests may begin in it than may wait. Behind the first head stands a body with few line breaks:
+    to find none in a megabyte takes 20 us, to count them 500."""
+    at = data.find(HEAD_END) + len(HEAD_END)
+    for _ in range(2 * MOST_PIPELINED):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return False
+    return data.count(HEAD_END) > MOST_PIPELINED
+
+
+class Flow(FlowControl):
+    """uvicorn's, and a hold on reading that whoever wants to read does not undo."""
+
+    held = False
+
+    def hold(self) -> None:
+        """Nothing is read until it is let go."""
+        self.held = True
+        self.pause_reading()
+
+    def let_go(self) -> None:
+        """Reads again."""
+        self.held = False
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        """Reads again, unless there is a hold."""
+        if not self.held:
+            super().resume_reading()
+
+
+class Protocol(HttpToolsProtocol):
+    """One client's connection: uvicorn's protocol with deadlines and limits for the head of a request.
+
+    A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers. Behind a
+    WebSocket's handshake nothing is read as HTTP any more: its cycle can hand the connection over, else it is closed.
+    """
+
+    head_seconds = HEAD_SECONDS
+    linger_seconds = LINGER_SECONDS
+    min_rate = MIN_RATE
+    read_seconds = READ_SECONDS
+
+    flow: Flow
+
+    cycle: Cycle
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.parser.set_dangerous_leniencies(lenient_version=True)  # `_check_version` is exact
+        self._error = BAD
+        self._version = ""
+        self._host = b""  # the last that was looked at
+        self._running: Cycle | None = None
+        self._head_open = self._body_open = self._deaf = False
+        self._unmade = (
+            0  # bytes since something was made of what comes: of a head, trailers, chunk extensions, line ends
+        )
+        self._replay = b""
+        self._switching = False
+        self._behind = b""
+        self._unparsed, self._at = b"", 0
+        self._waiting = 0  # bytes of bodies that wait behind the request that is answered
+        self._watch: asyncio.TimerHandle | None = None
+        self._unread: Unread | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._idle_since = -1.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client that says nothing may not stay."""
+        super().connection_made(transport)
+        self.flow = Flow(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._head_in_time()
+        self._stop_lingering()
+        for timer in (self._idle_timer, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._idle_timer = self._watch = None
+        self._reads()
+        self._unparsed = b""
+        for cycle in (self._running, self.cycle):  # of requests one behind the other, the first and the last
+            if cycle is not None and not cycle.response_complete:
+                cycle.leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self._unparsed:
+            self._unparsed = self._unparsed[self._at :] + data
+            self._at = 0
+        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and _crowded(data):
+            self._unparsed, self._at = data, 0
+            self._parse_in_turn()
+        else:
+            self._parse(data)
+
+    def _parse_in_turn(self) -> None:
+        """Parses head after head, and stops where too many requests wait: reading waits with them."""
+        data, start = self._unparsed, self._at
+        while start < len(data) and len(self.pipeline) < MOST_PIPELINED:
+            end = data.find(HEAD_END, start) + len(HEAD_END)
+            end = end if end >= len(HEAD_END) else len(data)
+            self._parse(data[start:end])
+            start = end
+        self._unparsed, self._at = (data, start) if start < len(data) else (b"", 0)
+        if self._unparsed:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Nothing more is read until fewer requests wait. Meanwhile nobody tells whether the client is still there."""
+        self.flow.hold()
+        if self._watch is None and hasattr(select, "POLLRDHUP"):
+            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+
+    def _look_for_client(self) -> None:
+        self._watch = None
+        if self.transport.is_closing() or not self.flow.held:
+            return
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        if poll.poll(0):
+            self.transport.abort()
+        else:
+            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+
+    def _parse(self, data: bytes) -> None:
+        if self._deaf:
+            if self._switching:
+                self._keep(data)
+            return
+        self._unmade += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            rest = data[upgrade.args[0] :]
+            if self._switching:
+                self._deaf = True
+                self._head_in_time()
+                self._keep(rest)
+            else:
+                self._go_on_without_upgrade(rest)
+        except httptools.HttpParserError:
+            preface = self.parser.get_method() == b"PRI"  # RFC 9113, 3.4: whoever sends it knows that we speak HTTP/2
+            self._refuse(NO_VERSION if preface else self._error)
+        else:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        if not self._head_open:
+            if self._unmade > MAX_HEAD:
+                self._refuse(BAD)
+            elif self._head_timer is not None and not self._unmade:  # empty lines are no head (RFC 9112, 2.2)
+                self._head_in_time()
+        elif self._unmade > MAX_HEAD:
+            self._refuse(HEAD_TOO_LARGE)
+        elif self._head_timer is None:
+            self._expect_head()
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _head_in_time(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    # What the parser calls. What is raised here comes out of feed_data as HttpParserError.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._idle_since = -1.0
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._head_open = True
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: refused, or handed to the application."""
+        self._head_open = False
+        self._version = self.parser.get_http_version()
+        if self._version != "1.1":
+            self._check_version()
+        if len(self.url) > MAX_TARGET:
+            raise self._because(TARGET_TOO_LONG)
+        too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
+        if too_large or len(self.headers) > MAX_HEADERS:
+            raise self._because(HEAD_TOO_LARGE)
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+                if value != self._host:
+                    self._check_host(value)
+            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
+        if hosts != 1 and (hosts or self._version != "1.0"):
+            raise self._because(NO_HOST)
+        if self.parser.should_upgrade():
+            if not self._is_handshake():
+                self._replay = self._plain_head()
+                return
+            if self.cycle is not None and not self.cycle.response_complete:
+                raise self._because(BAD)  # behind an answer that is still due it would have to wait, and frames with it
+            self._switching = True
+        self._begin()
+        self.headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
+        self._body_open = True
+        self._unmade = 0
+
+    def _check_version(self) -> None:
+        """RFC 9110, 2.5: a higher minor version is treated as the highest that we know; another major one is not."""
+        major, _, minor = self._version.partition(".")
+        if major != "1":
+            raise self._because(NO_VERSION)
+        self._version = "1.0" if minor == "0" else "1.1"
+
+    def _check_host(self, value: bytes) -> None:
+        if not HOST.fullmatch(value):
+            raise self._because(NO_HOST)
+        self._host = value
+
+    def _begin(self) -> None:
+        """What uvicorn does with a head, at half its cost."""
+        version = self._version
+        url = self.url
+        path, raw_path, query = _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+            "method": self.parser.get_method().decode("ascii"),
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "plimsoll.target": self.url,
+        }
+        before = self.cycle
+        keep_alive = (
+            version != "1.0"
+            and not self._switching
+            and self.parser.should_keep_alive()
+            and "draining" not in self.app_state
+        )
+        self.cycle = cycle = scope["plimsoll.cycle"] = Cycle(
+            scope,
+            self.transport,
+            self.flow,
+            self.logger,
+            self.expect_100_continue,
+            keep_alive,
+            self.on_response_complete,
+        )
+        if self._switching:
+            cycle.hand_over = self._handed_over
+        if before is None or before.response_complete:
+            self._running = cycle
+            self._start(cycle)
+        else:  # one after the other
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _start(self, cycle: Cycle) -> None:
+        task = self.loop.create_task(cycle.run_asgi(self.app))
+        cycle.over = partial(self.tasks.discard, task)  # a callback of the task's own would take a turn of the loop
+        self.tasks.add(task)
+
+    def _because(self, error: ClientError) -> ValueError:
+        self._error = error
+        return ValueError(error.code)
+
+    def _is_handshake(self) -> bool:
+        """Whether it is a WebSocket's (RFC 6455, 4.1): a GET of HTTP/1.1 with nothing in it."""
+        told = dict(self.headers)
+        return (
+            [value.lower() for name, value in self.headers if name == b"upgrade"] == [b"websocket"]
+            and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and told.get(b"content-length", b"0") == b"0"
+            and b"transfer-encoding" not in told
+        )
+
+    def _keep(self, data: bytes) -> None:
+        """What comes behind a handshake waits for its answer."""
+        self._behind += data
+        if len(self._behind) > MOST_BEHIND:
+            self.flow.pause_reading()
+
+    def _handed_over(self) -> Taken:
+        """The connection, for whoever goes on with it as a WebSocket."""
+        behind, self._behind = self._behind, b""
+        self._switching = False
+        self._reads()
+        return Taken(self.transport, self, behind, self.flow.write_paused)
+
+    def _plain_head(self) -> bytes:
+        """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8); many Java
+        clients send `Upgrade: h2c` with every first request, and llhttp takes their bodies for the new protocol."""
+        if self.parser.get_method() == b"CONNECT":
+            raise self._because(BAD)
+        kept = [b"%b: %b\r\n" % header for header in _staying(self.headers)]
+        version = self.parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(kept))
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        head, self._replay = self._replay, b""
+        self.parser = httptools.HttpRequestParser(self)
+        # The latter as uvicorn: the first answer is sent.
+        self.parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
+        self._parse(head + rest)
+
+    def on_body(self, body: bytes) -> None:
+        """Bytes of the body."""
+        self._unmade = 0
+        if self.cycle.response_complete:
+            return
+        self.cycle.takes(body)
+        if self.pipeline:
+            self._waiting += len(body)
+            if self._waiting > MOST_BEHIND:
+                self._hold()
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        if not self._replay:
+            self._unmade = 0
+            self._body_open = False
+            if self._linger_timer is not None:
+                self._stop_lingering()
+            if not self.cycle.response_complete:
+                self.cycle.ends()
+
+    # The ends.
+
+    def drain(self) -> None:
+        """The server will end: an answer that has not begun is the last on this connection, and says so."""
+        if self.cycle is not None and not self.cycle.response_started:
+            self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            self._running = cast(Cycle, self.pipeline.pop()[0])
+            self._start(self._running)
+        else:
+            self._rests()
+        if self._unparsed:
+            self._parse_in_turn()
+        if not self.pipeline:
+            self._waiting = 0
+        if self.flow.read_paused and not self._unparsed and self._waiting <= MOST_BEHIND:
+            self.flow.let_go()
+        # The body that is open is that of the last request.
+        if self._body_open and self.cycle.response_complete and self._linger_timer is None:
+            self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+
+    # What waits for the client. Time counts only while something does: an upstream may be as slow as it likes.
+
+    def pause_writing(self) -> None:
+        """The client takes no more for now."""
+        super().pause_writing()
+        if self.min_rate and self._unread is None:
+            size = self.transport.get_write_buffer_size
+            self._unread = Unread(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client takes bytes again."""
+        super().resume_writing()
+        self._reads()
+
+    def _reads(self) -> None:
+        if self._unread is not None:
+            self._unread.stop()
+            self._unread = None
+
+    # uvicorn sets and cancels a timer for each request; one that looks when it is due costs next to nothing.
+
+    def _rests(self) -> None:
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._rested)
+
+    def _rested(self) -> None:
+        """Closes a connection that nobody used for long enough; else looks again when that may be."""
+        self._idle_timer = None
+        if self._idle_since < 0 or self.transport.is_closing():
+            return
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0:
+            # What a client left unread for so long it does not want: a plain close would wait for it for ever.
+            (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()
+        else:
+            self._idle_timer = self.loop.call_later(left, self._rested)
+
+    def _stop_lingering(self) -> None:
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+
+    def _refuse(self, error: ClientError) -> None:
+        """Answers a request that reaches no application, if no other answer is due before it, and closes."""
+        self._deaf = True
+        self._head_in_time()
+        cycle = self.cycle
+        pending = cycle is not None and not cycle.response_complete
+        if pending:
+            cycle.leave()
+        if pending and (cycle.response_started or not self._body_open):
+            self.transport.close()
+            return
+        body = error.body()
+        self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # To close with bytes unread would reset the connection, and the client might never see why (RFC 9112, 9.6).
+        self.loop.call_later(REFUSED_SECONDS, self.transport.close)

@@ -1,0 +1,596 @@
+"""What is counted, one row each; the only module that knows prometheus. It sees outcomes, never requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+    multiprocess,
+    values,
+)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as PrometheusMetric
+from prometheus_client.registry import Collector
+
+from proxy.apis.openai_chat import request
+from proxy.config import model_names
+from proxy.config.model_table import Entry
+from proxy.config.windows import Windows
+from proxy.errors import ConfigError
+from proxy.model.bounded import Bounded
+from proxy.model.outcome import Outcome
+from proxy.model.plan import Note
+from proxy.observe import processes
+from proxy.observe.buffers import Labels, Level, Spreads, Sums
+from proxy.wire.paths import family
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+OTHER = "other"  # the label of a model that no table knows: a client must not be able to grow our labels
+MOST_MODELS = 100  # labels; a table knows thousands, and clients choose among them
+REMEMBERED = 1_000  # spellings of models
+GATHERED = 100  # outcomes that are added up at once; it takes less than a millisecond
+LATE = 1.0  # seconds after which what one worker counted can be read at any other
+LOADS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
+OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+UPSTREAM_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.25)
+
+Samples = Iterable[tuple[Labels, float]]
+Named = Callable[[str], str]
+Mode = Literal["livesum", "livemax", "livemostrecent"]  # how a gauge's values of several workers become one
+
+
+class Shared(Protocol):
+    """What a cache tells of itself: totals since its start, and which of its breakers are open (1) now."""
+
+    def lookups(self) -> Mapping[tuple[str, str], int]:
+        """By tier and result."""
+
+    def troubles(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def open_breakers(self) -> Mapping[tuple[str], int]:
+        """By what it breaks."""
+
+
+class Held(Protocol):
+    """What a memory budget tells of itself, over all workers; refusals are this worker's own."""
+
+    total: int
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """By reason."""
+
+    @property
+    def used(self) -> int:
+        """Bytes."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests."""
+
+
+class Account(Protocol):
+    """What is told of extra calls: totals since the start, and what is left of their budget."""
+
+    def calls(self) -> Mapping[tuple[str, str], int]:
+        """By kind and result."""
+
+    def tokens(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def seconds(self) -> Mapping[tuple[str], float]:
+        """By kind."""
+
+    @property
+    def left(self) -> int:
+        """Tokens."""
+
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: what it is called, what it says, and which samples outcomes add to it; a histogram with `buckets`,
+    else a counter.
+
+    Most tell one `value` of an outcome (None: nothing; no function: that it was) under labels that depend on nothing
+    but its `Group`. Others tell `samples` of an outcome, and are asked only of those that `tell` something, in groups
+    `among` which there may be such.
+    """
+
+    name: str
+    help: str
+    labels: Labels
+    of: Callable[[Group, Named], Labels | None] = lambda group, named: ()
+    value: Callable[[Outcome], float | None] | None = None
+    buckets: tuple[float, ...] = ()
+    samples: Callable[[Outcome, Named], Samples] | None = None
+    tell: Callable[[Outcome], object] = bool
+    among: Callable[[Group], bool] | None = None
+
+
+class Group(NamedTuple):
+    """What many outcomes have in common: all that labels of metrics are made of."""
+
+    endpoint: str
+    result: str
+    status: int
+    model: str
+    model_sent: str
+    quality: str
+
+
+GROUP = attrgetter(*Group._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Generic[S]):
+    """One metric that is read from its source when it is asked for: a total by its name, else a gauge of what is so
+    now, which of several workers is added up or the largest."""
+
+    name: str
+    help: str
+    labels: Labels
+    read: Callable[[S], Samples]
+    mode: Mode = "livemax"
+
+
+def _cuts(notes: Iterable[Note]) -> Samples:
+    return [((n.step,), n.tokens_before - n.tokens_after) for n in notes if n.tokens_after < n.tokens_before]
+
+
+METRICS = (
+    Metric(
+        "plimsoll_requests_total",
+        "Requests by what became of them.",
+        ("endpoint", "result", "status"),
+        lambda of, named: (of.endpoint, of.result, str(of.status)),
+    ),
+    Metric(
+        "plimsoll_model_requests_total",
+        "Fitted requests by model; a model that no table knows is called other.",
+        ("model",),
+        lambda of, named: (named(of.model),) if of.model else None,
+    ),
+    Metric(
+        "plimsoll_window_load_before_ratio",
+        "How full the window would have been with what the client sent.",
+        (),
+        value=attrgetter("load_before"),
+        buckets=LOADS,
+    ),
+    Metric(
+        "plimsoll_window_load_after_ratio",
+        "How full the window was with what went upstream.",
+        (),
+        value=attrgetter("load_after"),
+        buckets=LOADS,
+    ),
+    Metric(
+        "plimsoll_prompt_tokens_total",
+        "Prompt tokens as clients sent them.",
+        ("model",),
+        lambda of, named: (named(of.model),),
+        attrgetter("prompt"),
+    ),
+    Metric(
+        "plimsoll_prompt_sent_tokens_total",
+        "Prompt tokens as they went upstream.",
+        ("model",),
+        lambda of, named: (named(of.model_sent or of.model),),
+        attrgetter("prompt_sent"),
+    ),
+    Metric(
+        "plimsoll_cut_tokens_total",
+        "Prompt tokens cut, by step.",
+        ("step",),
+        samples=lambda o, named: _cuts(o.notes),
+        tell=attrgetter("notes"),
+    ),
+    Metric(
+        "plimsoll_steps_total",
+        "How often each step changed a request.",
+        ("step",),
+        samples=lambda o, named: [((note.step,), 1) for note in o.notes],
+        tell=attrgetter("notes"),
+    ),
+    Metric(
+        "plimsoll_planned_cut_tokens_total",
+        "Prompt tokens that would have been cut where the mode is observe, by step; they were sent.",
+        ("step",),
+        samples=lambda o, named: _cuts(o.planned),
+        tell=attrgetter("planned"),
+    ),
+    Metric(
+        "plimsoll_planned_steps_total",
+        "How often each step would have changed a request where the mode is observe.",
+        ("step",),
+        samples=lambda o, named: [((note.step,), 1) for note in o.planned],
+        tell=attrgetter("planned"),
+    ),
+    Metric(
+        "plimsoll_unfitted_requests_total",
+        "Requests that passed through unmeasured, by the endpoint that their path names; an unknown one is other.",
+        ("endpoint",),
+        samples=lambda o, named: [((family(o.path),), 1)],
+        among=lambda of: of.endpoint != request.NAME,
+    ),
+    Metric(
+        "plimsoll_reply_asked_tokens_total",
+        "Reply limits that clients asked for.",
+        (),
+        value=attrgetter("reply_asked"),
+    ),
+    Metric(
+        "plimsoll_reply_granted_tokens_total",
+        "Reply limits that went upstream.",
+        (),
+        value=attrgetter("reply_sent"),
+    ),
+    Metric(
+        "plimsoll_switches_total",
+        "Switches to another model.",
+        ("from", "to"),
+        lambda of, named: (named(of.model), named(of.model_sent)) if of.model_sent not in ("", of.model) else None,
+    ),
+    Metric(
+        "plimsoll_refusals_total",
+        "Answers that a request was too long, by the rule that knew them and whether the request was healed.",
+        ("rule", "healed"),
+        samples=lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
+        tell=attrgetter("refusals"),
+    ),
+    Metric(
+        "plimsoll_counts_total",
+        "Counts by how far they may be trusted.",
+        ("quality",),
+        lambda of, named: (of.quality,) if of.quality else None,
+    ),
+    Metric(
+        "plimsoll_counts_dropped_total",
+        "Requests whose bytes proved that they fit and that were not counted, because too many waited for that.",
+        (),
+        samples=lambda o, named: [((), 1)],
+        tell=attrgetter("uncounted"),
+    ),
+    Metric(
+        "plimsoll_count_error_ratio",
+        "Our count of the prompt against the upstream's own usage: (ours - theirs) / theirs.",
+        ("quality",),
+        lambda of, named: (of.quality,) if of.status == 200 else None,
+        lambda o: (
+            (o.prompt_sent - o.usage.prompt) / o.usage.prompt
+            if o.usage is not None and o.usage.prompt and o.prompt_sent is not None
+            else None
+        ),
+        ERRORS,
+    ),
+    Metric(
+        "plimsoll_cached_prompt_tokens_total",
+        "Prompt tokens that upstreams took from their own prompt cache.",
+        (),
+        value=lambda o: o.usage.cached if o.usage is not None else None,
+    ),
+    Metric(
+        "plimsoll_completion_tokens_total",
+        "Reply tokens that upstreams reported.",
+        (),
+        value=lambda o: o.usage.completion if o.usage is not None else None,
+    ),
+    Metric(
+        "plimsoll_truncated_prompts_total",
+        "Prompts that the upstream cut without a word: its usage counts far fewer tokens than it was sent.",
+        ("model",),
+        samples=lambda o, named: [((named(o.model_sent),), 1)],
+        tell=attrgetter("truncated"),
+    ),
+    Metric(
+        "plimsoll_websocket_bytes_total",
+        "Bytes that went through WebSockets that are closed: in from clients, out to them.",
+        ("direction",),
+        samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
+        tell=lambda o: o.bytes_in or o.bytes_out,
+        among=lambda of: of.endpoint != request.NAME,
+    ),
+    Metric(
+        "plimsoll_own_seconds",
+        "Time spent in our own code, upstream's time apart.",
+        ("endpoint",),
+        lambda of, named: (of.endpoint,),
+        attrgetter("own_seconds"),
+        OWN_SECONDS,
+    ),
+    Metric(
+        "plimsoll_upstream_seconds",
+        "Time from the request's departure to the end of its answer.",
+        ("endpoint",),
+        lambda of, named: (of.endpoint,),
+        lambda o: o.upstream_seconds or None,
+        UPSTREAM_SECONDS,
+    ),
+    Metric(
+        "plimsoll_first_byte_seconds",
+        "Time from the request's departure to the first byte of its answer's body.",
+        ("endpoint",),
+        lambda of, named: (of.endpoint,),
+        attrgetter("first_byte_seconds"),
+        UPSTREAM_SECONDS,
+    ),
+)
+
+FIGURES: tuple[Figure[Shared], ...] = (
+    Figure(
+        "plimsoll_cache_lookups_total",
+        "Lookups of token counts and lessons, by the tier that was asked and what it knew.",
+        ("tier", "result"),
+        lambda cache: cache.lookups().items(),
+    ),
+    Figure(
+        "plimsoll_cache_troubles_total",
+        "What went wrong with the shared cache; no request fails or waits long because of it.",
+        ("kind",),
+        lambda cache: cache.troubles().items(),
+    ),
+    Figure(
+        "plimsoll_cache_breaker_open",
+        "1 while the shared cache is not asked because it failed.",
+        ("breaker",),
+        lambda cache: cache.open_breakers().items(),
+    ),
+)
+
+EXTRA_FIGURES: tuple[Figure[Account], ...] = (
+    Figure(
+        "plimsoll_extra_calls_total",
+        "Calls of our own by kind and result; of ok and failed ones alone was anything asked.",
+        ("kind", "result"),
+        lambda account: account.calls().items(),
+    ),
+    Figure(
+        "plimsoll_extra_tokens_total",
+        "Tokens that calls of our own cost, prompt and reply, as upstreams reported them.",
+        ("kind",),
+        lambda account: account.tokens().items(),
+    ),
+    Figure(
+        "plimsoll_extra_seconds_total",
+        "Time that calls of our own took.",
+        ("kind",),
+        lambda account: account.seconds().items(),
+    ),
+    Figure(
+        "plimsoll_extra_budget_left_tokens",
+        "Tokens that calls of our own may still cost the operator in these 24 hours.",
+        (),
+        lambda account: [((), account.left)],
+        "livesum",
+    ),
+)
+
+
+MEMORY: tuple[Figure[Held], ...] = (
+    Figure(
+        "plimsoll_memory_budget_bytes",
+        "Memory that request bodies may hold, of all workers together (PLIMSOLL_MAX_MEMORY).",
+        (),
+        lambda budget: [((), budget.total)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_used_bytes",
+        "Memory that request bodies hold, four times their size each.",
+        (),
+        lambda budget: [((), budget.used)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_waiting_requests",
+        "Requests that wait for memory before their bodies are read.",
+        (),
+        lambda budget: [((), budget.waiting)],
+        "livemostrecent",
+    ),
+    Figure(
+        "plimsoll_memory_refused_total",
+        "Bodies that found no memory: in time (wait), while they grew (growth), or ever (size).",
+        ("reason",),
+        lambda budget: [((reason,), count) for reason, count in budget.refused.items()],
+    ),
+)
+
+
+def model_label(windows: Windows, model: str) -> str:
+    """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
+    in endless ways, and each label is a series for ever."""
+    found = windows.look(model)
+    if isinstance(found.known, Entry):
+        return model_names.bare(found.known.name)
+    row = found.known or found.row
+    return OTHER if row is None else row.model
+
+
+class Metrics:
+    """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself,
+    `account` that of extra calls, `budget` the memory for bodies.
+
+    Outcomes are gathered, added up in tallies, and poured into prometheus' own metrics when somebody asks; with several
+    workers (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to
+    read. Raises ConfigError where that folder is not there.
+    """
+
+    def __init__(
+        self,
+        label: Named = lambda model: OTHER,
+        shared: Shared | None = None,
+        account: Account | None = None,
+        budget: Held | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._several = values.ValueClass is not values.MutexValue
+        self.in_flight = Level(self._soon if self._several else None)
+        self._label, self._shared, self._account, self._budget = label, shared, account, budget
+        self._labels: Bounded[str, str] = Bounded(REMEMBERED)
+        self._models: set[str] = set()
+        self._new: list[Outcome] = []
+        self._timer: asyncio.TimerHandle | None = None
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
+        try:
+            self._begin()
+        except OSError as error:
+            raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR: {error.strerror}") from None
+
+    def _begin(self) -> None:
+        self._tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
+        self._pours = [self._pour(m, tally) for m, tally in self._tallies]
+        self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
+        self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
+        self._pours += [self._shown(figure, self._budget) for figure in MEMORY if self._budget is not None]
+        self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
+        if not self._several:
+            ProcessCollector(registry=self.registry)
+
+    def _pour(self, metric: Metric, tally: Sums | Spreads) -> Callable[[], None]:
+        name, help, labels = metric.name, metric.help, metric.labels
+        if isinstance(tally, Sums):
+            return partial(_pour_sums, Counter(name, help, labels, registry=self.registry), tally)
+        histogram = Histogram(name, help, labels, registry=self.registry, buckets=metric.buckets)
+        return partial(_pour_spreads, histogram, tally)
+
+    def _shown(self, figure: Figure[S], shared: S) -> Callable[[], None]:
+        name, help, labels = figure.name, figure.help, figure.labels
+        if name.endswith("_total"):
+            return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
+        return partial(_set, self._gauge(name, help, labels, figure.mode), figure, shared)
+
+    def _gauge(self, name: str, help: str, labels: Labels, mode: Mode) -> Gauge:
+        return Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
+
+    def named(self, model: str) -> str:
+        """A model's label; `other` for one that nobody knows, and for new ones once there are `MOST_MODELS`."""
+        label = self._labels.get(model)
+        if label is None:
+            label = self._label(model)
+            if label not in self._models and len(self._models) >= MOST_MODELS:
+                label = OTHER
+            self._models.add(label)
+            self._labels.put(model, label)
+        return label
+
+    def observe(self, outcome: Outcome) -> None:
+        """Adds one outcome to every metric that it says something about. Takes some 3 us: many are added up at once."""
+        self._new.append(outcome)
+        if len(self._new) >= GATHERED:
+            self._add_up()
+        if self._several:
+            self._soon()
+
+    def _add_up(self) -> None:
+        new, self._new = self._new, []
+        groups: dict[tuple[str, ...], list[Outcome]] = {}
+        for outcome in new:
+            groups.setdefault(GROUP(outcome), []).append(outcome)
+        for key, outcomes in groups.items():
+            group = Group._make(key)
+            for metric, tally in self._tallies:
+                if metric.samples is not None:
+                    if metric.among is None or metric.among(group):
+                        for outcome in filter(metric.tell, outcomes):
+                            for labels, value in metric.samples(outcome, self.named):
+                                tally.add(labels, (value,))
+                elif (told := metric.of(group, self.named)) is not None:
+                    if metric.value is None:
+                        tally.add(told, (len(outcomes),))
+                    else:
+                        tally.add(told, [v for v in map(metric.value, outcomes) if v is not None])
+
+    def _soon(self) -> None:
+        """Where another worker is asked, it must find what this one counted."""
+        if self._timer is None:
+            with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also pours
+                self._timer = asyncio.get_running_loop().call_later(LATE, self.pour)
+
+    def pour(self) -> None:
+        """Puts what was added up since the last time into prometheus' metrics."""
+        self._timer = None
+        self._add_up()
+        for pour in self._pours:
+            pour()
+        self._flying.set(self.in_flight.now)
+
+    def exposition(self) -> bytes:
+        """What GET /metrics answers, all workers together."""
+        self.pour()
+        registry = self.registry
+        if self._several:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            registry.register(_Family())
+        return generate_latest(registry)
+
+
+class _Family(Collector):
+    """What prometheus' ProcessCollector tells of one process, of all workers together."""
+
+    def collect(self) -> Iterable[PrometheusMetric]:
+        """The metrics of this moment."""
+        told = processes.family()
+        if told is None:
+            return
+        yield CounterMetricFamily(
+            "process_cpu_seconds_total", "User and system CPU time of all processes.", told.cpu_seconds
+        )
+        yield GaugeMetricFamily(
+            "process_resident_memory_bytes", "Resident memory of all processes.", told.resident_bytes
+        )
+        yield GaugeMetricFamily("process_virtual_memory_bytes", "Virtual memory of all processes.", told.virtual_bytes)
+        yield GaugeMetricFamily("process_open_fds", "Open file descriptors of all processes.", told.open_files)
+        yield GaugeMetricFamily("process_max_fds", "Most file descriptors that all may open.", told.most_files)
+        yield GaugeMetricFamily(
+            "process_start_time_seconds", "Start of the first process since the epoch.", told.started_at
+        )
+
+
+def _pour_sums(counter: Counter, sums: Sums) -> None:
+    for labels, value in sums.taken():
+        (counter.labels(*labels) if labels else counter).inc(value)
+
+
+def _pour_spreads(histogram: Histogram, spreads: Spreads) -> None:
+    """There is no way but this to add many values at once."""
+    for labels, counts, total in spreads.taken():
+        child = histogram.labels(*labels) if labels else histogram
+        child._sum.inc(total)
+        for bucket, count in zip(child._buckets, counts, strict=True):
+            bucket.inc(count)
+
+
+def _add_up(counter: Counter, figure: Figure[S], shared: S, before: dict[Labels, float]) -> None:
+    for labels, total in figure.read(shared):
+        counter.labels(*labels).inc(total - before.get(labels, 0))
+        before[labels] = total
+
+
+def _set(gauge: Gauge, figure: Figure[S], shared: S) -> None:
+    for labels, value in figure.read(shared):
+        (gauge.labels(*labels) if labels else gauge).set(value)
+
+
+def forget(pid: int) -> None:
+    """Takes what a worker that is gone held just then (requests in flight) out of the sum; what it counted stays."""
+    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""One request from top to bottom: the only package with asynchronous decisions."""

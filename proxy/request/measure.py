@@ -1,0 +1,318 @@
+"""Reads, counts, plans and writes a request's body, and what of that is heavy in a thread; it decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from proxy.apis.openai_chat import request
+from proxy.fit.blocks import runs
+from proxy.fit.lore import LOREBOOKS
+from proxy.fit.plan import due, plan
+from proxy.fit.relevance.history import embedding_scores
+from proxy.http.memory_budget import Room
+from proxy.model import oversized_json
+from proxy.model.conversation import Message
+from proxy.model.lenient_json import Json
+from proxy.model.limits import Learned
+from proxy.model.plan import Facts, Ladder, Plan, Want
+from proxy.model.ports import Meter
+from proxy.model.scan import Glance, Marks, Stretch, Total
+from proxy.model.structs import replace
+from proxy.request.context import Visit
+from proxy.request.decompression import unpacked
+from proxy.request.facts import Knowledge
+from proxy.request.prefix_cache import Grown
+from proxy.request.totals import Part, Totals
+from proxy.request.wants.embeddings import Embeddings
+from proxy.request.wants.summaries import Summaries
+from proxy.upstreams.extra_calls import Spent
+from proxy.upstreams.models_listing import Headers
+from proxy.wire.headers import value_of
+from proxy.wire.scan import NotUnderstood, mended
+from proxy.wire.scan import glance as first_look
+
+INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
+SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
+HEAVY_BYTES = 1 << 20  # of a body: reading and writing it would hold up other requests for over 5 ms
+CROWDED = 1 << 18  # bytes of a body whose values are counted before it is read: each may take 300 bytes then
+# Values and messages of one request that is planned, and bytes for each one more: each takes 100 bytes, 2 KB.
+VALUES, VALUE_BYTES = 1 << 16, 256
+MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
+THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
+THREADS_BEHIND = 1  # for what nobody waits for: what somebody waits for has the other processor
+Pair = tuple[bytes, bytes]
+T = TypeVar("T")
+
+
+def _pool(threads: int = THREADS) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="count")
+
+
+@dataclass(slots=True)
+class Measuring:
+    """What is new and long is counted in a thread of its own, off the event loop.
+
+    `max_body` bounds what a packed body may unpack to, in bytes.
+    """
+
+    knowledge: Knowledge
+    totals: Totals
+    summaries: Summaries
+    embeddings: Embeddings
+    max_body: int
+    grown: Grown = field(default_factory=Grown)
+    threads: ThreadPoolExecutor = field(default_factory=_pool)
+    _counting: dict[str, Ladder] = field(default_factory=dict)
+
+    async def look(self, visit: Visit, headers: Headers) -> Glance:
+        """A first look at the body, without its messages. Raises `NotUnderstood`."""
+        glance = self.look_now(visit, headers)
+        return await self.look_closer(visit, headers) if glance is None or glance.seen.keyed else glance
+
+    def look_now(self, visit: Visit, headers: Headers) -> Glance | None:
+        """A first look, where that is quick; else `look_closer` must take it. Raises `NotUnderstood`."""
+        if value_of(headers, b"content-encoding") is not None:
+            return None
+        known = self.grown.find(visit.body)
+        new = len(visit.body) - (known.end if known is not None else 0)
+        if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(visit.body) > _most(visit.body)):
+            return None
+        visit.plain, glance = _read(visit.body, known)
+        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
+        return glance
+
+    async def look_closer(self, visit: Visit, headers: Headers) -> Glance:
+        """What `look_now` left: to unpack and read a long body, and to take the key of our own out of its messages.
+        Raises `NotUnderstood`."""
+        if visit.glance is not None:
+            await self._unkey(visit)
+            return visit.glance
+        coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
+        plain = await unpacked(visit.body, coding, self.max_body, self._aside, visit.room)
+        visit.plain, glance = await self._aside(len(plain) > CROWDED, _looked, plain)
+        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
+        if glance.seen.keyed:
+            await self._unkey(visit)
+        return glance
+
+    async def _unkey(self, visit: Visit) -> None:
+        """Takes the key of our own out of the messages, and pins those that it says."""
+        heavy = len(visit.plain) > HEAVY_BYTES
+        visit.plain, pins = await self._aside(heavy, request.without_ours, visit.plain)
+        visit.controls = replace(visit.controls, pins=visit.controls.pins | pins)
+
+    async def unkeyed(self, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
+        """A body that is not understood without the key of our own in its messages; itself where they have none.
+        Raises `NotUnderstood` where they cannot be read."""
+        coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
+        plain = await unpacked(body, coding, self.max_body, self._aside, room)
+        return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, body, plain)
+
+    async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
+        """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
+        Raises `NotUnderstood`."""
+        heavy = glance.new > HEAVY_BYTES
+        marks = await self._aside(heavy, self.totals.marks, glance, visit.learned)
+        found = self.totals.known(marks)
+        await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers, visit.learned)
+        if found is None:
+            part = await self._aside(heavy, self.totals.unknown, marks, visit.plain, glance)
+            found = await self._counted(marks, part, glance.new, visit.learned)
+        if marks is not None:
+            await self._aside(heavy, self.grown.keep, visit.plain, glance, marks)
+        cap = visit.controls.window
+        visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
+        return found
+
+    async def _counted(self, marks: Marks | None, part: Part, size: int, learned: Learned) -> Total:
+        if size <= INLINE_BYTES:
+            return self.totals.count(marks, part, learned)
+        meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
+        new = await self._aside(size > HEAVY_BYTES, _new_in, part, meter)
+        shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
+        await self.knowledge.cache.fetch_counts(shared)
+        long = size > HEAVY_BYTES or sum(len(material) for _, material in new) > INLINE_BYTES
+        found = await self._aside(long, self.totals.count, marks, part, learned)
+        self.knowledge.cache.store_counts(shared)
+        return found
+
+    def known(self, visit: Visit, glance: Glance, ladder: Ladder) -> bool:
+        """Whether the request's total is known without counting; leaves it in the visit."""
+        if glance.new > HEAVY_BYTES:
+            return False
+        marks = self.totals.marks(glance, visit.learned)
+        visit.total = self.totals.known(marks)
+        if visit.total is None or marks is None:
+            return False
+        self.grown.keep(visit.plain, glance, marks)
+        if visit.window is None:
+            cap = visit.controls.window
+            visit.window = self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
+        return True
+
+    async def measure(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+        """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
+        heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
+        visit.prompt = await self._aside(heavy, request.parse, visit.plain, visit.controls.pins)
+        caller = b"" if visit.probing else visit.caller  # then the limits of models that it may be moved to, too
+        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers, caller, visit.learned)
+        visit.facts = replace(facts, knowledge={LOREBOOKS: visit.lore}) if visit.lore else facts
+        visit.plan = await self.plan(visit, visit.facts, ladder, headers)
+        return visit.plan
+
+    async def count(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+        """The same, but no step has its turn: it only counts."""
+        return await self.measure(visit, headers, self._without_steps(ladder))
+
+    async def plan(self, visit: Visit, facts: Facts, ladder: Ladder, headers: Headers) -> Plan:
+        """The plan with these facts, and with what its steps want besides: each step is told once, if only that what it
+        wants cannot be had."""
+        made = await self._planned(visit, facts, ladder)
+        for _ in ladder.rungs:
+            if made.want is None:
+                break
+            told = await self._told(visit, made.want, headers)
+            facts = replace(facts, knowledge={**facts.knowledge, made.want.key: told})
+            made = await self._planned(visit, facts, ladder)
+        return made
+
+    async def _told(self, visit: Visit, want: Want, headers: Headers) -> Json:
+        """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
+        own time."""
+        teller = self.embeddings if want.kind == embedding_scores.KIND else self.summaries
+        if visit.spent is None:
+            visit.spent = Spent()
+        began = time.perf_counter()
+        told = await teller.told(want, headers, visit.acts and visit.asks and not self.knowledge.offline, visit.spent)
+        if not told and not visit.asks and want.kind not in visit.unasked:
+            visit.unasked += (want.kind,)
+        waited = time.perf_counter() - began
+        visit.own_seconds -= waited
+        visit.upstream_seconds += waited
+        return told
+
+    async def _planned(self, visit: Visit, facts: Facts, ladder: Ladder) -> Plan:
+        """The plan with these facts alone: at once where that is quick, else in a thread. Long counts that are new are
+        fetched from Redis, or made and kept for others."""
+        size, prompt = len(visit.plain) + sum(len(entry.content) for entry in visit.lore), visit.prompt
+        assert prompt is not None
+        if size <= INLINE_BYTES:
+            return plan(prompt, ladder, facts)
+        new = await self._aside(size > HEAVY_BYTES, _new, prompt.messages, facts.meter)
+        shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
+        await self.knowledge.cache.fetch_counts(shared)
+        made = None
+        if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
+            made = _untouched(plan(prompt, self._without_steps(ladder), facts), ladder)
+        if made is None:
+            made = await self._aside(True, plan, prompt, ladder, facts)
+        self.knowledge.cache.store_counts(shared)
+        return made
+
+    def _without_steps(self, ladder: Ladder) -> Ladder:
+        found = self._counting.get(ladder.name)
+        if found is None:
+            found = self._counting[ladder.name] = replace(ladder, rungs=())
+        return found
+
+    async def render(self, visit: Visit, made: Plan) -> bytes:
+        """The JSON of what is to be sent."""
+        assert visit.prompt is not None
+        return await self._aside(len(visit.plain) > HEAVY_BYTES, request.render, visit.prompt, made)
+
+    async def unstreamed(self, visit: Visit) -> bytes:
+        """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
+        plain = visit.plain if visit.payload is visit.body else visit.payload
+        return await self._aside(len(plain) > HEAVY_BYTES, request.without_stream, plain)
+
+    async def beside(self, visit: Visit, work: Callable[..., T], *args: object) -> T:
+        """Does something that takes the longer the longer the request is."""
+        return await self._aside(len(visit.plain) > HEAVY_BYTES, work, *args)
+
+    async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
+        """Does it at once, or where it is heavy in a thread."""
+        if not heavy:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
+
+    def behind(self) -> Measuring:
+        """The same with threads of its own, for work that no request waits for."""
+        return replace(self, threads=_pool(THREADS_BEHIND))
+
+    def close(self) -> None:
+        """Gives up what is not begun."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _looked(plain: bytes) -> tuple[bytes, Glance]:
+    """A first look at a body. Raises `NotUnderstood`, for one with too much in it before it is read."""
+    if (why := _too_much(plain)) is not None:
+        raise NotUnderstood(why)
+    return _read(plain)
+
+
+def _too_much(plain: bytes) -> str | None:
+    """What there is too much of in a body to read it; None where that is not so."""
+    if len(plain) > CROWDED and oversized_json.values(plain, most := _most(plain)) > most:
+        return "there are more values in it than we plan with"
+    if len(plain) > oversized_json.OUTSIZE and oversized_json.strange(plain):
+        return "there is a very long name, role or key in it"
+    return None
+
+
+def _most(body: bytes) -> int:
+    """Values that a body may have."""
+    return VALUES + len(body) // VALUE_BYTES
+
+
+def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
+    """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
+    try:
+        long = known is None and len(body) > oversized_json.LONGEST
+        plain, found = body, _glanced(body) if long else first_look(body, known)
+    except NotUnderstood:
+        mendable = mended(body)
+        if mendable is None:
+            raise
+        plain, found = mendable, first_look(mendable)
+    if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
+        raise NotUnderstood("there are more messages in it than we plan with")
+    return plain, found
+
+
+def _glanced(body: bytes) -> Glance:
+    """A first look at a body too long to be decoded at once, without what its bytes could prove, and without marks: no
+    window holds it, so it is planned, and never known by its bytes. Raises `NotUnderstood`."""
+    if (outline := oversized_json.outline(body)) is None:
+        return first_look(body)
+    return replace(first_look(outline.text), most=None, marks=None, text=body)
+
+
+def _unkeyed(body: bytes, plain: bytes) -> bytes:
+    """A body without the key of our own, given unpacked; itself where it has none."""
+    if oversized_json.find(plain, request.OURS.encode()) < 0 or _too_much(plain):
+        return body
+    plain = mended(plain) or plain
+    written, _ = request.without_ours(plain)
+    return body if written is plain else written
+
+
+def _new(messages: Sequence[Message], meter: Meter) -> list[Pair]:
+    """What was not counted before: keys, and the bytes that the counts depend on. First the head, tools and all."""
+    parts = ((), *runs(messages))
+    return [pair for part in parts if (pair := meter.pending(part)) is not None]
+
+
+def _new_in(part: Part, meter: Meter) -> list[Pair]:
+    return _new(part.new, meter)
+
+
+def _untouched(counted: Plan, ladder: Ladder) -> Plan | None:
+    """The plan where no step's turn comes; None where one does."""
+    first = counted.before
+    return counted if counted.trusting or not any(due(rung, first, first) for rung in ladder.rungs) else None

@@ -1,0 +1,148 @@
+"""GET /learned and POST /forget: what was learned of a model, from what evidence and until when; it teaches nothing.
+
+Who may ask decides `refusal_of`: what one caller taught is none of another's business, and to forget is for operators.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from proxy.cache.cache import Cache
+from proxy.config.settings import Settings
+from proxy.errors import ClientError
+from proxy.http.memory_budget import Budget
+from proxy.http.relay import Gone, Receive, Scope, Send, read_body, send_error
+from proxy.tokens.meter import row_of
+from proxy.upstreams.models_listing import Headers
+from proxy.wire.headers import value_of
+
+ASKED = b"x-plimsoll-admin"  # a page in a browser cannot send it to another place than its own, unless that agrees
+MOST_BYTES = 65_536  # of a body that names a model
+UNIT = "scale"  # the kind of limit whose value is no number of tokens
+
+
+class _Named(msgspec.Struct):
+    model: str
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def learned_of(cache: Cache, model: str, caller: bytes | None = None) -> dict[str, Any]:
+    """What was learned of a model and holds now, of all callers or of one: figures, times in UTC, and who taught it as
+    a short keyed hash. What this process knows: workers share it through Redis alone."""
+    voters, ratio = cache.agreed(model, row_of(model))
+    return {
+        "model": model,
+        "limits": [
+            {
+                "caller": one.caller,
+                "kind": one.kind,
+                "value": one.proof.value if one.kind == UNIT else int(one.proof.value),
+                "rule": one.proof.rule,
+                "counted": one.proof.counted,
+                "quality": one.proof.quality,
+                "reply": one.proof.reply or None,
+                "named": one.proof.named or None,
+                "taught_at": _time(one.proof.at),
+                "until": _time(one.until),
+                "probe_due": None if one.due is None else _time(one.due),
+            }
+            for one in cache.shown(model, caller)
+        ],
+        "counts": [
+            {
+                "caller": one.caller,
+                "ratio": one.correction.ratio,
+                "margin": one.correction.share,
+                "answers": one.answers,
+            }
+            for one in cache.counted(model, caller)
+        ],
+        "agreed": {"callers": voters, "ratio": ratio},
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on a host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def refusal_of(headers: Headers, settings: Settings) -> ClientError | None:
+    """Why a request may not see or forget what was learned; None where it may. Without an admin port the data port
+    serves it where nobody but this machine reaches that."""
+    if settings.admin_port is None and not is_loopback(settings.host):
+        text = "This takes an admin port (PLIMSOLL_ADMIN_PORT), or a PLIMSOLL_HOST that only this machine reaches."
+        return ClientError(403, text, code="admin_only")
+    if value_of(headers, b"origin") is not None or value_of(headers, ASKED) != b"1":
+        text = "This needs the header x-plimsoll-admin: 1, and none named origin."
+        return ClientError(403, text, code="admin_only")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """Shows what was learned; where `forgets`, it also forgets it, and shows what that was."""
+
+    settings: Settings
+    cache: Cache
+    budget: Budget
+    forgets: bool = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        try:
+            told = await self._told(scope, receive)
+        except ClientError as error:
+            await send_error(send, error)
+            return
+        except Gone:
+            return
+        payload = msgspec.json.encode(told)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
+        headers.append((b"cache-control", b"no-store"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else payload})
+
+    async def _told(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        refusal = refusal_of(scope["headers"], self.settings)
+        if refusal is not None:
+            raise refusal
+        if not self.forgets:
+            return learned_of(self.cache, _asked(parse_qs(scope["query_string"].decode("latin-1")).get("model", ())))
+        room = self.budget.room()
+        try:
+            body = await read_body(scope, receive, MOST_BYTES, self.settings.body_timeout, room)
+            model = _asked((_NAMED.decode(body).model,))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise _unnamed() from None
+        finally:
+            room.leave()
+        told = learned_of(self.cache, model)
+        self.cache.forget(model)
+        return told
+
+
+def _asked(names: Sequence[str]) -> str:
+    if len(names) != 1 or not names[0]:
+        raise _unnamed()
+    return names[0]
+
+
+def _unnamed() -> ClientError:
+    text = 'Name one model: GET /learned?model=NAME, or POST /forget with {"model": "NAME"}.'
+    return ClientError(400, text, code="no_model", param="model")

@@ -1,0 +1,211 @@
+"""Every path that is not fitted: the request goes to the upstream and its answer back, untouched and as they come.
+
+A WebSocket's handshake that the upstream accepts becomes a tunnel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+from proxy.errors import ClientError, stopped
+from proxy.http.client.dialer import tune
+from proxy.http.relay import (
+    BrokenOff,
+    Gone,
+    Receive,
+    Scope,
+    Send,
+    Upload,
+    cycle_of,
+    receive_body,
+    relay,
+    send_error,
+    target_of,
+    unless_gone,
+)
+from proxy.http.server.cycle import CLOSE
+from proxy.http.tunnel import Tunnel
+from proxy.model.outcome import Outcome
+from proxy.upstreams.upstream import Answer, Upstream, UpstreamError
+from proxy.wire.headers import REQUEST_ID, request_id, to_client, value_of
+from proxy.wire.paths import shown
+
+NAME = "passthrough"
+WEBSOCKET = "websocket"
+SWITCHED = 101
+CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
+BODY_SECONDS = 60.0
+ALLOWED = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
+
+
+async def passthrough(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    upstream: Upstream,
+    on_done: Callable[[Outcome], None],
+    body_seconds: float = BODY_SECONDS,
+    rate: float = 0.0,
+) -> None:
+    """Passes one HTTP request on and its answer back.
+
+    `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (by the upstream, in the
+    middle), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long the client
+    may pause in its request's body, `rate` how many bytes a second it must send.
+    """
+    passage = _Passage(scope, receive, send, upstream, body_seconds, rate)
+    result, status = "bug", 500
+    try:
+        result, status = await passage.go()
+    except asyncio.CancelledError:
+        result, status = await passage.stop()
+        if passage.begun:
+            raise  # the client must see that its answer breaks off
+    finally:
+        on_done(passage.outcome(result, status))
+
+
+class _Passage:
+    """One request on its way. Times are of `time.perf_counter`."""
+
+    __slots__ = (
+        *("_attempts", "_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent"),
+        *("_rate", "_tunnel", "_upstream", "answer"),
+    )
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float, rate: float
+    ) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._upstream, self._body_seconds, self._rate = upstream, body_seconds, rate
+        self._began = self._sent = time.perf_counter()
+        self._first: float | None = None
+        self._cycle = cycle_of(scope)
+        self._tunnel: Tunnel | None = None
+        self._attempts = 0
+        self.answer: Answer | None = None
+
+    @property
+    def _is_handshake(self) -> bool:
+        return self._cycle is not None and self._cycle.is_handshake
+
+    async def go(self) -> tuple[str, int]:
+        """The result and the status that the client got."""
+        try:
+            self._check()
+            answer = await self._ask()
+            if answer.status == SWITCHED:
+                return await self._join(answer)
+            extra = (CLOSE,) if self._is_handshake else ()
+            await relay(answer, self._receive, self._send, extra=extra, started=self._begins, cycle=self._cycle)
+        except ClientError as error:
+            return await self._reject(error)
+        except UpstreamError as error:
+            await send_error(self._send, error.for_client())
+            return "upstream_error", error.status
+        except BrokenOff:
+            assert self.answer is not None
+            return "broken_off", self.answer.status
+        except Gone:
+            return "cancelled", CLIENT_LEFT
+        return "passed", answer.status
+
+    def _check(self) -> None:
+        if self._scope["method"] == "TRACE":
+            raise ClientError(405, "TRACE is not passed on.", code="method_not_allowed")
+        if not target_of(self._scope).startswith(b"/"):
+            raise ClientError(400, "The request's target is not a path.", code="invalid_target")
+
+    async def _ask(self) -> Answer:
+        body = await self._body()
+        self._sent = time.perf_counter()
+        self._attempts = 1
+        target, headers = target_of(self._scope), self._scope["headers"]
+        if self._is_handshake:
+            sending = self._upstream.upgrade(target, headers)
+        else:
+            sending = self._upstream.send(self._scope["method"], target, headers, body)
+        self.answer = await unless_gone(sending, self._receive, self._cycle)
+        return self.answer
+
+    async def _join(self, answer: Answer) -> tuple[str, int]:
+        """Lets client and upstream talk until both are gone."""
+        assert self._cycle is not None
+        try:
+            upstream = answer.take()
+            client = self._cycle.switched(to_client(answer.headers))
+            if client is None:
+                raise Gone
+            tune(client.transport.get_extra_info("socket"))
+            self._begins()
+            self._tunnel = tunnel = Tunnel(client, upstream)
+            try:
+                await tunnel.over()
+            finally:
+                tunnel.close()
+        finally:
+            await answer.close()
+        if tunnel.upstream.error is not None:
+            return "broken_off", SWITCHED
+        return ("passed" if tunnel.client.error is None else "cancelled"), SWITCHED
+
+    async def _body(self) -> bytes | AsyncIterator[bytes] | None:
+        """The body, whole where it came at once; else a stream, behind which the client is watched from now on."""
+        headers = self._scope["headers"]
+        length = value_of(headers, b"content-length")
+        if length == b"0" or (length is None and value_of(headers, b"transfer-encoding") is None):
+            return None
+        first, more = await receive_body(self._receive, self._body_seconds)
+        if not more:
+            return first
+        upload = Upload(first, self._receive, self._body_seconds, self._rate)
+        self._receive = upload.receive
+        return upload.chunks()
+
+    async def _reject(self, error: ClientError) -> tuple[str, int]:
+        """A body that stalls behind an answer's head can only be broken off: the answer is not completed."""
+        if self.answer is None:
+            await send_error(self._send, error, ALLOWED if error.status == 405 else ())
+        return "rejected", error.status
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has seen something of its answer."""
+        if self._cycle is None or self._tunnel is not None:
+            return self.answer is not None
+        return self._cycle.response_started
+
+    async def stop(self) -> tuple[str, int]:
+        """The server stops: what a client that has seen nothing yet is told."""
+        if self.begun:
+            return "stopped", self.answer.status if self.answer else 0
+        await send_error(self._send, stopped())
+        return "stopped", stopped().status
+
+    def _begins(self) -> None:
+        self._first = time.perf_counter() - self._sent
+
+    def outcome(self, result: str, status: int) -> Outcome:
+        """What is to be told."""
+        tunnel = self._tunnel
+        kind = value_of(self.answer.headers, b"content-type") if self.answer else None
+        return Outcome(
+            endpoint=WEBSOCKET if self._is_handshake else NAME,
+            result=result,
+            status=status,
+            stream=bool(kind and kind.startswith(b"text/event-stream")),
+            own_seconds=self._sent - self._began,
+            upstream_seconds=time.perf_counter() - self._sent,
+            first_byte_seconds=self._first,
+            bytes_in=tunnel.client.received if tunnel else 0,
+            bytes_out=tunnel.upstream.received if tunnel else 0,
+            path=shown(target_of(self._scope)),
+            attempts=self._attempts,
+            request_id=request_id(self._id()),
+        )
+
+    def _id(self) -> bytes:
+        answered = value_of(self.answer.headers, REQUEST_ID) if self.answer else None
+        return answered or value_of(self._scope["headers"], REQUEST_ID) or b""

@@ -1,0 +1,1 @@
+"""Knowledge that steps want: one module for each kind."""

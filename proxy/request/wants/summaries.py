@@ -1,0 +1,160 @@
+"""Fulfils the wish for a summary: asks a model for it, once for all who want it, and remembers it for its caller.
+
+No request waits longer than a deadline, and whatever goes wrong is an empty text, which changes nothing. Neither what
+was said nor the summary is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.cache.contents import Contents
+from proxy.fit.transcripts import packed, transcript
+from proxy.model.bounded import Bounded
+from proxy.model.conversation import Block, Prompt
+from proxy.model.limits import Window
+from proxy.model.plan import Want
+from proxy.observe import log
+from proxy.request.facts import Knowledge
+from proxy.tokens.meter import meter_for
+from proxy.upstreams.extra_calls import NotAsked, Spent
+from proxy.upstreams.internal_client import Asking, caller_of
+from proxy.upstreams.models_listing import Headers
+from proxy.upstreams.upstream import UpstreamError
+from proxy.wire.summary_call import Unusable, question, summary_in
+
+KIND = "summary"
+AT_ONCE, EACH = 8, 2  # summaries under way, in all and for one caller: each counts and asks for minutes at worst
+WAITING, WAITING_EACH = 64, 8
+TARGET = b"/v1/chat/completions"
+AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
+CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
+MOST_FAILURES = 10_000  # remembered
+MOST_PIECES = 32  # that an old part is read in: more would take minutes
+ANSWER_BYTES = 1 << 20
+FRAME = 200  # tokens of what stands around the text, and of the request's own
+LEAST_ROOM = 500  # tokens of text in one question; a window that holds less is none to sum up with
+ABOUT_THE_TEXT = frozenset({400, 413, 422})  # statuses that may be another for another text
+
+
+@dataclass(slots=True)
+class Summaries:
+    """Summaries of one upstream's models. `instructions` is the prompt (None: there is none, and no summary);
+    `seconds` the time that one answer gets, and that a request waits."""
+
+    knowledge: Knowledge
+    contents: Contents
+    asking: Asking
+    instructions: str | None
+    seconds: float
+    _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
+    _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
+
+    async def told(self, want: Want, headers: Headers, ask: bool = True, spent: Spent | None = None) -> str:
+        """The summary that is wanted; empty where it failed, is not here in time, or may not be asked for. Without
+        `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
+        if self.instructions is None:
+            return ""
+        caller = caller_of(headers)
+        known = await self._known(caller, want.key)
+        if known is not None or not ask:
+            return known or ""
+        flight = (caller, want.key)
+        if self._fails(caller) or self._fails(*flight):
+            return ""
+        task = self._asking.get(flight)
+        if task is None:
+            if not self.asking.may(headers):
+                return ""
+            task = self._asking[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
+            task.add_done_callback(lambda _: self._asking.pop(flight, None))
+        done, _ = await asyncio.wait({task}, timeout=self.seconds)
+        if not done:
+            self._fail(*flight)  # it may still come, for a later turn; nobody else waits for it
+        return task.result() if done and not task.cancelled() else ""
+
+    async def _known(self, caller: bytes, key: str) -> str | None:
+        found = await self.contents.get(KIND, caller, key.encode())
+        return None if found is None else found.decode(errors="replace")
+
+    async def _made(self, caller: bytes, want: Want, headers: Headers, spent: Spent | None) -> str:
+        """Asks, and remembers what came of it."""
+        model, most = str(want.payload["model"]), int(want.payload["max_tokens"])
+        try:
+            async with self.asking.turn(caller):
+                summary, rest = await self._begun(caller, want.payload["strides"])
+                pieces = await asyncio.to_thread(self._pieces, model, most, self.knowledge.known(model), rest)
+                for piece in pieces:
+                    async with asyncio.timeout(self.seconds):
+                        summary = await self._asked(model, most, summary, piece, headers, spent)
+            self.contents.put(KIND, caller, want.key.encode(), summary.encode(errors="replace"))
+            return summary
+        except NotAsked:
+            return ""
+        except (UpstreamError, TimeoutError):
+            why, lasting = "no answer", True
+        except Unusable as error:
+            why, lasting = str(error), error.lasting
+        except Exception as error:  # a bug of ours is no reason to fail a request
+            why, lasting = type(error).__name__, False
+        self._fail(caller, want.key)
+        if lasting:
+            self._fail(caller)
+        log.event("a summary failed", model=log.printable(model), why=why)
+        return ""
+
+    async def _begun(self, caller: bytes, strides: Sequence[tuple[str, Sequence[Block]]]) -> tuple[str, list[Block]]:
+        """The newest summary that there is of a part, and the blocks that it does not cover. One that is being made is
+        waited for: it began before, so its turn came before ours."""
+        rest: list[Block] = []
+        for place in range(len(strides) - 1, -1, -1):
+            key, fresh = strides[place]
+            under_way = self._asking.get((caller, key)) if rest else None
+            if under_way is not None:
+                await asyncio.wait({under_way})
+            summary = await self._known(caller, key)
+            if summary:
+                return summary, rest
+            rest = [*fresh, *rest]
+        return "", rest
+
+    def _pieces(self, model: str, most: int, window: Window, blocks: Iterable[Block]) -> list[str]:
+        """What was said, in pieces that the summariser's window holds. In a thread: it counts all of it."""
+        meter = meter_for(Prompt(model, ()), model, self.knowledge.cache.memory)
+        room = min(window.tokens - most, window.max_input or window.tokens)
+        room = int(0.9 * room) - meter.text(self.instructions or "") - most - FRAME  # a summary so far is as long
+        if room < LEAST_ROOM:
+            raise Unusable("its window is too small")
+        pieces = packed(filter(None, map(transcript, blocks)), room, meter)
+        if not pieces or len(pieces) > MOST_PIECES:
+            raise Unusable("nothing to sum up" if not pieces else "too much to sum up")
+        return pieces
+
+    async def _asked(
+        self, model: str, most: int, before: str, piece: str, headers: Headers, spent: Spent | None
+    ) -> str:
+        """One question, and the summary in its answer."""
+        body = question(model, self.instructions or "", most, before, piece)
+        status, payload = await self.asking.post(TARGET, body, headers, ANSWER_BYTES, spent)
+        if status != 200:
+            raise Unusable(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
+        return summary_in(payload)
+
+    def _fails(self, caller: bytes, key: str = "") -> bool:
+        until = self._failed.get(caller + key.encode())
+        return until is not None and time.monotonic() < until
+
+    def _fail(self, caller: bytes, key: str = "") -> None:
+        self._failed.put(caller + key.encode(), time.monotonic() + (AGAIN_SECONDS if key else CALLER_SECONDS))
+
+    async def close(self) -> None:
+        """Gives up what is under way."""
+        tasks = set(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.asking.close()

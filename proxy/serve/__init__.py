@@ -1,1 +1,0 @@
-"""Doing it: the only package with I/O; nothing but cli imports it."""

@@ -1,0 +1,1 @@
+"""Providers: where requests go, and calls of our own."""

@@ -1,0 +1,567 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from proxy.cache import counts, remote
+from proxy.cache import redis as caching
+from proxy.cache.cache import Cache
+from proxy.cache.redis import BACKENDS, backend_of
+from proxy.cache.remote import BUDGET
+from proxy.errors import ConfigError
+from proxy.model.limits import Correction, Learned, Proof
+from tests.cache.shelf import until
+from tests.certificates import certified
+from tests.redis_server import RedisServer, free_port, redis_server
+
+# redis-py may lose a socket when a cancellation meets it while it connects; whoever runs next would be blamed for it.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SECRET = b"a secret of the user's"
+CALLER = b"a caller"
+CANARY = b"canary: what they talked about"
+PAIRS = [(b"key-%d" % number, CANARY + b" %d" % number) for number in range(20)]
+SLACK = 0.25  # seconds that a busy machine may add to a budget of 20 ms; redis-py's own defaults would wait 59 s
+
+
+@pytest.fixture(autouse=True)
+def all_is_worth_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "WORTH", 0)
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@asynccontextmanager
+async def cache_at(url: str | None, secret: bytes | None = SECRET) -> AsyncIterator[Cache]:
+    """A started cache, closed at the end."""
+    cache = Cache(url, secret, "https://api.example/v1")
+    await cache.start()
+    try:
+        yield cache
+    finally:
+        await cache.close()
+
+
+def run(test: Callable[..., Awaitable[None]], url: str | None, caches: int = 1, secret: bytes | None = SECRET) -> None:
+    """Runs a test with started caches of one Redis."""
+
+    async def whole() -> None:
+        if caches == 1:
+            async with cache_at(url, secret) as one:
+                await test(one)
+        else:
+            async with cache_at(url, secret) as one, cache_at(url, secret) as two:
+                await test(one, two)
+
+    asyncio.run(whole())
+
+
+def answers(cache: Cache) -> int:
+    """What Redis was asked for and answered so far."""
+    lookups = cache.lookups()
+    return lookups[("redis", "hit")] + lookups[("redis", "miss")]
+
+
+async def fetched(cache: Cache, number: int = 20) -> list[tuple[int, ...] | None]:
+    """What Redis has for pairs, once it has answered: on a busy machine it may take more than a request's budget."""
+    pairs, before = PAIRS[:number], answers(cache)
+    async with asyncio.timeout(10):
+        while answers(cache) == before:
+            await until(lambda: not failing(cache))
+            await cache.fetch_counts(pairs)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(until(lambda: answers(cache) > before), 0.3)
+    return [cache.memory.get(key) for key, _ in pairs]
+
+
+async def count(cache: Cache, number: int = 20) -> None:
+    """What a request does, until Redis has answered: it fetches, counts what is new, stores."""
+    pairs = PAIRS[:number]
+    await fetched(cache, number)
+    for key, material in pairs:
+        if cache.memory.get(key) is None:
+            cache.memory.put(key, (len(material), 7))
+    cache.store_counts(pairs)
+
+
+async def asked(cache: Cache) -> float:
+    """Seconds that a request which remembers nothing waits for the cache."""
+    began = time.monotonic()
+    await cache.fetch_counts([(random.randbytes(8), random.randbytes(100))])
+    return time.monotonic() - began
+
+
+def failing(cache: Cache) -> bool:
+    return bool(cache.open_breakers()[("reading",)])
+
+
+RIGHT = [(len(material), 7) for _, material in PAIRS]
+
+
+def test_two_proxies_on_one_redis_share_their_counts(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one)
+        assert one.lookups()[("redis", "miss")] == 20
+        await until(lambda: len(server.names()) == 20)
+        assert await fetched(two) == RIGHT
+        assert two.lookups()[("redis", "hit")] == 20
+        assert two.lookups()[("local", "hit")] >= 20
+
+    run(test, server.url, caches=2)
+
+
+def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await two.learn_of([("gpt-4", CALLER)])
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        one.observe("gpt-4", CALLER, 1.26)
+        await until(lambda: two.learned_now("gpt-4", CALLER).window == 6000)
+        await until(lambda: two.correction_now("gpt-4", CALLER, 1.0) == Correction(1.26))
+        one.prove("other", CALLER, Learned(max_input=100), Proof(0, 0))
+        await until(lambda: len(server.names()) == 4)
+        await two.learn_of([("other", CALLER)])
+        await until(lambda: two.learned_now("other", CALLER).max_input == 100)
+
+    run(test, server.url, caches=2)
+
+
+def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one)
+        one.contents.put("summary", b"caller", b"key", CANARY)
+        one.prove("a-private-model", CALLER, Learned(window=6000), Proof(0, 0))
+        await until(lambda: len(server.names()) == 22)
+        async with asyncio.timeout(10):
+            while await two.contents.get("summary", b"caller", b"key") != CANARY:
+                await until(lambda: not failing(two))
+        assert await two.contents.get("summary", b"somebody else", b"key") is None
+        kept = "".join(server.names()).encode()
+        kept += b"".join(server.cli("--no-raw", "DUMP", name) + server.cli("GET", name) for name in server.names())
+        for telling in (b"canary", b"talked", b"private", b"caller", b"example", SECRET):
+            assert telling not in kept
+        assert all(name.startswith("plimsoll:{v1}:") for name in server.names())
+
+    run(test, server.url, caches=2)
+
+
+def test_all_that_is_kept_ends_some_day_and_not_all_at_once(server: RedisServer) -> None:
+    async def test(one: Cache) -> None:
+        await count(one)
+        await until(lambda: len(server.names()) == 20)
+        ends = [int(server.cli("PTTL", name)) for name in server.names()]
+        assert all(0.85 * 86_400_000 < end < 1.15 * 86_400_000 for end in ends)
+        assert max(ends) - min(ends) > 60_000
+
+    run(test, server.url)
+
+
+def test_without_a_secret_proxies_agree_on_one_and_share_counts_but_no_content(
+    server: RedisServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await until(lambda: server.names() == ["plimsoll:{v1}:secret"])
+        one.contents.put("summary", b"caller", b"key", CANARY)
+
+        async def shared() -> bool:
+            await count(one)
+            return await fetched(two) == RIGHT
+
+        async with asyncio.timeout(10):
+            while not await shared():
+                await asyncio.sleep(0.02)
+        assert await two.contents.get("summary", b"caller", b"key") is None
+        assert await one.contents.get("summary", b"caller", b"key") == CANARY
+
+    run(test, server.url, caches=2, secret=None)
+    assert capfd.readouterr().err.count("PLIMSOLL_SECRET is not set") == 2
+
+
+def test_another_secret_on_the_same_redis_finds_nothing(server: RedisServer) -> None:
+    async def test(one: Cache) -> None:
+        await count(one)
+        await until(lambda: len(server.names()) == 20)
+        async with cache_at(server.url, b"another secret") as other:
+            assert await fetched(other) == [None] * 20
+            assert other.troubles()[("foreign",)] == 0
+
+    run(test, server.url)
+
+
+@pytest.mark.parametrize("poison", [b"junk", b"\x01" + b"x" * 60, b"\x07other version", b"x" * 200_000])
+def test_a_poisoned_value_is_a_miss_and_is_replaced(server: RedisServer, poison: bytes) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one, 1)
+        await until(server.names)
+        (name,) = server.names()
+        good = server.cli("GET", name)
+        server.put(name, poison)
+        assert await fetched(two, 1) == [None]
+        assert two.troubles()[("foreign",)] == 1
+        await count(two, 1)
+        await until(lambda: server.cli("GET", name) == good)
+
+    run(test, server.url, caches=2)
+
+
+def test_a_name_that_holds_something_else_is_a_miss(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one, 1)
+        await until(server.names)
+        (name,) = server.names()
+        server.cli("DEL", name)
+        server.cli("LPUSH", name, "a")
+        await count(two, 1)
+        await until(lambda: server.cli("TYPE", name).strip() == b"string")
+
+    run(test, server.url, caches=2)
+
+
+def test_a_value_of_100_mb_delays_nobody_and_is_removed(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "COMMAND_SECONDS", 20.0)  # however long it takes to come on a busy machine
+
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one, 1)
+        await until(server.names)
+        (name,) = server.names()
+        server.cli("SETRANGE", name, str(100 * 2**20), "x")
+        await until(lambda: not failing(two))
+        began = time.monotonic()
+        await two.fetch_counts(PAIRS[:1])
+        assert time.monotonic() - began < BUDGET + SLACK
+        assert two.memory.get(PAIRS[0][0]) is None
+        await until(lambda: two.troubles()[("oversize",)] == 1)
+        assert server.names() == []
+        await until(lambda: not failing(two))
+
+    run(test, server.url, caches=2)
+
+
+def dead(url: str) -> list[float]:
+    """Seconds that 50 requests wait for a cache that is not there."""
+    waits: list[float] = []
+
+    async def test(cache: Cache) -> None:
+        waits.append(await asked(cache))
+        await until(lambda: failing(cache))
+        for _ in range(49):
+            waits.append(await asked(cache))
+            cache.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+            assert cache.learned_now("m", CALLER).window == 5
+        await cache.learn_of([("m2", CALLER)])
+        assert await cache.contents.get("summary", b"c", b"k") is None
+
+    run(test, url)
+    return waits
+
+
+def test_a_redis_that_refuses_delays_no_request() -> None:
+    waits = dead(f"redis://127.0.0.1:{free_port()}/0")
+    assert max(waits) < BUDGET + SLACK
+    assert sorted(waits)[40] < 0.005
+
+
+def test_a_black_hole_delays_the_first_request_by_its_budget_and_then_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        waits = dead(f"redis://127.0.0.1:{hole.getsockname()[1]}/0")
+    assert waits[0] < BUDGET + SLACK
+    assert sorted(waits)[40] < 0.005
+
+
+def test_a_host_that_does_not_exist_delays_no_request() -> None:
+    waits = dead("redis://nobody.invalid:6379/0")
+    assert max(waits) < BUDGET + SLACK
+    assert sorted(waits)[40] < 0.005
+
+
+def test_a_wrong_password_is_told_once_and_never_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    with redis_server("--requirepass", "the right one") as server:
+        dead(server.url.replace("//", "//user:hunter2@"))
+        dead(server.url)
+    told = capfd.readouterr().err
+    assert told.count("the shared cache fails") == 2
+    assert f"server=127.0.0.1:{server.port} trouble=AuthenticationError" in told
+    assert "hunter2" not in told
+
+
+def test_a_slow_redis_is_left_alone_until_it_is_quick_again(server: RedisServer) -> None:
+    async def test(one: Cache) -> None:
+        await count(one)
+        await until(lambda: len(server.names()) == 20)
+        server.cli("CLIENT", "PAUSE", "700", "ALL")
+        waits = [await asked(one) for _ in range(50)]
+        assert waits[0] < BUDGET + SLACK
+        assert sorted(waits)[40] < 0.005
+        assert one.troubles()[("late",)] >= 1
+        await until(lambda: not failing(one))
+        async with cache_at(server.url) as two:
+            assert await fetched(two) == RIGHT
+
+    run(test, server.url)
+
+
+def test_a_redis_that_is_killed_under_load_costs_no_request_and_is_used_again_when_it_is_back(
+    server: RedisServer,
+) -> None:
+    async def test(one: Cache) -> None:
+        waits: list[float] = []
+
+        async def load() -> None:
+            while True:
+                waits.append(await asked(one))
+                one.store_counts(PAIRS)
+                await asyncio.sleep(0.001)
+
+        running = [asyncio.create_task(load()) for _ in range(8)]
+        await until(lambda: len(waits) > 200)
+        server.kill()
+        await until(lambda: failing(one))
+        seen = len(waits)
+        await until(lambda: len(waits) > seen + 200)
+        server.start()
+        began = time.monotonic()
+        await until(lambda: not failing(one))
+        assert time.monotonic() - began < 4.0
+        for task in running:
+            task.cancel()
+        results = await asyncio.gather(*running, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert max(waits) < BUDGET + 2 * SLACK
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        await until(server.names)
+
+    run(test, server.url)
+
+
+def test_a_full_redis_is_still_read() -> None:
+    with redis_server("--maxmemory-policy", "noeviction") as server:
+
+        async def test(one: Cache, two: Cache) -> None:
+            await count(one, 10)
+            await until(lambda: len(server.names()) == 10)
+            server.cli("CONFIG", "SET", "maxmemory", "1")
+            assert await fetched(two) == RIGHT[:10] + [None] * 10
+            await count(two)
+            await until(lambda: two.open_breakers()[("writing",)])
+            assert (failing(two), two.troubles()[("lost",)]) == (False, 10)
+            server.cli("CONFIG", "SET", "maxmemory", "0")
+            two.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+            await until(lambda: len(server.names()) == 11)
+
+        run(test, server.url, caches=2)
+
+
+def test_a_read_only_replica_is_read(server: RedisServer, capfd: pytest.CaptureFixture[str]) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one, 10)
+        await until(lambda: len(server.names()) == 10)
+        server.cli("REPLICAOF", "127.0.0.1", str(free_port()))
+        assert await fetched(two) == RIGHT[:10] + [None] * 10
+        await count(two)
+        await until(lambda: two.open_breakers()[("writing",)])
+        assert not failing(two)
+
+    run(test, server.url, caches=2)
+    assert "trouble=ReadOnlyError" in capfd.readouterr().err
+
+
+def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[str]) -> None:
+    rights = "+get +set +mget +strlen +unlink +ping +select +auth".split()
+    server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~plimsoll:*", "resetchannels", "-@all", *rights)
+
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one)
+        await until(lambda: len(server.names()) == 20 + 1)
+        assert await fetched(two) == RIGHT
+
+    async def told(one: Cache, two: Cache) -> None:
+        one.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+        await until(lambda: len(server.names()) == 22)
+
+    async def agreed(one: Cache, two: Cache) -> None:
+        await until(lambda: server.names())
+
+    url = server.url.replace("//", "//plimsoll:pw@")
+    run(agreed, url, caches=2, secret=None)
+    run(test, url, caches=2)
+    run(told, url, caches=2)
+    assert "NoPermission" not in capfd.readouterr().err
+
+
+def test_a_right_that_is_missing_is_a_trouble_like_any_other(
+    server: RedisServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for patience in ("BUDGET", "PROBE_SECONDS"):  # however busy the machine is: the trouble is not that it is late
+        monkeypatch.setattr(remote, patience, 5.0)
+    server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~*", "-@all", "+get")
+    dead(server.url.replace("//", "//plimsoll:pw@"))
+    assert "trouble=NoPermissionError" in capfd.readouterr().err
+
+
+def test_a_thousand_clients_that_go_away_never_leave_a_wrong_value_to_others(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        await count(one)
+        await until(lambda: len(server.names()) == 20)
+        chance = random.Random(1)
+        right = dict(zip([key for key, _ in PAIRS], RIGHT, strict=True))
+
+        async def client() -> None:
+            cache, pairs = two, chance.sample(PAIRS, 5)
+            for key, _ in pairs:
+                cache.memory._young.pop(key, None)
+            await cache.fetch_counts(pairs)
+            assert all(cache.memory.get(key) in (right[key], None) for key, _ in pairs)
+
+        for _ in range(100):
+            clients = [asyncio.create_task(client()) for _ in range(10)]
+            for task in chance.sample(clients, 8):
+                asyncio.get_running_loop().call_later(chance.random() / 500, task.cancel)
+            done = await asyncio.gather(*clients, return_exceptions=True)
+            assert all(result is None or isinstance(result, asyncio.CancelledError) for result in done)
+        assert two.troubles()[("foreign",)] == 0
+        for key, _ in PAIRS:
+            two.memory._young.pop(key, None)
+        assert await fetched(two) == RIGHT  # on a machine that stands still the breaker may have opened until now
+        assert two.lookups()[("redis", "hit")] > 0
+
+    run(test, server.url, caches=2)
+
+
+def test_a_burst_of_requests_goes_on_without_waiting_for_connections(server: RedisServer) -> None:
+    async def test(one: Cache) -> None:
+        await count(one, 1)
+        waits = await asyncio.gather(*(asked(one) for _ in range(300)))
+        assert max(waits) < BUDGET + 2 * SLACK
+        assert one.troubles()[("skipped",)] > 0
+        assert int(server.cli("INFO", "clients").decode().partition("connected_clients:")[2].split()[0]) < 60
+
+    run(test, server.url)
+
+
+def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.cache.cache.CLOSE_SECONDS", 20.0)
+    monkeypatch.setattr(caching, "COMMAND_SECONDS", 20.0)
+
+    async def test(one: Cache) -> None:
+        await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
+        one.observe("gpt-4", CALLER, 1.5)
+
+    run(test, server.url)
+    assert len(server.names()) == 2
+
+
+def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    key, cert = certified(tmp_path, "127.0.0.1")
+    files = ["--tls-key-file", str(key), "--tls-cert-file", str(cert), "--tls-ca-cert-file", str(cert)]
+    with redis_server(*files, "--tls-auth-clients", "no", tls=True) as server:
+
+        async def test(one: Cache) -> None:
+            await count(one)
+            async with cache_at(f"{server.url}?ssl_ca_certs={cert}") as two:
+                async with asyncio.timeout(10):
+                    while await fetched(two) != RIGHT:
+                        await asyncio.sleep(0.01)
+
+        run(test, f"{server.url}?ssl_ca_certs={cert}")
+        assert "Certificate" not in capfd.readouterr().err
+        dead(server.url)  # a certificate that nobody we trust signed
+
+
+def test_redis_may_ask_for_a_certificate_of_ours(tmp_path: Path) -> None:
+    key, cert = certified(tmp_path, "127.0.0.1")
+    our_key, ours = certified(tmp_path, "plimsoll")
+    both = tmp_path / "authorities.pem"
+    both.write_bytes(cert.read_bytes() + ours.read_bytes())
+    files = ["--tls-key-file", str(key), "--tls-cert-file", str(cert), "--tls-ca-cert-file", str(both)]
+    with redis_server(*files, "--tls-auth-clients", "yes", tls=True) as server:
+        plain = f"{server.url}?ssl_ca_certs={cert}"
+        shown = f"{plain}&ssl_certfile={ours}&ssl_keyfile={our_key}"
+
+        async def test(one: Cache) -> None:
+            await count(one)
+            async with cache_at(shown) as two:
+                async with asyncio.timeout(10):
+                    while await fetched(two) != RIGHT:
+                        await asyncio.sleep(0.01)
+
+        run(test, shown)
+        dead(plain)  # who shows none is turned away
+
+
+def test_redis_may_be_reached_by_a_socket_file(tmp_path: Path) -> None:
+    with redis_server("--unixsocket", str(tmp_path / "redis.sock")) as server:
+
+        async def test(one: Cache) -> None:
+            await count(one)
+            await until(lambda: len(server.names()) == 20)
+
+        run(test, f"unix://{tmp_path / 'redis.sock'}")
+
+
+def test_without_a_url_everything_is_remembered_in_this_process() -> None:
+    async def test(one: Cache) -> None:
+        await one.fetch_counts(PAIRS)
+        assert one.memory.get(PAIRS[0][0]) is None
+        one.memory.put(PAIRS[0][0], (5,))
+        one.store_counts(PAIRS)
+        assert one.memory.get(PAIRS[0][0]) == (5,)
+        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        one.observe("gpt-4", CALLER, 1.1)
+        await one.learn_of([("gpt-4", CALLER)])
+        assert one.learned_now("gpt-4", CALLER).window == 6000
+        assert one.correction_now("gpt-4", CALLER, 1.0) == Correction(1.1)
+        assert one.correction_now("x", CALLER, 1.0) is None
+        one.contents.put("summary", b"c", b"k", CANARY)
+        assert await one.contents.get("summary", b"c", b"k") == CANARY
+        assert one.open_breakers() == {}
+        assert set(one.troubles().values()) == {0}
+        assert one.lookups()[("redis", "hit")] == 0
+
+    run(test, None)
+
+
+def test_a_cache_that_was_closed_knows_what_this_process_knows(server: RedisServer) -> None:
+    async def test(one: Cache) -> None:
+        await count(one)
+        await one.close()
+        assert [one.memory.get(key) for key, _ in PAIRS] == RIGHT
+        await one.fetch_counts([(b"new", b"x")])
+        assert one.memory.get(b"new") is None
+
+    run(test, server.url)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("memcached://user:hunter2@h", "must begin with redis://, rediss://, unix://"),
+        ("redis://user:hunter2@h:port/0", "a port, a file or an option"),
+        ("redis://user:hunter2@h:70000/0", "a port, a file or an option"),
+        ("redis://user:hunter2@h/0?socket_timeout=soon", "a port, a file or an option"),
+        ("rediss://user:hunter2@h/0?ssl_ca_certs=/no/such/file", "a port, a file or an option"),
+        ("redis://user:hunter2@h/0?no_such_option=1", "a port, a file or an option"),
+    ],
+)
+def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        Cache(url)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_backends_place_shows_no_password() -> None:
+    assert backend_of("redis://user:hunter2@redis.local/0").place == "redis.local:6379"
+    assert backend_of("unix:///run/redis.sock").place == "/run/redis.sock"
+    assert set(BACKENDS) == {"redis", "rediss", "unix"}

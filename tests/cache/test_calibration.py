@@ -1,0 +1,198 @@
+"""What usage teaches of counts: steady for one caller, and hardly moved by one caller for others."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.cache.calibration import (
+    APART,
+    FEW,
+    LATEST,
+    MARGINS,
+    MOST_VOTES,
+    NOTCH,
+    Agreement,
+    Calibration,
+    pack,
+    pack_votes,
+    unpack,
+    unpack_votes,
+)
+
+ratios = st.floats(0.1, 10)
+
+
+def taught(*ratios: float) -> Calibration:
+    """What these answers taught, one after the other."""
+    found = Calibration()
+    for ratio in ratios:
+        found = found.observed(ratio)
+    return found
+
+
+def caller(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def agreed(*ratios: float) -> Agreement:
+    """What so many callers agree on, each of whom was taught one ratio."""
+    found = Agreement()
+    for number, ratio in enumerate(ratios):
+        found = found.voted(caller(number), taught(ratio))
+    return found
+
+
+def test_nothing_is_known_before_the_first_answer() -> None:
+    assert (Calibration().ratio, Calibration().share, Agreement().ratio(1.2)) == (None, None, None)
+
+
+def test_the_first_answer_calibrates_and_the_familys_margin_holds() -> None:
+    assert (taught(1.104).ratio, taught(1.104).share) == (1.10, None)
+    assert taught(*[1.1] * (FEW - 1)).share is None and taught(*[1.1] * FEW).share is not None
+
+
+def test_one_odd_answer_moves_no_ratio() -> None:
+    assert taught(*[1.1] * 5, 6.0).ratio == 1.1
+    assert taught(*[1.1] * 12, *[0.3] * 11).ratio == 1.1
+
+
+def test_a_model_that_changed_is_found_again() -> None:
+    assert taught(*[1.1] * 100, *[1.5] * (LATEST // 2 + 1)).ratio == 1.5
+
+
+def test_a_ratio_stays_until_the_truth_is_a_whole_notch_away() -> None:
+    found = taught(*[1.1] * 30)
+    for wobble in (1.119, 1.085, 1.11, 1.119, 1.081):
+        for _ in range(LATEST):
+            found = found.observed(wobble)
+        assert found.ratio == 1.1
+    for _ in range(LATEST):
+        found = found.observed(1.121)
+    assert found.ratio == 1.12
+
+
+@pytest.mark.parametrize(
+    ("error", "share"), [(0.0, 0.02), (0.01, 0.03), (0.02, 0.04), (0.05, 0.08), (0.1, 0.14), (0.5, 0.25)]
+)
+def test_R7_the_margin_follows_from_the_errors_that_were_seen(error: float, share: float) -> None:
+    assert taught(*[1.0, 1.0, 1.0 + error, 1.0] * 3).share == share
+
+
+def test_the_margin_rises_at_once_and_falls_by_whole_steps() -> None:
+    found = taught(*[1.0] * FEW)
+    assert found.share == 0.02
+    found = found.observed(1.05)
+    assert found.share == 0.08
+    for _ in range(LATEST):
+        found = found.observed(1.0)
+    assert found.share == 0.02
+    assert taught(*[1.0] * 20, 1.015, 1.015, *[1.0] * 22).share == 0.03  # one step is not worth another count
+
+
+def test_one_of_many_answers_that_is_far_above_is_left_out() -> None:
+    assert taught(*[1.0] * 20, 3.0).share == 0.02
+    assert taught(*[1.0] * 20, 3.0, 3.0).share == 0.25
+
+
+@given(st.lists(ratios, min_size=1, max_size=60))
+def test_figures_stay_within_what_was_seen(seen: list[float]) -> None:
+    found = taught(*seen)
+    latest = seen[-LATEST:]
+    assert found.ratio is not None and min(latest) - 2 * NOTCH <= found.ratio <= max(latest) + 2 * NOTCH
+    assert found.share is None or MARGINS[0] <= found.share <= MARGINS[1]
+    assert len(found.latest) <= LATEST and found.count == len(seen)
+
+
+@given(st.lists(st.floats(0.9, 1.1), min_size=40, max_size=80))
+def test_what_is_like_what_was_seen_is_counted_within_the_margin(seen: list[float]) -> None:
+    found = taught(*seen)
+    assert found.ratio is not None and found.share is not None
+    beyond = [ratio for ratio in found.latest if ratio > found.ratio * (1 + found.share)]
+    assert len(beyond) <= LATEST // 16
+
+
+def test_of_two_replicas_words_that_of_more_answers_holds() -> None:
+    few, many = taught(1.5), taught(1.1, 1.1)
+    assert few.joined(many) is many and many.joined(few) is many and many.joined(many) is many
+
+
+@given(st.lists(ratios, max_size=60))
+def test_a_calibration_survives_its_bytes(seen: list[float]) -> None:
+    found = taught(*seen)
+    assert unpack(pack(found)) == found and len(pack(found)) <= 300
+
+
+@pytest.mark.parametrize(
+    "foreign", [b"", b"\xc1", [], [[1.0] * 25, 1, 1.0, None], [[0.0], 1, 1.0, None], [[], -1, None, 7.0], 5]
+)
+def test_what_is_no_record_is_a_miss(foreign: object) -> None:
+    payload = foreign if isinstance(foreign, bytes) else msgspec.msgpack.encode(foreign)
+    assert unpack(payload) is None and unpack_votes(payload) is None
+
+
+# What callers agree on.
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_R7_a_few_callers_change_nothing_for_others(count: int) -> None:
+    assert agreed(*[1.5] * count).ratio(1.2) is None
+
+
+def test_many_callers_are_believed() -> None:
+    assert agreed(*[1.1] * 6).ratio(1.2) == 1.1
+    assert agreed(*[1.1] * 7, *[1.3] * 5).ratio(1.2) == 1.1
+    assert agreed(1.0, 1.1, 1.12, 1.1, 1.3, 9.0).ratio(1.2) == pytest.approx(1.2)
+
+
+def test_no_agreement_is_far_from_the_familys_row() -> None:
+    assert agreed(*[9.0] * 20).ratio(1.0) == pytest.approx(1 + APART)
+    assert agreed(*[0.1] * 20).ratio(1.0) == pytest.approx(1 - APART)
+
+
+@given(honest=st.lists(st.floats(1.0, 1.2), min_size=9, max_size=40), liar=ratios)
+def test_R7_one_caller_moves_others_no_further_than_the_next_callers_vote(honest: list[float], liar: float) -> None:
+    voted = agreed(*honest)
+    with_liar = voted.voted(caller(999), taught(*[liar] * 500)).ratio(1.1)
+    assert with_liar is not None and 1.0 - 1e-9 <= with_liar <= 1.2 + 1e-9
+
+
+def test_a_caller_has_one_vote_however_often_it_is_answered() -> None:
+    found, known = Agreement(), Calibration()
+    for _ in range(500):
+        known = known.observed(1.5)
+        found = found.voted(caller(1), known)
+    assert len(found.votes) == 1 and found.voted(caller(1), known) is found
+    assert found.voted(caller(2), Calibration()) is found
+    for _ in range(LATEST):
+        known = known.observed(1.1)
+    assert found.voted(caller(1), known).votes == {caller(1): (1.1, 524)}
+
+
+def test_where_there_are_too_many_the_votes_of_the_fewest_answers_go() -> None:
+    found = Agreement({caller(n): (1.1, 100) for n in range(MOST_VOTES)})
+    assert found.voted(caller(999), taught(3.0)) is found
+    after = found.voted(caller(999), taught(*[3.0] * 101))
+    assert caller(999) in after.votes and len(after.votes) == MOST_VOTES
+
+
+votes = st.dictionaries(st.integers(0, 80).map(caller), st.tuples(ratios, st.integers(1, 9)), max_size=MOST_VOTES)
+
+
+@given(votes, votes)
+def test_replicas_come_to_the_same_votes_of_each_caller(
+    ours: dict[bytes, tuple[float, int]], theirs: dict[bytes, tuple[float, int]]
+) -> None:
+    one, two = Agreement(ours).joined(Agreement(theirs)), Agreement(theirs).joined(Agreement(ours))
+    assert {key: count for key, (_, count) in one.votes.items()} == {
+        key: count for key, (_, count) in two.votes.items()
+    }
+    assert len(one.votes) <= MOST_VOTES and one.joined(one) is one
+
+
+@given(votes)
+def test_an_agreement_survives_its_bytes(given_votes: dict[bytes, tuple[float, int]]) -> None:
+    assert unpack_votes(pack_votes(Agreement(given_votes))) == Agreement(given_votes)
+    assert len(pack_votes(Agreement(given_votes))) <= 2_048

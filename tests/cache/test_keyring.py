@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proxy.cache import keyring as module
+from proxy.cache.keyring import BYTES, SECRET, Keyring
+from proxy.cache.remote import Remote
+from proxy.cache.sealing import Seals
+from tests.cache.shelf import Shelf, until
+
+
+def test_a_given_secret_makes_the_seals_at_once_and_may_seal_content() -> None:
+    keyring = Keyring(b"given")
+    assert keyring.seals is not None
+    assert keyring.seals.name("x", b"a") == Seals(b"given").name("x", b"a")
+    assert keyring.may_seal
+
+
+def test_without_a_secret_there_are_no_seals_until_replicas_agree() -> None:
+    keyring = Keyring(None)
+    assert keyring.seals is None
+    assert not keyring.may_seal
+    assert keyring.local.name("x", b"a") != Keyring(None).local.name("x", b"a")
+
+
+def test_replicas_without_a_secret_agree_on_one_and_are_warned(capfd: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        shelf = Shelf()
+        one, two = Keyring(None), Keyring(None)
+        remotes = [Remote(shelf, SECRET), Remote(shelf, SECRET)]
+        for remote, keyring in zip(remotes, (one, two), strict=True):
+            remote.spawn(keyring.agree_on(remote))
+        await until(lambda: one.seals and two.seals)
+        assert one.seals and two.seals
+        assert one.seals.name("x", b"a") == two.seals.name("x", b"a")
+        assert len(shelf.values[SECRET]) == BYTES
+        for remote in remotes:
+            await remote.close()
+
+    asyncio.run(test())
+    assert capfd.readouterr().err.count("PLIMSOLL_SECRET is not set") == 2
+
+
+def test_a_backend_that_was_emptied_is_told_the_secret_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGREE_AGAIN", 0.01)
+
+    async def test() -> None:
+        shelf = Shelf()
+        remote, keyring = Remote(shelf, SECRET), Keyring(None)
+        remote.spawn(keyring.agree_on(remote))
+        await until(lambda: keyring.seals)
+        agreed, seals = shelf.values.pop(SECRET), keyring.seals
+        await until(lambda: SECRET in shelf.values)
+        assert shelf.values[SECRET] == agreed
+        assert keyring.seals is seals
+        await remote.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("stored", [b"", b"short", bytes(10_000)])
+def test_what_cannot_be_a_secret_is_not_agreed_to(stored: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TRY_AGAIN", 0.01)
+
+    async def test() -> None:
+        shelf = Shelf(values={SECRET: stored})
+        remote, keyring = Remote(shelf, SECRET), Keyring(None)
+        remote.spawn(keyring.agree_on(remote))
+        await until(lambda: shelf.agreements > 2)
+        assert keyring.seals is None
+        del shelf.values[SECRET]
+        await until(lambda: keyring.seals)
+        await remote.close()
+
+    asyncio.run(test())

@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from proxy.cache import remote as module
+from proxy.cache.breaker import FIRST
+from proxy.cache.remote import BUDGET, LARGEST, MOST_ASKING, Remote, Values
+from tests.cache.shelf import Shelf, until
+
+PROBE = b"probe"
+
+
+def run(test: Callable[[Shelf, Remote], Awaitable[None]], started: bool = True) -> None:
+    """Runs a test with a shelf and a remote over it."""
+
+    async def whole() -> None:
+        shelf = Shelf()
+        remote = Remote(shelf, PROBE)
+        if started:
+            remote.start()
+            await until(lambda: shelf.answered)
+        try:
+            await test(shelf, remote)
+        finally:
+            shelf.release()
+            await remote.close()
+
+    asyncio.run(whole())
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was handed over."""
+
+    values: Values | None = None
+
+    def __call__(self, values: Values) -> None:
+        self.values = values
+
+
+async def timed(work: Awaitable[None]) -> float:
+    began = time.monotonic()
+    await work
+    return time.monotonic() - began
+
+
+def test_values_are_read_and_handed_over() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.values[b"a"] = b"1"
+        await remote.ask([b"a", b"b"], taken := Taken())
+        assert taken.values == [b"1", None]
+        assert (remote.tally.asked, remote.tally.late) == (1, 0)
+
+    run(test)
+
+
+def test_a_request_waits_no_longer_than_its_budget_and_the_answer_still_serves_the_next() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.values[b"a"] = b"1"
+        shelf.hold()
+        took = await timed(remote.ask([b"a"], taken := Taken()))
+        assert BUDGET * 0.9 < took < BUDGET + 0.2
+        assert (remote.tally.late, remote.usable, taken.values) == (1, False, None)
+        shelf.release()
+        await until(lambda: taken.values == [b"1"])
+
+    run(test)
+
+
+def test_while_it_fails_no_request_asks_and_none_waits() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        await remote.ask([b"a"], Taken())
+        asked = len(shelf.gets)
+        for _ in range(100):
+            await remote.ask([b"a"], Taken())
+        assert len(shelf.gets) == asked
+        assert (remote.tally.errors, remote.tally.skipped) == (1, 100)
+
+    run(test)
+
+
+def test_it_comes_back_by_itself_without_a_request_that_tries() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        await remote.ask([b"a"], Taken())
+        shelf.fault = ""
+        await until(lambda: remote.reading.closed)
+        assert shelf.gets[-1] == [PROBE]
+        await remote.ask([b"a"], taken := Taken())
+        assert taken.values == [None]
+
+    run(test)
+
+
+def test_probes_that_fail_come_ever_more_seldom() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        await remote.ask([b"a"], Taken())
+        first = remote.reading.remaining
+        await until(lambda: remote.reading.remaining > first)
+        assert remote.reading.remaining > 1.2 * FIRST
+
+    run(test)
+
+
+def test_a_probe_that_is_answered_late_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE_SECONDS", -1.0)
+
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        await until(lambda: not remote.reading.closed)
+        assert shelf.gets == [[PROBE]]
+
+    run(test)
+
+
+def test_it_is_probed_when_it_starts_so_that_no_request_meets_a_dead_one_first() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        remote.start()
+        await until(lambda: not remote.usable)
+        assert shelf.gets == [[PROBE]]
+
+    run(test, started=False)
+
+
+def test_a_client_that_goes_away_cancels_its_waiting_and_no_command() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        waiting = asyncio.create_task(remote.ask([b"a"], taken := Taken()))
+        await until(lambda: [b"a"] in shelf.gets)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        shelf.release()
+        await until(lambda: taken.values is not None)
+        assert remote.tally.errors == 0
+
+    run(test)
+
+
+def test_when_too_many_questions_are_under_way_further_requests_go_on_alone() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        waiting = [asyncio.create_task(remote.ask([b"%d" % n], Taken())) for n in range(MOST_ASKING)]
+        await until(lambda: len(shelf.gets) == 1 + MOST_ASKING)
+        await remote.ask([b"more"], Taken())
+        assert (remote.tally.skipped, len(shelf.gets)) == (1, 1 + MOST_ASKING)
+        await asyncio.gather(*waiting)
+
+    run(test)
+
+
+def test_an_answer_that_came_while_our_own_event_loop_was_busy_is_in_time() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        loop = asyncio.get_running_loop()
+        loop.call_later(BUDGET / 4, time.sleep, 3 * BUDGET)  # a long count, say
+        loop.call_later(BUDGET / 2, shelf.release)
+        await remote.ask([b"a"], taken := Taken())
+        assert taken.values == [None]
+        assert (remote.tally.late, remote.reading.closed) == (0, True)
+
+    run(test)
+
+
+def test_writes_are_gathered_and_the_last_of_a_name_wins() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        for number in range(50):
+            remote.write(b"%d" % (number % 10), b"%d" % number, 60.0)
+        await until(lambda: shelf.puts)
+        assert len(shelf.puts) == 1
+        assert shelf.values == {b"%d" % (number % 10): b"%d" % number for number in range(40, 50)}
+
+    run(test)
+
+
+def test_many_writes_go_in_batches() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        for number in range(module.BATCH + 1):
+            remote.write(b"%d" % number, b"x", 60.0)
+        await until(lambda: len(shelf.values) == module.BATCH + 1)
+        assert [len(put) for put in shelf.puts] == [module.BATCH, 1]
+
+    run(test)
+
+
+def test_a_backend_that_takes_no_writes_is_still_read() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.full = True
+        remote.write(b"a", b"1", 60.0)
+        await until(lambda: not remote.writing.closed)
+        assert remote.tally.lost == 1
+        await remote.ask([b"a"], taken := Taken())
+        assert taken.values == [None]
+        shelf.full = False
+        remote.write(b"a", b"2", 60.0)
+        await until(lambda: remote.writing.closed)
+        assert shelf.values == {b"a": b"2"}
+
+    run(test)
+
+
+def test_what_is_too_much_to_keep_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUED", 2)
+
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        remote.write(b"large", bytes(LARGEST + 1), 60.0)
+        for name in (b"a", b"b", b"c", b"b"):
+            remote.write(name, b"x", 60.0)
+        assert remote.tally.lost == 2
+        await until(lambda: shelf.values)
+        assert set(shelf.values) == {b"a", b"b"}
+
+    run(test)
+
+
+def test_a_value_too_large_to_be_ours_is_removed_so_that_it_stops_nobody_again() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.values = {b"poison": bytes(LARGEST + 1), b"good": b"1"}
+        shelf.hold()
+        await remote.ask([b"good", b"poison"], Taken())
+        shelf.release()
+        await until(lambda: remote.reading.closed)
+        assert shelf.values == {b"good": b"1"}
+        assert remote.tally.oversize == 1
+
+    run(test)
+
+
+def test_a_slow_answer_removes_nothing_that_may_be_ours() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.values = {b"good": b"1"}
+        shelf.hold()
+        await remote.ask([b"good"], Taken())
+        shelf.release()
+        await until(lambda: remote.reading.closed)
+        assert (shelf.values, remote.tally.oversize) == ({b"good": b"1"}, 0)
+
+    run(test)
+
+
+def test_trouble_is_told_once_a_minute_and_only_by_its_kind(capfd: pytest.CaptureFixture[str]) -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "AuthenticationError"
+        await remote.ask([b"name"], Taken())
+        remote.write(b"name", b"value", 60.0)
+        await until(lambda: not remote.writing.closed)
+        assert remote.tally.errors >= 2
+
+    run(test)
+    told = capfd.readouterr().err
+    assert told.count("the shared cache fails") == 1
+    assert "server=shelf:1 trouble=AuthenticationError" in told
+    assert "name" not in told
+
+
+def test_work_aside_is_done_while_it_answers() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        assert await remote.aside(lambda backend: backend.get([b"a"])) == [None]
+        shelf.fault = "TimeoutError"
+        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+        shelf.fault = ""
+        asked = len(shelf.gets)
+        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+        assert len(shelf.gets) == asked
+
+    run(test)
+
+
+def test_closing_writes_what_waits_and_then_nothing_is_asked() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        remote.write(b"a", b"1", 60.0)
+        await remote.close()
+        assert (shelf.values, shelf.closed) == ({b"a": b"1"}, True)
+        await remote.ask([b"a"], taken := Taken())
+        assert taken.values is None
+        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+
+    run(test)
+
+
+def test_closing_does_not_wait_for_a_backend_that_hangs() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        remote.write(b"a", b"1", 60.0)
+        assert await timed(remote.close()) < 1.0
+
+    run(test)
+
+
+def test_closing_does_not_mind_a_backend_that_fails() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        remote.write(b"a", b"1", 60.0)
+        await remote.close()
+        assert remote.tally.lost == 1
+
+    run(test)

@@ -1,0 +1,517 @@
+"""Every command, with good arguments and bad ones: what it prints, where, and its exit code."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from proxy import __version__
+from proxy.cli.demo import BODY
+from proxy.cli.main import main
+from proxy.config.settings import SETTINGS
+from tests.makers import body, system, user, words
+from tests.redis_server import free_port
+
+COMMANDS = ("serve", "inspect", "models", "forget", "check", "demo", "simulate")
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of whoever runs the tests."""
+    for name in os.environ.keys() - CLEAN.keys():
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")  # no proxy of this machine is asked what it learned
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> str:
+    """A file with a request that is too long for its model."""
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(BODY))
+    return str(path)
+
+
+def ended(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    try:
+        code = main(argv)
+    except SystemExit as exit:
+        code = exit.code if isinstance(exit.code, int) else 1
+    return code, *capsys.readouterr()
+
+
+# Arguments
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(capsys, "--version") == (0, f"plimsoll {__version__}\n", "")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "--help")
+    assert code == 0
+    assert all(re.search(rf"^ +{command} +\w", out, re.MULTILINE) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_that_fits_a_terminal(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, err = ended(capsys, command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: plimsoll {command}")
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    told = " ".join(ended(capsys, "serve", "--help")[1].split())
+    for setting in SETTINGS:
+        assert f"{setting.flag} VALUE" in told
+        assert f"{setting.help} (default: {setting.default or 'none'})" in told
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        ([], "required: COMMAND"),
+        (["sail"], "invalid choice: 'sail'"),
+        (["serve", "--speed", "9"], "unrecognized arguments: --speed 9"),
+        (["inspect"], "required: FILE"),
+        (["inspect", "--json", "--request", "x"], "not allowed with argument"),
+        (["inspect", "--window", "many", "x"], "--window: is 'many', must be a whole number from 1 on"),
+        (["models"], "required: MODEL"),
+        (["forget"], "required: MODEL"),
+        (["simulate", "--port", "70000"], "--port: is '70000', must be a whole number from 0 to 65535"),
+    ],
+)
+def test_wrong_arguments_end_with_code_2_and_the_reason(
+    capsys: pytest.CaptureFixture[str], argv: list[str], reason: str
+) -> None:
+    code, out, err = ended(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["--port", "eighty"], "--port is 'eighty', must be a whole number from 0 to 65535"),
+        (["--upstream", "ftp://x"], "--upstream is no plain http or https URL"),
+        (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
+        (["--rules", "/nowhere"], "there is no folder /nowhere"),
+        (["--ladder", "rope"], "--ladder is 'rope', there are agent, chat, default"),
+        (["--redis", "memcached://x"], "--redis must begin with redis://"),
+        (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
+        (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_wrong_settings_end_with_code_2_and_the_reason(
+    capsys: pytest.CaptureFixture[str], argv: list[str], reason: str
+) -> None:
+    code, out, err = ended(capsys, "serve", *argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("plimsoll: ") and reason in err
+
+
+def test_every_wrong_setting_is_named_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_DRAIN", "soon")
+    monkeypatch.setenv("PLIMSOLL_UPSTRAEM", "http://x")
+    code, _, err = ended(capsys, "serve", "--port", "x", "--workers", "-1")
+    assert code == 2
+    for told in ("--port is", "--workers is", "PLIMSOLL_DRAIN is 'soon'", "did you mean PLIMSOLL_UPSTREAM?"):
+        assert told in err
+
+
+# inspect
+
+
+def test_the_picture_of_a_request_that_is_too_long(capsys: pytest.CaptureFixture[str], long: str) -> None:
+    code, out, err = ended(capsys, "inspect", long)
+    assert (code, err) == (0, "")
+    for told in ("gpt-4   window 8,192 (from litellm)", "before", "sent", "prune_history", "40 of 144 messages sent"):
+        assert told in out
+
+
+def test_the_plan_as_json_and_the_body_as_it_would_be_sent(capsys: pytest.CaptureFixture[str], long: str) -> None:
+    told = json.loads(ended(capsys, "inspect", "--json", long)[1])
+    assert told["tokens"]["prompt"] == 7793 and told["fits"] is True
+    sent = json.loads(ended(capsys, "inspect", "--request", long)[1])
+    assert sent == told["request"]
+    assert len(sent["messages"]) == told["messages"]["sent"] == 40
+
+
+def test_a_body_can_come_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(body([user("hi")]))))
+    code, out, _ = ended(capsys, "inspect", "-")
+    assert code == 0
+    assert "forwarded byte for byte" in out
+
+
+def test_a_request_that_fits_would_be_sent_byte_for_byte(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    odd = b'{ "messages" : [{"content":"hi",  "role":"user"}],\n\t"model":"gpt-4o" }'
+    (tmp_path / "odd.json").write_bytes(odd)
+    assert ended(capsys, "inspect", "--request", str(tmp_path / "odd.json"))[1].encode() == odd + b"\n"
+
+
+def test_a_body_that_is_no_text_is_shown_as_it_is(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
+    odd = b'{"model":"gpt-4o","messages":[{"role":"user","content":"\xff"}]}'
+    (tmp_path / "odd.json").write_bytes(odd)
+    for flag in ("--request", "--json"):
+        assert main(["inspect", flag, str(tmp_path / "odd.json")]) == 0
+        assert b'"content":"\xff"' in capfdbinary.readouterr().out.replace(b": ", b":")
+
+
+def test_a_window_a_ladder_and_a_limit_change_the_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    def plan(*argv: str) -> Any:
+        return json.loads(ended(capsys, "inspect", "--json", *argv, long)[1])
+
+    assert plan("--window", "6000")["window"] == 6000
+    assert plan("--context-total-token-limit", "5000")["window"] == 5000
+    economy = plan("--ladder", "economy")
+    assert economy["tokens"]["prompt_sent"] != plan()["tokens"]["prompt_sent"]
+    switch = ("--llm-fallback-enabled", "true", "--llm-allowed-fallback-models", "gpt-4o", "--ladder", "lossless")
+    assert plan(*switch)["model_sent"] == "gpt-4o"
+    monkeypatch.setenv("PLIMSOLL_REDIS", "redis://192.0.2.1")  # nobody is asked
+    assert plan()["tokens"]["prompt"] == 7793
+
+
+def test_a_lorebook_can_be_tried(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "tides.md").write_text("# Vell\nA town with nine bells.")
+    (tmp_path / "short.json").write_bytes(body([user("What is Vell?")], "gpt-4"))
+    asked = ("inspect", "--rules", str(tmp_path), "--lorebook", "tides", "--request", str(tmp_path / "short.json"))
+    code, out, _ = ended(capsys, *asked, "--ladder", "rag")
+    assert code == 0 and "nine bells" in json.loads(out)["messages"][0]["content"]
+    code, _, complaint = ended(capsys, *asked)
+    assert code == 2 and "needs a ladder with the step recall, such as rag" in complaint
+
+
+def test_a_broken_lorebook_is_found_by_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "torn.json").write_text("{")
+    code, out, _ = ended(capsys, "check", str(tmp_path))
+    assert code == 1 and f"{tmp_path}/lorebooks/torn.json: Input data was truncated" in out
+
+
+def test_what_nothing_makes_fit_is_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": f"t{i}", "description": words(300)}} for i in range(60)]
+    (tmp_path / "unfit.json").write_bytes(body([user("hi")], "gpt-4", tools=tools))
+    code, out, _ = ended(capsys, "inspect", str(tmp_path / "unfit.json"))
+    assert code == 1
+    assert "does not fit: " in out
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Nothing to inspect: "),
+        (b"{", "Nothing to inspect: "),
+        (b'{"model":"gpt-4o"}', "Nothing to inspect: "),
+        (b'{"model":"gpt-4o","messages":[]}', "messages is empty"),
+        (b"\x1f\x8b\x08\x00", "Nothing to inspect: "),
+    ],
+)
+def test_a_file_that_is_no_request_is_said_to_be_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "broken.json").write_bytes(content)
+    code, out, err = ended(capsys, "inspect", str(tmp_path / "broken.json"))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"plimsoll: {tmp_path}/broken.json: ") and reason in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_said_not_to_be(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    missing = str(tmp_path / "no.json")
+    assert ended(capsys, "inspect", missing) == (2, "", f"plimsoll: {missing}: No such file or directory\n")
+    assert ended(capsys, "inspect", str(tmp_path)) == (2, "", f"plimsoll: {tmp_path}: Is a directory\n")
+
+
+# models and check
+
+
+def test_models_are_shown_with_where_we_know_them_from(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "models", "gpt-4o", "nobody-knows-it")
+    known, unknown = out.splitlines()[1:]
+    assert code == 0
+    assert known.split()[:5] == ["gpt-4o", "128,000", "16,384", "litellm", "exact"]
+    assert unknown.split()[:4] == ["nobody-knows-it", "8,192", "a", "guess"]
+
+
+def test_models_can_be_read_by_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "harbour"\ntokens = 9000\n')
+    code, out, _ = ended(capsys, "models", "--json", "--rules", str(tmp_path), "harbour")
+    (row,) = json.loads(out)
+    assert code == 0
+    assert (row["window"], row["source"], row["guessed"], row["count"]) == (9000, "rules", False, "estimated")
+
+
+@pytest.mark.parametrize("command", ["models", "forget"])
+def test_a_proxy_that_is_named_must_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    said = f"plimsoll: no proxy answers at {nowhere}: Connection refused\n"
+    assert ended(capsys, command, "gpt-4o", "--url", nowhere) == (1, "", said)
+    code, out, err = ended(capsys, command, "gpt-4o", "--url", "gpt-4o")
+    assert (code, out) == (2, "") and "--url must be the URL of a running proxy" in err
+    monkeypatch.setenv("PLIMSOLL_ADMIN_URL", nowhere)
+    assert ended(capsys, command, "gpt-4o") == (1, "", said)
+
+
+def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_where_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", str(free_port()))
+    code, out, err = ended(capsys, "models", "gpt-4o")
+    assert (code, err) == (0, "") and "learned" not in out
+    assert ended(capsys, "forget", "gpt-4o")[0] == 1
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")
+    code, _, err = ended(capsys, "forget", "gpt-4o")
+    assert (code, err) == (2, "plimsoll: nobody says where the proxy is: name it with --url\n")
+
+
+def test_the_built_in_rules_have_no_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(capsys, "check") == (0, "the built-in rules: no problems\n", "")
+
+
+def test_every_problem_of_a_folder_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "harbour"\ntokens = "many"\n')
+    (tmp_path / "window.toml").write_text("")
+    code, out, err = ended(capsys, "check", str(tmp_path))
+    assert (code, err) == (1, "")
+    assert len(out.splitlines()) == 2
+    assert f"{tmp_path}/windows.toml, window 1" in out and "window.toml: nothing reads this file" in out
+    monkeypatch.setenv("PLIMSOLL_RULES", str(tmp_path))
+    assert ended(capsys, "check")[:2] == (1, out)
+    assert ended(capsys, "check", str(tmp_path / "no")) == (2, "", f"plimsoll: there is no folder {tmp_path / 'no'}\n")
+
+
+# serve and simulate, as processes
+
+
+@contextmanager
+def running(*argv: str, stdout: int = subprocess.DEVNULL) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A command that serves, and the ports that it said it listens on."""
+    command = [sys.executable, "-m", "proxy.cli", *argv]
+    with subprocess.Popen(command, env=CLEAN, stdout=stdout, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            lines = [process.stderr.readline().decode() for _ in range(2 if "--admin-port" in argv else 1)]
+            yield process, [int(re.findall(r"http://127\.0\.0\.1:(\d+)/", line)[0]) for line in lines]
+        finally:
+            process.kill()
+
+
+def asked(
+    port: int, path: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("POST" if body else "GET", path, body, {"authorization": "Bearer sk-canary", **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def stopped(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGINT) -> tuple[int, str]:
+    """The exit code, and what else it said."""
+    process.send_signal(by)
+    assert process.stderr is not None
+    code = process.wait(10)
+    return code, process.stderr.read().decode()
+
+
+def test_serving_says_where_it_listens_answers_at_once_and_ends_well() -> None:
+    with running("simulate", "--port", "0") as (_, (upstream,)):
+        url = f"http://127.0.0.1:{upstream}/v1"
+        with running("serve", "--port", "0", "--upstream", url) as (process, (port,)):
+            status, answer = asked(port, "/v1/chat/completions", body([user("canary")], "gpt-4"))
+            assert (status, json.loads(answer)["choices"][0]["finish_reason"]) == (200, "stop")
+            assert asked(port, "/readyz") == (200, b"ready\n")
+            assert stopped(process) == (0, "")
+
+
+def test_sigterm_drains_and_is_a_success() -> None:
+    with running("serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1") as (process, (port,)):
+        assert asked(port, "/readyz")[0] == 200
+        assert stopped(process, signal.SIGTERM) == (0, "")
+
+
+EXPECTED = {"not fitted: requests pass through as they are, unmeasured", "no connection to an upstream"}
+
+
+def test_the_log_is_json_lines_without_content_or_keys() -> None:
+    with (
+        running("simulate", "--port", "0") as (_, (upstream,)),
+        running("serve", "--port", "0", "--upstream", f"http://127.0.0.1:{upstream}/v1", stdout=subprocess.PIPE) as (
+            process,
+            (port,),
+        ),
+    ):
+        for text in ("canary", words(9000, "canary")):
+            asked(port, "/v1/chat/completions", body([system("canary"), user(text)], "gpt-4"))
+        asked(port, "/v1/canary?canary")
+        code, said = stopped(process)
+        assert (code, [json.loads(line)["endpoint"] for line in said.splitlines()]) == (0, ["GET /v1/*"])
+        assert process.stdout is not None
+        lines = process.stdout.read().decode().splitlines()
+        assert [json.loads(line)["endpoint"] for line in lines] == ["chat", "chat", "passthrough"]
+        assert "canary" not in said + "".join(lines)
+
+
+def test_an_admin_port_takes_the_admin_paths_away_from_the_data_port() -> None:
+    with running("serve", "--port", "0", "--admin-port", "0", "--upstream", "http://127.0.0.1:9") as (process, ports):
+        port, admin = ports
+        assert asked(admin, "/metrics")[0] == 200
+        assert asked(port, "/metrics")[0] == 404
+        assert stopped(process) == (0, "")
+
+
+def test_several_workers_serve_on_one_port_and_are_counted_together() -> None:
+    argv = ("serve", "--port", "0", "--workers", "2", "--upstream", "http://127.0.0.1:9/v1")
+    with running(*argv) as (process, (port,)):
+        for _ in range(20):
+            assert asked(port, "/v1/models")[0] == 502
+        deadline = time.monotonic() + 10
+        line = b'plimsoll_requests_total{endpoint="passthrough",result="upstream_error",status="502"} 20.0'
+        while line not in asked(port, "/metrics")[1].splitlines():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        code, said = stopped(process)
+        assert code == 0 and {json.loads(line)["event"] for line in said.splitlines()} <= EXPECTED
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stop_refuses_new_connections_and_lets_running_requests_end(workers: str) -> None:
+    slow = {"x-sim-delay": "3"}
+    with running("simulate", "--port", "0") as (_, (upstream,)):
+        url = f"http://127.0.0.1:{upstream}/v1"
+        with running("serve", "--port", "0", "--workers", workers, "--upstream", url) as (process, (port,)):
+            with ThreadPoolExecutor(1) as threads:
+                late = threads.submit(asked, port, "/v1/chat/completions", body([user("hi")]), slow)
+                while b"plimsoll_requests_in_flight 1" not in asked(port, "/metrics")[1]:
+                    assert not late.done()
+                process.send_signal(signal.SIGINT)
+                while _connects(port):
+                    assert not late.done()
+                    time.sleep(0.05)
+                assert process.poll() is None
+                assert late.result()[0] == 200
+            assert process.wait(10) == 0
+
+
+def _connects(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for command in ("serve", "simulate"):
+            done = subprocess.run(
+                [sys.executable, "-m", "proxy.cli", command, "--port", str(port)],
+                env=CLEAN,
+                capture_output=True,
+                text=True,
+                timeout=30,
+            )
+            assert done.returncode == 2
+            assert done.stderr == f"plimsoll: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("reader", ["gone", "stuck"])
+def test_a_standard_output_that_nobody_reads_costs_no_request(reader: str) -> None:
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    try:
+        if reader == "stuck":
+            while True:
+                os.write(into, b"x" * 65536)
+    except BlockingIOError:
+        pass
+    os.set_blocking(into, True)
+    with running("serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1", stdout=into) as (process, (port,)):
+        os.close(into)
+        if reader == "gone":
+            os.close(out)
+        began = time.monotonic()
+        for _ in range(50):
+            assert asked(port, "/v1/models")[0] == 502
+        assert time.monotonic() - began < 5
+        code, said = stopped(process)
+        assert code == 0 and {json.loads(line)["event"] for line in said.splitlines()} <= EXPECTED
+    if reader == "stuck":
+        os.close(out)
+
+
+def test_what_is_printed_may_be_read_in_part() -> None:
+    """`plimsoll inspect FILE --json | head -1` is no error to speak of."""
+    done = subprocess.run(
+        f"{sys.executable} -m proxy.cli inspect --json - | head -c 1",
+        shell=True,
+        input=body([user(words(200)) for _ in range(400)], "gpt-4"),
+        env=CLEAN,
+        capture_output=True,
+        timeout=30,
+    )
+    assert (done.stdout, done.stderr) == (b"{", b"")
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_a_picture(long: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy.cli", "inspect", long],
+        env={**CLEAN, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"40 of 144 messages sent" in done.stdout
+
+
+def test_the_simulator_speaks_like_whom_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    with running("simulate", "--port", "0", "--window", "600", "--speaks", "vllm") as (process, (port,)):
+        status, answer = asked(port, "/v1/chat/completions", body([user(words(900))], "m"))
+        assert status == 400
+        assert "maximum context length is 600 tokens" in json.loads(answer)["message"]
+        assert stopped(process) == (0, "")
+    code, _, err = ended(capsys, "simulate", "--port", "0", "--speaks", "nobody")
+    assert code == 2
+    assert "--speaks: nobody speaks like nobody; known are openai, " in err
+
+
+def test_an_interrupt_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxy.cli.demo.run", interrupted)
+    assert main(["demo"]) == 130

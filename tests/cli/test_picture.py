@@ -1,0 +1,176 @@
+"""The picture of a plan: what stands in it, at every width, and that nothing is cut off."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from proxy.cli.picture import MOST_ROWS, PARTS, bar, picture, runs, show
+
+LINE, WIDTHS = "┃", (80, 100, 160)
+
+
+def detail(index: int, fate: str = "kept", why: str = "fits", role: str = "user", sent: int = 10) -> dict[str, Any]:
+    tokens = 0 if fate == "dropped" else sent
+    return {"index": index, "role": role, "fate": fate, "why": why, "tokens": 10, "tokens_sent": tokens}
+
+
+def told(**changes: Any) -> dict[str, Any]:
+    """The plan of a long agent's conversation, as /inspect tells it."""
+    before = {"system": 500, "tools": 400, "history": 4_000, "tool_results": 6_000, "reply": 3_000, "margin": 100}
+    sent = {"system": 500, "tools": 400, "history": 1_000, "tool_results": 900, "reply": 1_200, "margin": 100}
+    messages = [
+        detail(0, why="pinned", role="system"),
+        *(detail(i, "dropped", "older than the window holds") for i in range(1, 9)),
+        detail(9, "shortened", "over its cap", "tool", 4),
+        detail(10, why="newest"),
+    ]
+    return {
+        "model": "gpt-4",
+        "model_sent": "gpt-4",
+        "window": 8192,
+        "window_source": "litellm",
+        "window_guessed": False,
+        "window_sent": 8192,
+        "tokens": {"quality": "exact", "reserve": 3000, "max_tokens_sent": 1200},
+        "fits": True,
+        "possible": True,
+        "excess": 0,
+        "steps": [
+            {"step": "trim_tool_results", "tokens_before": 10_900, "tokens_after": 5_800},
+            {
+                "step": "clamp_output",
+                "tokens_before": 5_800,
+                "tokens_after": 5_800,
+                "max_tokens_before": 3000,
+                "max_tokens_after": 1200,
+            },
+            {"step": "prune_history", "tokens_before": 5_800, "tokens_after": 2_800},
+        ],
+        "messages": {"in": 11, "sent": 3, "detail": messages},
+        "parts": {"before": before, "sent": sent},
+        **changes,
+    }
+
+
+def drawn(plan: dict[str, Any], width: int = 100) -> list[str]:
+    """The lines of a picture as a terminal of this width has them."""
+    console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True, legacy_windows=False)
+    console.print(picture(plan, width))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_everything_is_in_it_and_nothing_is_wider_than_the_terminal(width: int) -> None:
+    lines = drawn(told(), width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for word in ("system", "tools", "history", "tool results", "reply", "margin", "before", "sent", "14,000", "4,100"):
+        assert word in text
+    for step in ("trim_tool_results", "10,900 → 5,800", "-5,100", "clamp_output", "3000 → 1200", "prune_history"):
+        assert step in text
+    for fate in ("kept", "dropped", "shortened", "older than the window holds", "#1…#8", "8 messages", "3 of 11"):
+        assert fate in text
+    assert "…" not in text.replace("#1…#8", ""), "no word is cut off"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_line_stands_at_the_same_place_before_and_after(width: int) -> None:
+    before, sent = (line for line in drawn(told(), width) if line.startswith(("before ", "sent ")))
+    assert before.index(LINE) == sent.index(LINE)
+    assert before.endswith(" 14,000 171%") and sent.endswith(" 4,100  50%")
+    ends = before.rindex("·")
+    assert ends > before.index(LINE), "what is over the line stands behind it"
+    assert sent.rindex("·") < sent.index(LINE)
+
+
+def test_each_part_has_a_sign_of_its_own_that_is_told_without_colours() -> None:
+    assert len({part.sign for part in PARTS}) == len(PARTS)
+    lines = drawn(told())
+    for part in PARTS:
+        assert any(line.startswith(f" {part.sign}  {part.name} ") for line in lines)
+    before = next(line for line in lines if line.startswith("before "))
+    assert [sign for sign in dict.fromkeys(before[7:]) if sign not in f" {LINE}0123456789,%"] == [
+        part.sign for part in PARTS
+    ]
+
+
+def test_a_bar_has_as_many_columns_as_it_is_given() -> None:
+    for parts in ({"system": 1, "reply": 8191}, {"history": 100}, {}, {"system": 9_000, "margin": 1}):
+        drawn = bar(parts, 8192, 40)
+        assert len(drawn.plain) == 41
+        assert drawn.plain.count(LINE) == 1
+    assert bar({"system": 4096}, 8192, 40).plain == "█" * 20 + " " * 20 + LINE
+    assert bar({"system": 8192}, 8192, 40).plain == "█" * 40 + LINE
+    assert bar({"system": 12_288}, 8192, 40, 2).plain == "█" * 20 + LINE + "█" * 10 + " " * 10
+
+
+def test_a_part_of_one_token_can_be_seen() -> None:
+    assert bar({"system": 1, "history": 8000, "margin": 1}, 8192, 40).plain == "█" + "▒" * 37 + "·" + " " + LINE
+
+
+def test_what_is_many_times_too_long_is_cut_off_at_two_windows() -> None:
+    parts = {"history": 1_000_000, "reply": 3_000}
+    lines = drawn(told(parts={"before": parts, "sent": parts}), 80)
+    before = next(line for line in lines if line.startswith("before "))
+    assert before.endswith("» 1,003,000 12244%")
+    assert before.index(LINE) == 7 + 27
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_request_that_fits_has_one_bar_and_no_steps() -> None:
+    parts = {"history": 900, "reply": 3000, "margin": 100}
+    tokens = {"quality": "exact", "reserve": 3000, "max_tokens_sent": None}
+    messages = {"in": 1, "sent": 1, "detail": [detail(0, why="newest")]}
+    fine = told(steps=[], parts={"before": parts, "sent": parts}, tokens=tokens, messages=messages)
+    lines = drawn(fine)
+    assert not any(line.startswith("sent ") for line in lines)
+    assert not any("max_tokens" in line for line in lines)
+    assert "fits: forwarded byte for byte, 7,192 tokens left for the reply (the request sets no limit)" in lines
+
+
+def test_what_stays_free_is_said() -> None:
+    assert "fits: 4,092 tokens stay free" in drawn(told())
+
+
+def test_what_does_not_fit_is_said_in_figures() -> None:
+    assert "does not fit: 1,234 tokens too many, whatever may be cut" in drawn(
+        told(fits=False, possible=False, excess=1234)
+    )
+
+
+def test_what_goes_out_without_its_margin_is_said_in_figures() -> None:
+    assert "just fits: 60 tokens of the margin or the reply's floor are missing" in drawn(told(fits=False, excess=60))
+
+
+def test_another_model_and_a_guess_are_named() -> None:
+    lines = drawn(told(model_sent="gpt-4o", window_sent=128_000))
+    assert lines[0] == "gpt-4 → gpt-4o   window 8,192 (from litellm)   count exact"
+    sent = next(line for line in lines if line.startswith("sent "))
+    assert sent.endswith("  3%"), "its own window is the measure"
+    assert "a guess: nobody knows it" in drawn(told(window_guessed=True))[0]
+
+
+def test_messages_that_fared_alike_are_one_row_and_shortened_ones_stand_alone() -> None:
+    rows = [detail(0), detail(1), detail(2, why="pinned"), detail(3, "shortened"), detail(4, "shortened"), detail(5)]
+    assert [len(run) for run in runs(rows)] == [2, 1, 1, 1, 1]
+
+
+def test_of_too_many_rows_the_middle_is_left_out() -> None:
+    rows = [detail(i, "shortened", f"reason {i}") for i in range(100)]
+    lines = drawn(told(messages={"in": 100, "sent": 100, "detail": rows}))
+    shown = [line for line in lines if "reason" in line]
+    assert len(shown) == MOST_ROWS
+    assert "reason 0" in shown[0] and "reason 99" in shown[-1]
+    assert next(line for line in lines if line.startswith(" … ")).split() == ["…", "76", "messages", "760", "760"]
+
+
+def test_it_is_printed_as_wide_as_the_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    show(told(), Console(file=out, width=80))
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    show(told())
+    assert "prune_history" in capsys.readouterr().out

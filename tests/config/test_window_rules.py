@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config.window_rules import Beside, Gap, Limit, Roles, Row, Sheet, parse_sheet
+from tests.tokens.vocabulary import write
+
+
+def parsed(text: str, folder: Path = Path()) -> tuple[Sheet, list[str]]:
+    return parse_sheet(tomllib.loads(text), folder)
+
+
+def test_rows_of_each_kind_are_read_in_their_order() -> None:
+    sheet, problems = parsed(
+        """
+        beside = [{ input = 272000, output = 128000 }]
+        [[window]]
+        model = "a"
+        tokens = 1000
+        max_input = 900
+        max_output = 100
+        can = ["tools", "vision"]
+        [[window]]
+        model = "b*"
+        can = []
+        [[gap]]
+        model = "c"
+        tokens = 5
+        [[limit]]
+        model = "d"
+        field = "max_tokens"
+        [[roles]]
+        model = "e"
+        alternate = true
+        """
+    )
+    assert problems == []
+    assert sheet == Sheet(
+        rows=(Row("a", 1000, 900, 100, can=("tools", "vision")), Row("b*", can=())),
+        gaps=(Gap("c", 5),),
+        beside=(Beside(272_000, 128_000),),
+        limits=(Limit("d", "max_tokens"),),
+        roles=(Roles("e", True),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[[window]]\nmodel = "m"\ntokens = "many"', "window 1 (m): tokens: expected int | null, got str"),
+        ('[[window]]\nmodel = "m"\ntokens = true', "window 1 (m): tokens: expected int | null, got bool"),
+        ('[[window]]\nmodel = "m"\ntokns = 5', "window 1 (m): unknown field tokns"),
+        ('[[window]]\nmodel = "m"', "window 1 (m): the row says nothing of the model"),
+        ("[[window]]\ntokens = 5", "window 1: missing field model"),
+        ('[[window]]\nmodel = " "\ntokens = 5', "window 1 ( ): model must not be empty"),
+        (
+            '[[window]]\nmodel = "m"\nmax_output = 0',
+            "window 1 (m): tokens, max_input and max_output must be at least 1 token",
+        ),
+        (
+            '[[window]]\nmodel = "m"\ntokens = 100\nmax_input = 200',
+            "window 1 (m): max_input and max_output must not be over tokens (100)",
+        ),
+        (
+            '[[gap]]\nmodel = "m"\ntokens = 100\nmax_output = 101',
+            "gap 1 (m): max_input and max_output must not be over tokens (100)",
+        ),
+        (
+            '[[window]]\nmodel = "m"\ntokens = 9999999999',
+            "window 1 (m): tokens, max_input and max_output must be at most 1,000,000,000 tokens",
+        ),
+        ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
+        ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
+        ("beside = [{ input = 1 }]", "beside 1: missing field output"),
+        (
+            'limit = [{ model = "m", field = "n" }]',
+            "limit 1 (m): field must be one of max_completion_tokens, max_tokens",
+        ),
+        ('limit = [{ model = "", field = "max_tokens" }]', "limit 1 (): model must not be empty"),
+        ("roles = [{ model = 'm' }]", "roles 1 (m): missing field alternate"),
+        ("roles = [{ model = ' ', alternate = true }]", "roles 1 ( ): model must not be empty"),
+        ("window = 5", "window 1: expected object, got int"),
+        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit, roles"),
+        ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
+        (
+            '[[window]]\nmodel = "m"\ncan = ["tool"]',
+            "window 1 (m): can: tool is not among audio, files, prompt_caching, reasoning, schema, tools, video,"
+            " vision, web_search",
+        ),
+    ],
+)
+def test_a_wrong_row_is_named_by_kind_place_and_model_with_the_reason(text: str, problem: str) -> None:
+    sheet, problems = parsed(text)
+    assert problems == [problem]
+    assert sheet == Sheet()
+
+
+def test_all_problems_are_told_and_right_rows_kept() -> None:
+    sheet, problems = parsed('window = [{ model = "a" }, { model = "b", tokens = 1 }, { tokens = 2 }]')
+    assert [problem.partition(":")[0] for problem in problems] == ["window 1 (a)", "window 3"]
+    assert sheet.rows == (Row("b", 1),)
+
+
+def test_a_tokenizer_is_a_file_relative_to_the_folder(tmp_path: Path) -> None:
+    write(tmp_path / "llama3.json")
+    sheet, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "llama3.json"', tmp_path)
+    assert problems == []
+    assert sheet.rows == (Row("m", tokenizer=str(tmp_path / "llama3.json")),)
+
+
+def test_a_tokenizer_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert problems == [f"window 1 (m): tokenizer: there is no file {tmp_path / 'x.json'}"]
+
+
+def test_a_tokenizer_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"version": "1.0"}')
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert len(problems) == 1
+    assert problems[0].startswith(f"window 1 (m): tokenizer: {tmp_path / 'x.json'} is no tokenizer.json that can be")
+
+
+def test_without_the_package_a_tokenizer_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "x.json")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
+    assert problems == ["window 1 (m): tokenizer: needs the package tokenizers, which is not installed"]
+
+
+def test_the_upper_sheets_rows_come_first() -> None:
+    upper, _ = parsed('[[window]]\nmodel = "a"\ntokens = 1\n[[gap]]\nmodel = "g"\ntokens = 1')
+    lower, _ = parsed('beside = [{ input = 1, output = 2 }]\n[[window]]\nmodel = "a"\ntokens = 2')
+    both = upper.over(lower)
+    assert [row.tokens for row in both.rows] == [1, 2]
+    assert (len(both.gaps), len(both.beside)) == (1, 1)

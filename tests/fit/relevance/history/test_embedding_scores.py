@@ -1,0 +1,96 @@
+"""How near old turns are to a question: what is wanted for it, what it comes to, and how it is mixed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, said, standing_out
+from proxy.fit.relevance.results.sources import USER_HEAD, USER_TAIL
+from proxy.fit.relevance.text.vectors import packed
+from proxy.model.conversation import Block
+from proxy.model.plan import Facts, Want
+from proxy.model.structs import replace
+from tests.makers import assistant, draft, facts, tool_round, user
+
+PLAIN = facts(1000)
+QUESTION = "Where is the boat?"
+
+
+def blocks(*messages: dict[str, Any]) -> Sequence[Block]:
+    return draft(messages, 10**6).blocks
+
+
+CHAT = blocks(user("Hi"), assistant("The vessel lies at pier four."), user("Fine"))
+
+
+def wanted(chat: Sequence[Block] = CHAT, question: str = QUESTION, model: str = "emb") -> Want:
+    found = likeness(chat, question, model, PLAIN)
+    assert isinstance(found, Want)
+    return found
+
+
+def told(vectors: Any, want: Want | None = None) -> Facts:
+    return replace(PLAIN, knowledge={(want or wanted()).key: vectors})
+
+
+def test_without_a_model_nothing_is_wanted() -> None:
+    assert likeness(CHAT, QUESTION, "", PLAIN) is None
+
+
+@pytest.mark.parametrize(("chat", "question"), [((), QUESTION), (CHAT, " \n"), (blocks(user(""), assistant(" ")), "x")])
+def test_where_there_is_nothing_to_compare_nothing_is_wanted(chat: Sequence[Block], question: str) -> None:
+    assert likeness(chat, question, "emb", PLAIN) is None
+
+
+def test_each_text_is_wanted_once_the_question_first() -> None:
+    want = wanted([*CHAT, *CHAT])
+    assert want.kind == KIND and want.payload["model"] == "emb"
+    assert want.payload["texts"] == (QUESTION, "Hi", "The vessel lies at pier four.", "Fine")
+
+
+def test_another_model_text_or_question_is_another_want_and_the_same_is_the_same() -> None:
+    keys = [w.key for w in (wanted(), wanted(model="b"), wanted(question="Who?"), wanted(CHAT[1:]))]
+    assert len(set(keys)) == 4 and wanted().key == keys[0] and "boat" not in keys[0]
+
+
+def test_of_a_long_text_its_ends_are_wanted_and_of_tools_what_the_model_said() -> None:
+    long = wanted(blocks(user("x" * 9_000)), "y" * 9_000).payload["texts"]
+    assert {len(text) for text in long} == {USER_HEAD + USER_TAIL + 1}
+    (block,) = blocks(*tool_round("c", "a long result"))
+    assert said(block) == ""
+
+
+def test_the_nearest_is_one_and_what_is_no_nearer_than_most_is_zero() -> None:
+    vectors = {QUESTION: packed([1, 0]), "Hi": packed([0, 1]), "Fine": packed([0, 1])}
+    vectors["The vessel lies at pier four."] = packed([1, 0.1])
+    assert likeness(CHAT, QUESTION, "emb", told(vectors)) == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("answer", ["", None, {}, {QUESTION: packed([1.0])}])
+def test_what_could_not_be_had_is_as_if_it_were_off(answer: Any) -> None:
+    assert likeness(CHAT, QUESTION, "emb", told(answer)) is None
+
+
+def test_what_has_no_text_stands_out_by_nothing() -> None:
+    chat = [*CHAT, *blocks(*tool_round("c", "result"))]
+    vectors = {text: packed([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload["texts"])}
+    found = likeness(chat, QUESTION, "emb", told(vectors, wanted(chat)))
+    assert isinstance(found, list) and found[-1] == 0.0 and max(found) == 1.0
+
+
+def test_only_differences_count_not_a_models_own_scale() -> None:
+    low, high = standing_out([0.1, 0.2, 0.6]), standing_out([0.80, 0.81, 0.85])
+    assert low == pytest.approx(high) and low[2] == 1.0 and low[0] == 0.0
+    assert standing_out([0.7, 0.7, None]) == [0.0] * 3 and standing_out([]) == []
+
+
+def test_a_share_is_added_to_what_the_words_say() -> None:
+    assert mixed([4.0, 2.0, 0.0], [0.0, 1.0, 0.5]) == [4.0, 2.0 + 4 * WEIGHT, 2 * WEIGHT]
+    assert mixed([4.0, 2.0], None) == [4.0, 2.0]
+
+
+def test_where_no_word_is_found_meaning_alone_ranks() -> None:
+    assert mixed([0.0, 0.0], [0.0, 1.0]) == [0.0, WEIGHT]

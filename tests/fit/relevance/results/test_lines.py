@@ -1,0 +1,129 @@
+"""The lines of a log, of code or of text that bear on a question."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.relevance.results.lines import LONG, lines_of, render, shorten_lines, survey, worth_of
+from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.splitting import tokens_by_line
+from proxy.model.ports import Meter
+from tests.laws.meters import CharMeter
+from tests.makers import words
+
+METER = CharMeter()
+
+
+def shortened(text: str, limit: int, question: str, arguments: str = "", meter: Meter = METER) -> str:
+    found = shorten_lines(text, limit, Asked(question, arguments), meter, lambda made: meter.text(made) <= limit)
+    assert found is not None and meter.text(found) <= limit
+    return found
+
+
+def log(count: int) -> list[str]:
+    return [f"2023-05-08 10:00:{i % 60:02} INFO worker {i} is done with its part of the work" for i in range(count)]
+
+
+def worths(lines: list[str], question: str) -> list[float]:
+    return worth_of(survey(lines_of("\n".join(lines)), tokens_by_line(lines), range(len(lines))), Asked(question))
+
+
+def test_the_lines_that_were_asked_for_stay_with_their_neighbours() -> None:
+    lines = log(500)
+    lines[250] = "the budget of the committee was exceeded"
+    found = shortened("\n".join(lines), 200, "What is it with the budget?").split("\n")
+    assert lines[250] in found and lines[249] in found and lines[251] in found
+
+
+def test_it_says_how_many_lines_went_and_keeps_both_ends() -> None:
+    lines = log(500)
+    found = shortened("\n".join(lines), 300, "What is it about?")
+    assert found.startswith(lines[0]) and found.endswith(lines[-1])
+    missing = sum(int(n) for n in re.findall(r"… (\d+) lines? …", found))
+    kept = sum(line in lines for line in found.split("\n"))
+    assert missing + kept == 500
+
+
+def test_kept_lines_are_whole_and_in_order() -> None:
+    lines = [f"{i} {words(i % 9, 'x')}" for i in range(300)]
+    kept = [line for line in shortened("\n".join(lines), 150, "x5").split("\n") if line in lines]
+    assert kept == sorted(kept, key=lines.index) and len(kept) > 9
+
+
+def test_trouble_stands_out_most_of_all_where_it_is_asked_for() -> None:
+    lines = log(500)
+    lines[123] = "2023-05-08 10:00:03 ERROR java.io.IOException: disk is full"
+    lines[321] = "2023-05-08 10:00:09 WARN the disk has little room"
+    asked, other = worths(lines, "Why did it fail?"), worths(lines, "Say when it was done.")
+    assert max(range(500), key=lambda i: asked[i]) == 123 and max(range(500), key=lambda i: other[i]) == 123
+    assert asked[123] > other[123] and asked[321] > sorted(asked)[-5]
+    assert lines[123] in shortened("\n".join(lines), 200, "Why did it fail?")
+
+
+def test_a_shape_of_line_that_is_seldom_met_is_worth_more() -> None:
+    lines = [*log(99), "something else entirely"]
+    worth = worths(lines, "")
+    assert max(range(100), key=lambda i: worth[i]) == 99
+
+
+def test_the_outline_of_code_stays() -> None:
+    lines = [line for i in range(80) for line in (f"def task_{i}(self):", f"    value = {i}", "    return value", "")]
+    found = shortened("\n".join(lines), 400, "")
+    assert found.count("def task_") > 3 * found.count("value = ")
+
+
+def test_a_definition_further_in_is_worth_less_and_line_numbers_are_no_indent() -> None:
+    worth = worths(["   12→def outer():", "            def inner():", "## Heading", "x = 1", "return 1", ""], "")
+    outer, inner, heading, plain, routine, empty = worth
+    assert outer > inner > heading > plain > routine > empty
+
+
+def test_each_identifier_need_stand_there_once_only() -> None:
+    lines = [f"call(first_name, second_name) # {words(3, 'a')}" for _ in range(50)]
+    lines += [f"call(other_{i}x{i}, more_{i}y{i}) # {words(3, 'a')}" for i in range(10)]
+    found = shortened("\n".join(lines), 260, "")
+    assert sum(f"other_{i}x{i}" in found for i in range(10)) >= 8
+
+
+def test_what_the_question_quotes_is_found_to_the_letter() -> None:
+    lines = log(300)
+    lines[200] = lines[200].replace("worker 200", "worker 55475-a")
+    assert lines[200] in shortened("\n".join(lines), 150, "What of 55475-a?").split("\n")
+
+
+def test_a_long_line_is_read_in_chunks() -> None:
+    text = words(2_000, "a") + " budget " + words(2_000, "b")
+    assert len(text) > LONG
+    found = shortened(text, 400, "What about the budget?")
+    assert "budget" in found and " … " in found and "lines" not in found
+
+
+def test_the_chunks_of_a_text_are_the_text() -> None:
+    text = "short\n" + "y" * 3_000 + "\n\n" + words(900) + "\n"
+    assert render(lines_of(text), range(len(lines_of(text)))) == text
+
+
+def test_a_line_no_longer_than_the_note_would_be_stands_there_itself() -> None:
+    lines = lines_of("one\n}\ntwo\nthree is a long line, longer than a note\nfour\nfive\nsix")
+    assert render(lines, [0, 2, 4]) == "one\n}\ntwo\n… 1 line …\nfour\n… 2 lines …"
+    assert render(lines, [6]) == "… 6 lines …\nsix"
+    assert render(lines_of("a\nb"), [1]) == "a\nb"
+
+
+def test_where_not_one_line_fits_there_is_none() -> None:
+    assert shorten_lines(words(400), 2, Asked(""), METER, lambda made: METER.text(made) <= 2) is None
+
+
+@given(
+    st.text(alphabet="ab_ \nE1", max_size=400), st.integers(1, 60), st.sampled_from(["", "a b", "Why did it fail? E1"])
+)
+def test_it_is_always_within_the_limit_and_the_same_every_time(text: str, limit: int, question: str) -> None:
+    def fits(made: str) -> bool:
+        return METER.text(made) <= limit
+
+    found = shorten_lines(text, limit, Asked(question), METER, fits)
+    assert found is None or fits(found)
+    assert found == shorten_lines(text, limit, Asked(question), METER, fits)

@@ -1,0 +1,92 @@
+"""Where the question of a tool result stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.fit.blocks import group
+from proxy.fit.relevance.results.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Said, Source, sources
+from proxy.fit.relevance.text.query import Asked
+from proxy.model.conversation import Block, Message
+from tests.makers import assistant, prompt, system, tool_round, user, words
+
+
+def blocks(*messages: dict[str, Any]) -> tuple[Block, ...]:
+    return group(prompt(messages).messages)
+
+
+def source(*messages: dict[str, Any], following: bool = False) -> Source:
+    """The question of the last block with results."""
+    return [found for found in sources(blocks(*messages), following=following) if found is not None][-1]
+
+
+def called(**arguments: Any) -> list[dict[str, Any]]:
+    return tool_round("a", "result", arguments=json.dumps(arguments))
+
+
+def test_the_question_is_the_user_before_the_call_and_what_the_model_said() -> None:
+    call, result = called(query="alpha")
+    call["content"] = "I look it up."
+    asked = source(system("s"), user("first?"), assistant("ok"), user("second?"), call, result).asked()
+    assert asked == Asked("second?\nI look it up.", "alpha")
+
+
+def test_only_blocks_with_results_have_a_question() -> None:
+    found = sources(blocks(user("q"), *called(q="x"), assistant("done")))
+    assert [place is not None for place in found] == [False, True, False]
+
+
+def test_what_a_call_passed_counts_without_parameter_names_and_small_numbers() -> None:
+    asked = source(
+        user("q"), *called(path="src/a.py", limit=100, issue=55475, deep={"names": ["x", None, True]})
+    ).asked()
+    assert asked.arguments.split("\n") == ["src/a.py", "55475", "x"]
+
+
+def test_arguments_that_are_no_json_count_as_they_stand() -> None:
+    assert source(user("q"), *tool_round("a", "r", arguments=r"grep\nfoo")).asked().arguments == "grep foo"
+
+
+def test_of_parallel_calls_each_result_has_its_own_arguments() -> None:
+    call, result = called(q="alpha")
+    other = {"id": "b", "type": "function", "function": {"name": "search", "arguments": '{"q":"beta"}'}}
+    call["tool_calls"] = [*call["tool_calls"], other]
+    found = source(user("q"), call, result, {**result, "tool_call_id": "b"})
+    assert found.asked("b").arguments == "beta" and found.asked().arguments == "alpha\nbeta"
+
+
+def test_what_the_user_asks_directly_after_the_round_may_count_too() -> None:
+    talk = (user("load it"), *called(), assistant("what would you know?"), user("who is first?"), assistant("Ann"))
+    assert source(*talk).asked().prose == "load it\n"
+    assert source(*talk, following=True).asked().prose == "who is first?\nload it\n"
+
+
+@pytest.mark.parametrize("between", [called(), [assistant("a"), assistant("b")], []])
+def test_a_question_further_away_is_not_its_own(between: list[dict[str, Any]]) -> None:
+    talk = blocks(user("load it"), *called(), *between, *([user("who?")] if between else []))
+    found = sources(talk, following=True)[1]
+    assert found is not None and found.following is None
+
+
+def test_the_mark_tells_questions_apart_and_says_nothing_of_what_comes_later() -> None:
+    talk = [user("q"), *called(q="x")]
+    later = [*talk, assistant("a"), user("more")]
+    assert source(*talk).mark == source(*later).mark
+    assert source(*talk).mark != source(*later, following=True).mark
+    assert source(*talk).mark != source(user("other"), *called(q="x")).mark
+    assert source(*talk).mark != source(user("q"), *called(q="y")).mark
+
+
+def test_of_long_texts_the_beginning_and_the_end_are_read() -> None:
+    asked = source(user(words(2_000)), *called(q="y" * 2_000)).asked()
+    assert asked.prose.startswith("w0 w1") and "w1999" in asked.prose
+    assert len(asked.prose) <= USER_HEAD + USER_TAIL + 2 and len(asked.arguments) == ARGUMENTS
+
+
+def test_what_cannot_be_read_asks_nothing() -> None:
+    broken = Message(b'{"role":"user","content":"\xff"}', "user")
+    assert Source(broken, Said(broken)).asked() == Asked("\n")
+    assert Source(broken).asked() == Asked("")

@@ -1,0 +1,173 @@
+"""BM25 over documents that come one after the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from proxy.fit.relevance.text import bm25
+from proxy.fit.relevance.text.bm25 import INDEXED, Document, Index, Query, indexed, keep, query
+from proxy.fit.relevance.text.reading import read_text
+
+CHAT = (
+    "My two kids love the beach, and they would stay there all day",
+    "We should have the committee decide about the budget",
+    "The dog was barking at the neighbours, so they have moved",
+    "What is it that you paint? I have been painting flowers",
+)
+
+
+def documents(*texts: str) -> list[Document]:
+    return [(read_text(text),) for text in texts]
+
+
+def index_of(*texts: str) -> Index:
+    index = Index()
+    for document in documents(*texts):
+        index.add(document)
+    return index
+
+
+def best(index: Index, question: str, *, meaning: bool = False) -> int:
+    scores = index.scores(index.query(read_text(question)), meaning=meaning)
+    return max(range(len(scores)), key=lambda place: scores[place])
+
+
+def test_the_document_with_the_words_is_best() -> None:
+    assert best(index_of(*CHAT), "What did the committee say about the budget?") == 1
+
+
+def test_in_english_words_match_by_their_stems_and_stop_words_say_nothing() -> None:
+    index = index_of(*CHAT)
+    asked = index.query(read_text("What was it that they painted?"))
+    assert asked.english and [word for word, _ in asked.words] == ["painted"]
+    assert [score > 0 for score in index.scores(asked)] == [False, False, False, True]
+
+
+def test_words_that_mean_nearly_the_same_count_where_that_is_asked_for() -> None:
+    index = index_of(*CHAT)
+    asked = index.query(read_text("What did the children do?"))
+    assert index.scores(asked) == [0.0] * 4
+    scores = index.scores(asked, meaning=True)
+    assert scores[0] > 0 and scores[0] == max(scores)
+
+
+def test_the_word_itself_counts_more_than_one_that_means_the_same() -> None:
+    index = index_of("the children are here with you", "the kids are here with you")
+    scores = index.scores(index.query(read_text("Where are the children?")), meaning=True)
+    assert scores[0] > scores[1] > 0
+
+
+def test_a_word_that_nobody_used_counts_as_rare_as_its_nearest() -> None:
+    index = index_of("the puppy is here with you", "the committee is here with you")
+    scores = index.scores(index.query(read_text("Where is the dog?")), meaning=True)
+    assert scores[0] > 0
+
+
+def test_other_languages_match_word_by_word() -> None:
+    index = index_of("Der Hund war im Garten", "Die Hunde waren im Haus", "am Anfang war das Wort")
+    asked = index.query(read_text("Wo war der Hund?"))
+    assert not asked.english and [word for word, _ in asked.words] == ["wo", "war", "der", "hund"]
+    scores = index.scores(asked, meaning=True)
+    assert scores[0] > scores[2] > scores[1] == 0
+
+
+def test_chinese_matches_by_pairs_of_characters() -> None:
+    assert best(index_of("我们明天去东京旅行", "她喜欢画花", "预算委员会"), "谁去了东京?") == 0
+
+
+def test_of_a_very_short_question_the_documents_tell_the_language() -> None:
+    assert index_of(*CHAT).query(read_text("painted flower")).english
+    assert not index_of("Der Hund war im Garten").query(read_text("gardens")).english
+    assert not Index().query(read_text("x")).english
+
+
+def test_a_query_adds_what_matches_alike() -> None:
+    assert Query((("moves", 1.0), ("moved", 2.0)), True).keys() == {"mov": 3.0}
+    assert query({"moves": 1, "the": 1}, False).keys() == {"moves": 1.0, "the": 1.0}
+
+
+def test_a_block_is_one_document() -> None:
+    index = Index()
+    index.add((read_text("alpha beta"), read_text("alpha gamma")))
+    index.add((read_text("delta"),))
+    assert len(index) == 2
+    scores = index.scores(query({"alpha": 1}, False))
+    assert scores[0] > 0 == scores[1]
+
+
+@pytest.mark.parametrize("question", ["What was it that they painted for the committee?", "committee beach"])
+def test_some_documents_alone_score_as_among_all(question: str) -> None:
+    index = index_of(*CHAT[:2])
+    index.scores_at([1], query({"budget": 1}, True))
+    for document in documents(*CHAT[2:], "painting, painted: they paint"):
+        index.add(document)
+    for english in (True, False):
+        asked = query(dict.fromkeys(read_text(question).words, 2), english)
+        scores = index.scores(asked)
+        assert index.scores_at([4, 1], asked) == pytest.approx({4: scores[4], 1: scores[1]})
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert Index().scores(query({"a": 1}, False)) == []
+
+
+def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    INDEXED.clear()
+    first = indexed(documents(*CHAT[:2]))
+    first.scores(first.query(read_text("What did the kids do?")), meaning=True)
+    keep(first)
+    monkeypatch.setattr(bm25, "Index", None)  # nothing new is made
+    grown = indexed(documents(*CHAT))
+    assert grown is first and len(grown) == 4
+    asked = grown.query(read_text("What is it that the children painted?"))
+    assert grown.scores(asked, meaning=True) == index_of(*CHAT).scores(asked, meaning=True)
+
+
+def test_an_index_that_is_in_use_is_nobody_elses() -> None:
+    INDEXED.clear()
+    keep(indexed(documents(*CHAT)))
+    first, second = indexed(documents(*CHAT)), indexed(documents(*CHAT))
+    assert first is not second
+
+
+def test_another_conversation_does_not_grow_on_this_one() -> None:
+    INDEXED.clear()
+    keep(indexed(documents(*CHAT)))
+    other = indexed(documents(*CHAT[:3], "something else"))
+    assert len(other) == 4 and other.scores(query({"paint": 1}, False)) == [0.0] * 4
+
+
+def test_a_number_that_two_conversations_share_by_accident_is_not_trusted() -> None:
+    INDEXED.clear()
+    foreign = index_of("alpha")
+    mine = documents("beta")
+    INDEXED.put(bm25._next_number(0, mine[0]), foreign)
+    assert indexed(mine).documents == [tuple(mine[0])]
+
+
+def test_documents_without_words_weigh_something_too() -> None:
+    INDEXED.clear()
+    many = bm25.LIMIT // bm25.POSTING // bm25.READING // 3
+    for word in ("one", "two", "three"):
+        keep(indexed(documents(word, *["--"] * many)))
+    assert len(INDEXED) == 2
+
+
+def test_scores_do_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "from tests.fit.relevance.text.test_bm25 import CHAT, index_of, read_text\n"
+        "index = index_of(*CHAT)\n"
+        "print(index.scores(index.query(read_text('What do the children paint at the sea?')), meaning=True))\n"
+        "many = index_of(*(' '.join(f'n{j} ' * (1 + j % 3) for j in range(60) if j % (i + 2)) for i in range(9)))\n"
+        "print(many.scores_at(range(9), many.query(read_text(' '.join(f'n{j}' for j in range(60))))))"
+    )
+    seeds = ("0", "1", "77")
+    printed = {
+        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, text=True)
+        for seed in seeds
+    }
+    assert len(printed) == 1

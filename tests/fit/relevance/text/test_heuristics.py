@@ -1,0 +1,86 @@
+"""What makes a row or a line worth keeping whatever its words."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.fit.relevance.text.heuristics import (
+    ABOUT_TROUBLE,
+    DEFINES,
+    HEADS,
+    ROUTINE,
+    extremes,
+    numbers_in,
+    trouble_of,
+    wants_extremes,
+)
+
+
+@pytest.mark.parametrize("token", ["ERROR", "Traceback", "java.io.IOException", "ValueError", "FAILED"])
+def test_some_words_shout_trouble(token: str) -> None:
+    assert trouble_of(token) == 2
+
+
+@pytest.mark.parametrize("token", ["error", "errors", "terror", "Exceptional", "MyErrors"])
+def test_others_do_not(token: str) -> None:
+    assert trouble_of(token) < 2
+
+
+def test_trouble_is_told_quietly_too() -> None:
+    assert [trouble_of(token) for token in ("Warning", "timeout", "fine")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("question", "about"), [("why is it red?", True), ("What went wrong?", True), ("What is it?", False)]
+)
+def test_a_question_may_be_about_trouble(question: str, about: bool) -> None:
+    assert bool(ABOUT_TROUBLE.search(question)) is about
+
+
+@pytest.mark.parametrize(
+    ("question", "direction"), [("Which has the highest area?", 1), ("the cheapest one", -1), ("Which one is red?", 0)]
+)
+def test_a_superlative_asks_for_extremes(question: str, direction: int) -> None:
+    assert wants_extremes(question) == direction
+
+
+@pytest.mark.parametrize(
+    "line", ["def f():", "export async function f() {", "func (s *S) F() {", "pub(crate) struct S {"]
+)
+def test_a_definition_is_known(line: str) -> None:
+    assert DEFINES.match(line)
+
+
+def test_headings_and_routine_lines_are_known() -> None:
+    assert HEADS.match("## Usage") and HEADS.match("**Note** this") and not HEADS.match("#define")
+    assert ROUTINE.match("import os") and ROUTINE.match("})") and not ROUTINE.match("x = 1")
+
+
+def test_numbers_are_found_with_their_paths_written_as_strings_too() -> None:
+    row = {
+        "id": 7,
+        "ok": True,
+        "price": "$1,250.50",
+        "deep": {"size": 2.5},
+        "tags": [1, "x", 3, 4],
+        "at": "2023-05-08T10:00",
+    }
+    assert list(numbers_in(row)) == [
+        ("id", 7.0),
+        ("price", 1250.5),
+        ("deep.size", 2.5),
+        ("tags", 1.0),
+        ("tags", 3.0),
+        ("at", 20230508100000.0),
+    ]
+
+
+def test_what_no_float_holds_and_what_lies_too_deep_is_passed_over() -> None:
+    deep = {"a": {"b": {"c": {"d": {"e": 1}}}}, "l": [[[[[1]]]]]}
+    assert list(numbers_in({"huge": 10**400, "text": "ten", "long": "1" * 40, **deep})) == []
+
+
+def test_the_extremes_of_every_column_come_with_their_rank() -> None:
+    rows = [{"area": 5, "name": "a"}, {"area": 9}, {"area": 7, "height": 3}]
+    assert list(extremes(rows, 1, first=2)) == [("area", 1, 0), ("area", 2, 1), ("height", 2, 0)]
+    assert next(extremes(rows, -1)) == ("area", 0, 0)

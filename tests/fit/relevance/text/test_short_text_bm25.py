@@ -1,0 +1,100 @@
+"""Many short texts that are read once for one question."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.fit.relevance.text.bm25 import query
+from proxy.fit.relevance.text.short_text_bm25 import MISSES, fill, match, match_literally, most
+from proxy.fit.relevance.text.splitting import tokens
+
+TEXTS = ["the files of users", "userName = getFile()", "nothing of the kind", "", "файл пользователя"]
+
+
+def matched(words: dict[str, float], *, english: bool = True, texts: list[str] = TEXTS) -> list[float]:
+    return match([tokens(text) for text in texts], query(words, english).keys(), english)
+
+
+def test_identifiers_match_by_their_parts_and_in_english_by_stems() -> None:
+    scores = matched({"file": 1, "user": 1})
+    assert scores[0] > 0 and scores[1] > 0 and scores[2:] == [0.0, 0.0, 0.0]
+    assert matched({"file": 1}, english=False)[0] == 0.0 < matched({"file": 1}, english=False)[1]
+
+
+def test_other_scripts_match_too() -> None:
+    assert matched({"файл": 1}, english=False)[4] > 0
+
+
+def test_a_rare_word_is_worth_more_and_a_repeated_one_less_each_time() -> None:
+    texts = ["common rare", "common", "common", "common common common"]
+    scores = matched({"rare": 1}, texts=texts)[0], matched({"common": 1}, texts=texts)[1]
+    assert scores[0] > scores[1]
+    one, three = matched({"common": 1}, texts=["common", "common common common", "x"])[:2]
+    assert one < three < 3 * one
+
+
+def test_the_weight_of_a_word_counts() -> None:
+    assert matched({"file": 3})[1] == pytest.approx(3 * matched({"file": 1})[1])
+
+
+def test_nothing_matches_nothing() -> None:
+    assert matched({}) == [0.0] * 5 and matched({"a": 1}, texts=[]) == []
+
+
+def test_a_literal_counts_only_as_a_whole_and_less_where_it_is_common() -> None:
+    texts = ["id 55475 here", "id 554751", "A 55475.", "x", "x"]
+    assert match_literally(texts, ["55475"]) == pytest.approx([0.5**0.5, 0, 0.5**0.5, 0, 0])
+    assert match_literally(["ab"] * 4, ["ab"]) == [0.0] * 4
+    assert match_literally(["Src/A.py", "b", "c"], ["src/a.py"]) == [1.0, 0.0, 0.0]
+    assert match_literally(texts, []) == [0.0] * 5
+
+
+def test_what_fits_is_taken_in_order_of_preference() -> None:
+    costs = [50, 30, 40, 10]
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        return costs[place] - (5 if place - 1 in chosen else 0)
+
+    assert fill([2, 0, 3, 1], cost, 70) == [2, 3]
+    assert fill([0, 1], cost, 75) == [0, 1]  # beside the first the second is cheaper
+
+
+def test_after_many_that_do_not_fit_the_rest_is_not_even_counted() -> None:
+    counted = []
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        counted.append(place)
+        return 100
+
+    assert fill(range(10_000), cost, 10) == []
+    assert len(counted) == MISSES + 1
+
+
+def test_what_is_known_to_cost_more_than_there_is_room_is_not_counted() -> None:
+    counted = []
+
+    def cost(place: int, chosen: Collection[int]) -> int:
+        counted.append(place)
+        return 5
+
+    assert fill(range(4), cost, 8, lambda place: 3 if place else 9) == [1]
+    assert counted == [1, 2, 3]
+
+
+def test_no_more_is_counted_once_the_room_is_full() -> None:
+    assert fill(range(10), lambda place, chosen: 5, 10) == [0, 1]
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_the_most_that_fits_is_rendered(count: int, limit: int) -> None:
+    found = most(lambda n: "x" * n, count, lambda text: len(text) <= limit)
+    assert found == ("x" * min(count, limit) if min(count, limit) else None)
+
+
+def test_a_literal_is_found_in_texts_that_hold_line_breaks() -> None:
+    texts = ["one\nSrc/A.py", "two", "three\nfour"]
+    assert match_literally(texts, ["src/a.py"]) == [1.0, 0.0, 0.0] == match_literally([texts[0], "", ""], ["src/a.py"])

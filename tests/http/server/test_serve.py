@@ -1,0 +1,213 @@
+"""The server's start and stop: what it adds to an answer (nothing), its second port, and how it drains."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+
+from proxy.http.relay import Receive, Scope, Send
+from proxy.http.server.serve import Server, configuration
+from tests.recorder import chunk
+from tests.serving import ask, dialling, eventually, get, run, serving
+
+
+class House:
+    """An application that streams until it is told to stop, and says whether the server drains."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.cancelled = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"] == "/stream":
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+            try:
+                await self.stop.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        draining = b"%d" % scope["state"].get("draining", False)
+        await send({"type": "http.response.body", "body": draining})
+
+
+@contextlib.asynccontextmanager
+async def started(house: House, settle: float = 0.0, drain: float = 5.0, admin: bool = False) -> AsyncIterator[Server]:
+    """A server with its whole life; it must have been told to stop before the end."""
+    beside = configuration(house, "127.0.0.1", 0) if admin else None
+    server = Server(configuration(house, "127.0.0.1", 0, drain), beside, settle)
+    task = asyncio.create_task(server.serve())
+    await eventually(lambda: server.started and len(server.ports) == 1 + admin, 5)
+    yield server
+    assert server.should_exit
+    await asyncio.wait_for(task, 5)
+
+
+async def is_open(port: int) -> bool:
+    try:
+        async with dialling(port):
+            return True
+    except ConnectionError:
+        return False
+
+
+def test_nothing_is_added_to_an_answer() -> None:
+    async def check() -> None:
+        async with serving(House()) as server:
+            reply = await ask(server.ports[0], get(b"/"))
+            assert reply.headers == [(b"transfer-encoding", b"chunked")]
+
+    run(check())
+
+
+def test_sigterm_is_told_then_connections_are_refused_then_streams_end() -> None:
+    async def check() -> None:
+        house = House()
+        async with started(house, settle=0.5) as server:
+            (port,) = server.ports
+            async with dialling(port) as client:
+                await client.send(get(b"/stream"))
+                await client.reader.readuntil(chunk(b"begun"))
+                assert (await ask(port, get(b"/"))).body == b"0"
+                server.handle_exit(signal.SIGTERM, None)
+                await eventually(lambda: server.lifespan.state.get("draining"))
+                assert (await ask(port, get(b"/"))).body == b"1", "readiness falls before the door closes"
+                async with asyncio.timeout(2):
+                    while await is_open(port):
+                        await asyncio.sleep(0.05)
+                house.stop.set()
+                assert await client.reader.readuntil(b"0\r\n\r\n") == chunk(b"0") + b"0\r\n\r\n"
+        assert house.cancelled == 0
+
+    run(check())
+
+
+def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
+    async def check() -> None:
+        house = House()
+        async with started(house, settle=2, admin=True) as server:
+            port, beside = server.ports
+            async with dialling(port) as used, dialling(port) as streaming, dialling(beside) as watching:
+                for client in (used, watching):
+                    await client.send(get(b"/"))
+                    assert (await client.reply()).header(b"connection") == []
+                await streaming.send(get(b"/stream"))
+                await streaming.reader.readuntil(chunk(b"begun"))
+                server.handle_exit(signal.SIGTERM, None)
+                await eventually(lambda: server.lifespan.state.get("draining"))
+                for client in (used, watching):
+                    await client.send(get(b"/"))
+                    assert (await client.reply()).header(b"connection") == [b"close"]
+                    assert await client.rest() == b""
+                assert (await ask(port, get(b"/"))).header(b"connection") == [b"close"]
+                house.stop.set()
+                await streaming.reader.readuntil(b"0\r\n\r\n")
+
+    run(check())
+
+
+def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
+    async def check() -> None:
+        began = time.monotonic()
+        async with started(House(), settle=30) as server:
+            server.handle_exit(signal.SIGINT, None)
+        assert time.monotonic() - began < 3
+
+    run(check())
+
+
+def test_a_stream_that_outlasts_the_drain_is_cut_visibly() -> None:
+    async def check() -> None:
+        house = House()
+        async with started(house, drain=1) as server:
+            async with dialling(server.ports[0]) as client:
+                await client.send(get(b"/stream"))
+                await client.reader.readuntil(chunk(b"begun"))
+                server.handle_exit(signal.SIGTERM, None)
+                assert await client.rest() == b""
+        assert house.cancelled == 1
+
+    run(check())
+
+
+def test_the_port_beside_answers_until_the_last_stream_has_ended() -> None:
+    async def check() -> None:
+        house = House()
+        async with started(house, admin=True) as server:
+            port, beside = server.ports
+            async with dialling(port) as client:
+                await client.send(get(b"/stream"))
+                await client.reader.readuntil(chunk(b"begun"))
+                server.handle_exit(signal.SIGTERM, None)
+                async with asyncio.timeout(2):
+                    while await is_open(port):
+                        await asyncio.sleep(0.05)
+                async with dialling(beside) as watcher:
+                    await watcher.send(get(b"/"))
+                    assert (await watcher.reply()).body == b"1"
+                    house.stop.set()
+                    await client.reader.readuntil(b"0\r\n\r\n")
+                    assert await watcher.rest() == b""
+        assert not await is_open(beside)
+
+    run(check())
+
+
+PROGRAM = """
+import sys
+from proxy.http.server.serve import run
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        if scope["path"] == "/broken":
+            return
+        await send({"type": "http.response.body", "body": b"ok"})
+
+run(app, "127.0.0.1", int(sys.argv[1]), settle=0)
+"""
+
+
+def test_a_stop_by_signal_is_a_success() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+
+        async def check() -> None:
+            async with asyncio.timeout(10):
+                while not await is_open(port):
+                    await asyncio.sleep(0.05)
+            assert (await ask(port, get(b"/"))).body == b"ok"
+            async with dialling(port) as client:
+                await client.send(get(b"/broken"))
+                assert (await client.rest()).endswith(b"content-length: 2\r\n\r\n")
+
+        try:
+            run(check())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert process.stderr.read() == "", "an answer that is broken off on purpose is no error"
+
+
+def test_all_the_files_that_the_system_allows_are_taken() -> None:
+    code = (
+        "import resource; from proxy.http.server.serve import _take_all_files\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "_take_all_files(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(told) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,0 +1,209 @@
+"""Deadlines, and clients that leave, seen from the task that they end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.http.cancellation import PRESSED_RATE, PRESSED_SECONDS, Gone, Interrupt, Message, Stalling, Unread
+from proxy.http.relay import unless_gone
+from tests.serving import run
+
+
+class Late(Exception):
+    """A deadline has passed."""
+
+
+class Visitor:
+    """A client that has nothing to say, and leaves when it is told to."""
+
+    def __init__(self) -> None:
+        self.leaves = asyncio.Event()
+        self._first = True
+
+    async def receive(self) -> Message:
+        if self._first:
+            self._first = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+
+def test_work_ends_when_its_client_leaves() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        ended = asyncio.Event()
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+        waiting = asyncio.create_task(unless_gone(work(), visitor.receive))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        visitor.leaves.set()
+        with pytest.raises(Gone):
+            await asyncio.wait_for(waiting, 1)
+        assert ended.is_set()
+
+    run(check())
+
+
+def test_work_that_is_done_is_what_counts() -> None:
+    async def work(seconds: float) -> str:
+        await asyncio.sleep(seconds)
+        return "done"
+
+    async def check() -> None:
+        visitor = Visitor()
+        assert await unless_gone(work(0), visitor.receive) == "done"
+        assert await unless_gone(work(0.3), visitor.receive) == "done"
+        visitor.leaves.set()
+        await asyncio.sleep(0.2)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(check())
+
+
+def test_a_failure_of_the_work_is_its_own() -> None:
+    async def work() -> None:
+        raise KeyError("mine")
+
+    async def check() -> None:
+        with pytest.raises(KeyError):
+            await unless_gone(work(), Visitor().receive)
+
+    run(check())
+
+
+def test_whoever_cancels_from_outside_sees_a_cancellation_and_not_a_leaving() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        waiting = asyncio.create_task(unless_gone(asyncio.sleep(60), visitor.receive))
+        await asyncio.sleep(0.15)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run(check())
+
+
+# Deadlines
+
+
+def test_a_deadline_ends_what_takes_longer() -> None:
+    async def check() -> None:
+        with pytest.raises(Late):
+            with Interrupt(0.05, Late):
+                await asyncio.sleep(60)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(check())
+
+
+def test_a_deadline_that_was_met_interrupts_nothing_later() -> None:
+    async def check() -> None:
+        with Interrupt(0.05, Late):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3)  # past the deadline
+
+    run(check())
+
+
+def test_deadlines_end_each_its_own_task() -> None:
+    async def wait(seconds: float) -> bool:
+        try:
+            with Interrupt(seconds, Late):
+                await asyncio.sleep(0.5)
+        except Late:
+            return True
+        return False
+
+    async def check() -> None:
+        assert await asyncio.gather(*(wait(s) for s in (0.05, 60.0, 0.1))) == [True, False, True]
+
+    run(check())
+
+
+def test_an_error_within_a_deadline_is_itself() -> None:
+    async def check() -> None:
+        with pytest.raises(KeyError):
+            with Interrupt(60, Late):
+                raise KeyError("mine")
+
+    run(check())
+
+
+class Clock:
+    """A loop's clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waiting: set[object] = set()
+        self.loop = self
+
+    def time(self) -> float:
+        return self.now
+
+    def add(self, one: object) -> None:
+        self.waiting.add(one)
+
+
+class Nobody:
+    """A task that nobody cancels."""
+
+    def cancel(self) -> None:
+        pass
+
+
+def given_up(rate: float, speed: float, pressed: bool) -> float:
+    """When a body that comes with so many bytes a second is given up; 0 where it is not."""
+
+    async def look() -> float:
+        came, clock = 0, Clock()
+        stalling: Any = Stalling(60, Late, lambda: came, rate, lambda: pressed)
+        stalling._clock.waiting.discard(stalling)
+        began = stalling.due - PRESSED_SECONDS
+        stalling._clock, stalling._task = clock, Nobody()
+        while clock.now < began + 300:
+            clock.now = stalling.due
+            came = int(speed * (clock.now - began))
+            stalling.rouse()
+            if stalling.struck:
+                return float(clock.now - began)
+        return 0
+
+    return run(look())
+
+
+def test_F13_a_body_must_come_fast_enough_and_faster_where_others_wait() -> None:
+    assert given_up(rate=240, speed=1000, pressed=False) == 0
+    assert given_up(rate=2000, speed=1000, pressed=False) == pytest.approx(60)
+    assert given_up(rate=0, speed=0, pressed=False) == pytest.approx(60)
+    assert given_up(rate=240, speed=1000, pressed=True) == pytest.approx(PRESSED_SECONDS)
+    assert given_up(rate=240, speed=PRESSED_RATE + 1, pressed=True) == 0
+
+
+def test_F13_a_client_that_does_not_read_is_cut() -> None:
+    async def check() -> None:
+        clock, left, cut = Clock(), 100_000, list[float]()
+        reading: Any = Unread(asyncio.get_running_loop(), 60, 240.0, lambda: left, lambda: cut.append(clock.now))
+        reading.stop()
+        reading._clock = clock
+        for _ in range(4):
+            left -= 240 * 60
+            reading.rouse()
+        assert cut == [] and clock.waiting == {reading}
+        left -= 240 * 60 - 1
+        reading.rouse()
+        assert len(cut) == 1
+
+    run(check())

@@ -1,0 +1,394 @@
+"""The client's side, with a scripted client: bodies, deadlines, leaving, and what it sees of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.errors import ClientError
+from proxy.http.client.response import Fault, LinkError
+from proxy.http.memory_budget import Budget
+from proxy.http.relay import BrokenOff, Gone, Message, Upload, read_body, receive_body, relay, send_error, target_of
+from proxy.upstreams.upstream import Answer
+from tests.serving import run
+
+Step = bytes | Exception | asyncio.Event
+JSON = [(b"content-type", b"application/json")]
+SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"transfer-encoding", b"chunked")]
+LOST = LinkError(Fault.LOST, "lost")
+
+
+class Visitor:
+    """A client: says its messages one after the other, then is silent until `leaves` is set; keeps what it got."""
+
+    def __init__(self, *messages: Message) -> None:
+        self._messages = list(messages)
+        self.leaves = asyncio.Event()
+        self.got: list[Message] = []
+
+    async def receive(self) -> Message:
+        if self._messages:
+            return self._messages.pop(0)
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.got.append(message)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(m["body"] for m in self.got[1:])
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.got) and self.got[-1].get("more_body") is False
+
+
+class Scripted:
+    """An upstream's reply: bytes are given, exceptions raised, events waited for."""
+
+    def __init__(self, steps: list[Step], headers: list[tuple[bytes, bytes]], status: int = 200) -> None:
+        self.status, self.headers = status, headers
+        self._steps = steps
+        self.closed = False
+
+    async def read(self) -> bytes:
+        while self._steps:
+            if isinstance(self._steps[0], asyncio.Event):
+                await self._steps[0].wait()
+            step = self._steps.pop(0)
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, bytes):
+                return step
+        return b""
+
+    async def flow_into(self, sink: Any) -> None:
+        return
+
+    def at_hand(self) -> bytes | None:
+        return None
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def part(body: bytes, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def scope(**values: Any) -> dict[str, Any]:
+    return {"headers": [], "raw_path": b"/v1/x", "query_string": b"", **values}
+
+
+def reply(*steps: Step, headers: list[tuple[bytes, bytes]] | None = None, status: int = 200) -> Scripted:
+    return Scripted(list(steps), JSON if headers is None else headers, status)
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("found", "target"),
+    [
+        (scope(), b"/v1/x"),
+        (scope(query_string=b"a=1"), b"/v1/x?a=1"),
+        ({**scope(), "plimsoll.target": b"/v1/x?"}, b"/v1/x?"),
+        ({**scope(query_string=b"a"), "plimsoll.target": b"http://evil/v1/x?a"}, b"/v1/x?a"),
+        (scope(raw_path=b"*"), b"*"),
+    ],
+)
+def test_the_target_is_what_the_client_sent(found: dict[str, Any], target: bytes) -> None:
+    assert target_of(found) == target
+
+
+def test_a_body_is_read_whole() -> None:
+    async def check() -> None:
+        assert await read_body(scope(), Visitor(part(b"all")).receive, 3, 1, Budget(1 << 20).room()) == b"all"
+        assert (
+            await read_body(
+                scope(), Visitor(part(b"a", True), part(b"", True), part(b"b")).receive, 3, 1, Budget(1 << 20).room()
+            )
+            == b"ab"
+        )
+        assert await read_body(scope(), Visitor({"type": "http.request"}).receive, 3, 1, Budget(1 << 20).room()) == b""
+
+    run(check())
+
+
+def test_a_body_over_the_limit_is_refused_before_or_while_it_comes() -> None:
+    async def check() -> None:
+        declared = scope(headers=[(b"content-length", b"4")])
+        for found, visitor in (
+            (declared, Visitor()),
+            (scope(), Visitor(part(b"aa", True), part(b"aa", True))),
+            (scope(), Visitor(part(b"aaaa"))),
+        ):
+            with pytest.raises(ClientError) as raised:
+                await read_body(found, visitor.receive, 3, 1, Budget(1 << 20).room())
+            assert raised.value.status == 413
+            assert not raised.value.retry
+
+    run(check())
+
+
+def test_a_body_that_pauses_too_long_is_given_up() -> None:
+    async def check() -> None:
+        with pytest.raises(ClientError) as raised:
+            await read_body(scope(), Visitor(part(b"a", True)).receive, 3, 0.1, Budget(1 << 20).room())
+        assert (raised.value.status, raised.value.code) == (408, "body_timeout")
+
+    run(check())
+
+
+def test_a_client_that_leaves_in_its_body_is_gone() -> None:
+    async def check() -> None:
+        with pytest.raises(Gone):
+            await receive_body(Visitor({"type": "http.disconnect"}).receive, 1)
+
+    run(check())
+
+
+def test_an_upload_is_handed_on_and_then_its_client_is_watched() -> None:
+    async def check() -> None:
+        visitor = Visitor(part(b"b", True), part(b"c"))
+        upload = Upload(b"a", visitor.receive, 1)
+        watching = asyncio.ensure_future(upload.receive())
+        assert [data async for data in upload.chunks()] == [b"a", b"b", b"c"]
+        assert not watching.done()
+        visitor.leaves.set()
+        assert (await watching)["type"] == "http.disconnect"
+
+    run(check())
+
+
+def test_an_upload_that_is_stopped_leaves_its_client_to_be_watched() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        upload = Upload(b"a", visitor.receive, 1)
+
+        async def consume() -> None:
+            async for _ in upload.chunks():
+                pass
+
+        sending = asyncio.create_task(consume())
+        watching = asyncio.ensure_future(upload.receive())
+        await asyncio.sleep(0.01)
+        sending.cancel()
+        visitor.leaves.set()
+        assert (await asyncio.wait_for(watching, 1))["type"] == "http.disconnect"
+
+    run(check())
+
+
+# Answers
+
+
+def test_an_answer_is_sent_as_it_comes_and_is_watched() -> None:
+    async def check() -> None:
+        visitor, made = Visitor(), reply(b"b", b"c", status=201)
+        seen: list[bytes] = []
+        await relay(
+            Answer(made), visitor.receive, visitor.send, [b"", b"a"], [(b"x-plimsoll-count", b"exact")], seen.append
+        )
+        assert visitor.got[0] == {
+            "type": "http.response.start",
+            "status": 201,
+            "headers": [*JSON, (b"x-plimsoll-count", b"exact")],
+        }
+        assert [(m["body"], m["more_body"]) for m in visitor.got[1:]] == [
+            (b"a", True),
+            (b"b", True),
+            (b"c", True),
+            (b"", False),
+        ]
+        assert seen == [b"a", b"b", b"c"]
+        assert not made.closed
+
+    run(check())
+
+
+def test_the_last_byte_of_a_known_length_goes_out_as_the_last() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        made = reply(b"ab", b"c", headers=[(b"content-length", b"3")])
+        await relay(Answer(made), visitor.receive, visitor.send)
+        assert [(m["body"], m["more_body"]) for m in visitor.got[1:]] == [(b"ab", True), (b"c", False)]
+
+    run(check())
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_the_length_of_an_answer_without_body_is_left_out(status: int) -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        await relay(
+            Answer(reply(headers=[(b"content-length", b"3"), (b"etag", b"a")], status=status)),
+            visitor.receive,
+            visitor.send,
+        )
+        assert visitor.got[0]["headers"] == [(b"etag", b"a")]
+        assert visitor.ended
+
+    run(check())
+
+
+def test_a_watcher_that_fails_costs_the_client_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(chunk: bytes) -> None:
+        raise KeyError("secret")
+
+    async def check() -> None:
+        visitor = Visitor()
+        await relay(Answer(reply(b"a", b"b")), visitor.receive, visitor.send, watch=fails)
+        assert visitor.body == b"ab"
+        assert visitor.ended
+
+    run(check())
+    told = capsys.readouterr().err
+    assert told.count("KeyError") == 1
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize(
+    ("sent", "gap"),
+    [
+        ([], b""),
+        ([b"data: {}\n\n"], b""),
+        ([b"data: {}\r\n\r\n"], b""),
+        ([b"data: {}\n"], b"\n"),
+        ([b"data: {}\n", b"\n"], b""),
+    ],
+)
+def test_a_stream_of_events_that_breaks_ends_with_an_error_event_and_no_end(sent: list[bytes], gap: bytes) -> None:
+    async def check() -> None:
+        visitor, made = Visitor(), reply(*sent, LOST, headers=SSE)
+        with pytest.raises(BrokenOff) as raised:
+            await relay(Answer(made), visitor.receive, visitor.send)
+        assert raised.value.error.code == "upstream_error"
+        event = visitor.body.removeprefix(b"".join(sent) + gap + b"data: ")
+        assert event.endswith(b"\n\n")
+        assert json.loads(event)["error"] == {
+            "message": "lost",
+            "type": "server_error",
+            "param": None,
+            "code": "upstream_error",
+        }
+        assert not visitor.ended
+        assert made.closed
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        (SSE, b'data: {"cho'),
+        ([*SSE, (b"content-encoding", b"gzip")], b""),
+        ([*SSE, (b"content-length", b"100")], b""),
+        (JSON, b'{"a":'),
+        ([], b""),
+    ],
+)
+def test_where_an_error_event_would_be_misread_the_answer_just_breaks_off(
+    headers: list[tuple[bytes, bytes]], sent: bytes
+) -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        made = reply(sent, LOST, headers=headers) if sent else reply(LOST, headers=headers)
+        with pytest.raises(BrokenOff):
+            await relay(Answer(made), visitor.receive, visitor.send)
+        assert visitor.body == sent
+        assert not visitor.ended
+
+    run(check())
+
+
+def leaves_after(visitor: Visitor, chunk: bytes) -> Callable[[bytes], None]:
+    def watch(data: bytes) -> None:
+        if data == chunk:
+            visitor.leaves.set()
+
+    return watch
+
+
+def test_a_client_that_leaves_in_an_answer_gives_it_up() -> None:
+    async def check() -> None:
+        visitor, made = Visitor(), reply(b"data: {}\n\n", asyncio.Event(), headers=SSE)
+        with pytest.raises(Gone):
+            await relay(Answer(made), visitor.receive, visitor.send, watch=leaves_after(visitor, b"data: {}\n\n"))
+        assert made.closed
+
+    run(check())
+
+
+@pytest.mark.parametrize("last", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n"])
+def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_connection(last: bytes) -> None:
+    async def check() -> None:
+        visitor, end, seen = Visitor(), asyncio.Event(), [b""]
+        made = reply(b"data: {}\n\n", last[:5], last[5:], end, b": bye\n\n", headers=SSE)
+
+        def watch(data: bytes) -> None:
+            seen.append(data)
+            if data == last[5:]:
+                visitor.leaves.set()
+
+        relaying = asyncio.create_task(relay(Answer(made), visitor.receive, visitor.send, watch=watch))
+        await asyncio.sleep(0.25)
+        end.set()
+        await relaying
+        assert not made.closed
+        assert seen[-1] == b": bye\n\n"
+
+    run(check())
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_a_stream_that_does_not_end_after_done_is_not_waited_for(stuck: bool) -> None:
+    async def check() -> None:
+        visitor, last = Visitor(), b"data: [DONE]\n\n"
+        wait = asyncio.Event()
+        made = reply(last, wait, *(() if stuck else (LOST,)), headers=SSE)
+        relaying = asyncio.create_task(
+            relay(Answer(made), visitor.receive, visitor.send, watch=leaves_after(visitor, last))
+        )
+        if not stuck:
+            await asyncio.sleep(0.3)
+            wait.set()
+        await asyncio.wait_for(relaying, 1)
+        assert made.closed
+
+    run(check())
+
+
+def test_an_error_of_ours_is_json_in_openais_shape() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        await send_error(visitor.send, ClientError(400, "No.", code="bad", param="messages"), [(b"x-a", b"1")])
+        headers = dict(visitor.got[0]["headers"])
+        assert visitor.got[0]["status"] == 400
+        assert headers[b"content-type"] == b"application/json"
+        assert headers[b"content-length"] == b"%d" % len(visitor.body)
+        assert headers[b"x-should-retry"] == b"false"
+        assert headers[b"x-a"] == b"1"
+        assert json.loads(visitor.body)["error"] == {
+            "message": "No.",
+            "type": "invalid_request_error",
+            "param": "messages",
+            "code": "bad",
+        }
+
+    run(check())
+
+
+def test_an_error_of_a_body_that_stalled_closes_the_connection() -> None:
+    async def check() -> None:
+        visitor = Visitor()
+        await send_error(visitor.send, ClientError(408, "Slow.", code="body_timeout", retry=True))
+        assert (b"connection", b"close") in visitor.got[0]["headers"]
+        assert (b"x-should-retry", b"true") in visitor.got[0]["headers"]
+
+    run(check())

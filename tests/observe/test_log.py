@@ -1,0 +1,247 @@
+"""One line an outcome: what stands in it, for whom, and what it never holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import sys
+import time
+import timeit
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from proxy.model.outcome import Outcome, Usage
+from proxy.model.plan import Note
+from proxy.observe import log
+from proxy.observe.log import json_line, lost_json, lost_text, make_log, printable, text_line
+
+FITTED = Outcome(
+    endpoint="chat",
+    result="fitted",
+    status=200,
+    mode="fit",
+    ladder="default",
+    model="gpt-4",
+    model_sent="gpt-4",
+    window=8192,
+    window_source="litellm",
+    quality="exact",
+    prompt=7793,
+    prompt_sent=3691,
+    reserve=3000,
+    reply_asked=3000,
+    reply_sent=3000,
+    load_before=1.32,
+    load_after=0.82,
+    messages_in=144,
+    messages_sent=69,
+    notes=(Note("prune_history", 7793, 3691, 3000, 3000, "gpt-4", "gpt-4"),),
+    usage=Usage(3691, 7),
+    own_seconds=0.00123,
+    upstream_seconds=0.25,
+    path="/v1/chat/completions",
+    attempts=1,
+)
+PASSED = Outcome(
+    "passthrough", "passed", 200, own_seconds=0.0001, upstream_seconds=0.004, path="/v1/models", attempts=1
+)
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    line = json_line(outcome, time.time())
+    assert line.endswith("}\n") and line.count("\n") == 1
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_machine_reads_every_figure() -> None:
+    found = told(FITTED)
+    assert abs(found.pop("time") - time.time()) < 5
+    assert found == {
+        "endpoint": "chat",
+        "path": "/v1/chat/completions",
+        "result": "fitted",
+        "status": 200,
+        "stream": False,
+        "attempts": 1,
+        "own_ms": 1.23,
+        "upstream_ms": 250.0,
+        "mode": "fit",
+        "ladder": "default",
+        "model": "gpt-4",
+        "window": 8192,
+        "prompt": 7793,
+        "prompt_sent": 3691,
+        "reserve": 3000,
+        "max_tokens": 3000,
+        "messages": 144,
+        "messages_sent": 69,
+        "steps": "prune_history;-4102",
+        "count": "exact",
+        "usage": 3691,
+    }
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    always = {"time", "endpoint", "path", "result", "status", "stream", "attempts", "own_ms"}
+    assert told(PASSED).keys() == always | {"upstream_ms"}
+
+
+def test_what_was_planned_what_else_was_asked_and_whose_request_it_was_are_told() -> None:
+    observed = replace(FITTED, mode="observe", notes=(), planned=FITTED.notes, stream=True, attempts=3)
+    outcome = replace(observed, request_id="req_1", extra_calls=2, extra_tokens=1_234, extra_seconds=0.5)
+    found = told(outcome)
+    assert (found["planned"], found["mode"], found["stream"], found["attempts"]) == (
+        "prune_history;-4102",
+        "observe",
+        True,
+        3,
+    )
+    assert (found["extra_calls"], found["extra_tokens"], found["extra_ms"], found["request_id"]) == (
+        2,
+        1_234,
+        500.0,
+        "req_1",
+    )
+    assert "steps" not in found
+    assert text_line(outcome, 1.0)[9:] == (
+        "200 fitted chat /v1/chat/completions stream mode=observe model=gpt-4 window=8,192 3,691/5,192 tokens "
+        "(of 7,793) messages=69/144 planned=[prune_history;-4102] attempts=3 extra=2 calls, 1,234 tokens, 0.5s "
+        "own=1.2ms upstream=250ms id=req_1\n"
+    )
+
+
+def test_a_switch_and_a_refusal_are_told() -> None:
+    found = told(replace(FITTED, model_sent="gpt-4o", refusals=("openai_old", "vllm"), healed=True, result="healed"))
+    assert (found["model_sent"], found["refused"], found["result"]) == ("gpt-4o", "openai_old, vllm", "healed")
+
+
+def test_people_read_used_of_budget_and_messages_kept() -> None:
+    assert text_line(FITTED, 1.0)[9:] == (
+        "200 fitted chat /v1/chat/completions model=gpt-4 window=8,192 3,691/5,192 tokens (of 7,793) messages=69/144 "
+        "[prune_history;-4102] own=1.2ms upstream=250ms\n"
+    )
+    assert text_line(PASSED, 1.0)[9:] == "200 passed passthrough /v1/models own=0.1ms upstream=4ms\n"
+    switched = text_line(replace(FITTED, model_sent="gpt-4o", refusals=("vllm",)), 1.0)
+    assert " model=gpt-4->gpt-4o " in switched and " refused=vllm " in switched
+
+
+@pytest.mark.parametrize("line", [json_line, text_line])
+def test_a_name_that_a_client_sent_is_safe_for_a_terminal_and_short(line: Any) -> None:
+    found = line(replace(FITTED, model="a\x1b[31m\nb" + "x" * 5_000, model_sent="\u2028\x9b\ud800"), 1.0)
+    assert found.count("\n") == 1
+    assert "\x1b" not in found and "\u2028" not in found and "\x9b" not in found
+    assert len(found) < 700
+
+
+def test_a_name_that_can_be_printed_is_not_changed() -> None:
+    assert printable("gpt-4o") == "gpt-4o"
+    assert printable("ümlaut ⚓") == "ümlaut ⚓"
+    assert printable("a\tb", 2) == "a?"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("style", "out", "begins"),
+    [
+        ("auto", io.StringIO(), r"\{"),
+        ("auto", Terminal(), r"\d\d:\d\d:\d\d "),
+        ("json", Terminal(), r"\{"),
+        ("text", io.StringIO(), r"\d\d:\d\d:\d\d "),
+    ],
+)
+def test_people_at_a_terminal_get_text_and_all_others_json(style: str, out: io.StringIO, begins: str) -> None:
+    write = make_log(style, out)
+    write(PASSED)
+    write.close()
+    assert re.match(begins, out.getvalue())
+    assert out.getvalue().count("\n") == 1
+
+
+def test_it_goes_to_standard_output_where_nothing_else_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    write = make_log("json")
+    write(PASSED)
+    write.close()
+    assert json.loads(capfd.readouterr().out)["endpoint"] == "passthrough"
+
+
+def test_without_a_standard_output_nothing_is_told_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    write = make_log()
+    write(PASSED)
+    write.close()
+
+
+def test_lost_lines_are_told_in_the_same_shape() -> None:
+    assert json.loads(lost_json(3))["lost_lines"] == 3
+    assert lost_text(3_000).endswith(" 3,000 lines were lost\n")
+
+
+def test_a_line_costs_microseconds(tmp_path: Any) -> None:
+    """The aim is 10 us; the bound is wide, for machines that do other things too."""
+    with (tmp_path / "log").open("w") as out:
+        write = make_log("json", out)
+        assert min(timeit.repeat(lambda: write(FITTED), number=200, repeat=10)) / 200 < 100e-6
+        write.close()
+
+
+def test_an_event_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log.event("the cache fails", server="h:1", trouble="late")
+    log.event("nothing more")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first[9:] == "plimsoll: the cache fails server=h:1 trouble=late"
+    assert second[9:] == "plimsoll: nothing more"
+
+
+def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        for style, begins in (("json", "{"), ("auto", "{"), ("text", "0123456789")):
+            log.speak(style)
+            log.event('it "fails"', server="h:1", count=3, what=ValueError("x"))
+            told = capsys.readouterr().err
+            assert told[0] in begins and told.count("\n") == 1
+            if begins == "{":
+                found = json.loads(told)
+                assert abs(found.pop("time") - time.time()) < 5
+                assert found == {"event": 'it "fails"', "server": "h:1", "count": 3, "what": "x"}
+    finally:
+        log.speak("text")
+
+
+def test_what_a_library_says_is_an_event_without_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.Logger("library")
+    logger.addHandler(log.Events())
+    try:
+        raise ValueError("content")
+    except ValueError:
+        logger.exception("It failed %s.", "badly")
+    assert capsys.readouterr().err[9:] == "plimsoll: It failed badly.\n"
+
+
+def test_an_event_that_nobody_can_read_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    log.event("no standard error")
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as out:
+        monkeypatch.setattr(sys, "stderr", out)
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 65536)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        began = time.monotonic()
+        log.event("the pipe is full")
+        assert time.monotonic() - began < 1
+        os.close(reader)
+        log.event("the reader is gone")
+    log.event("the stream is closed")

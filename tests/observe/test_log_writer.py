@@ -1,0 +1,149 @@
+"""Lines to readers that are quick, slow, stuck or gone."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.observe import log_writer
+from proxy.observe.log_writer import Lines
+
+
+def eventually(true: Callable[[], object], seconds: float = 3.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_lines_are_written_in_their_order_and_soon() -> None:
+    out = io.StringIO()
+    written = Lines(out)
+    for i in range(100):
+        written.write(f"{i}\n")
+    eventually(lambda: out.getvalue() == "".join(f"{i}\n" for i in range(100)))
+    written.write("later\n")
+    eventually(lambda: out.getvalue().endswith("later\n"))
+    written.close()
+
+
+def test_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as out:
+        written = Lines(out)
+        written.write("ünd\n")
+        written.close()
+        assert (tmp_path / "log").read_text(encoding="utf-8") == "ünd\n", "past the stream's own buffer"
+
+
+def test_closing_what_never_wrote_is_nothing() -> None:
+    Lines(io.StringIO()).close()
+    Lines(None).close()
+
+
+def test_nowhere_takes_everything() -> None:
+    """Python's standard output is None where whoever started it closed it."""
+    written = Lines(None)
+    written.write("gone\n")
+    assert written._thread is None
+    written.close()
+
+
+def test_a_reader_that_is_stuck_holds_nobody_up_and_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "MOST_WAITING", 1000)
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as out, os.fdopen(reader, "rb", buffering=0) as pipe:
+        written = Lines(out, "{} lost\n".format)
+        line = "x" * 199 + "\n"
+        began = time.monotonic()
+        for _ in range(5_000):
+            written.write(line)  # a pipe holds 65,536 bytes: 327 of these
+        assert time.monotonic() - began < 1
+        took = time.monotonic()
+        written.close(0.1)
+        assert time.monotonic() - took < 1, "a stop does not wait for it either"
+        got = b""
+        while b"lost" not in got:
+            got += pipe.read(65536)
+        whole, _, last = got.removesuffix(b"\n").rpartition(b"\n")
+        kept = whole.split(b"\n")
+        assert set(kept) == {line[:-1].encode()}
+        assert last == f"{5_000 - len(kept)} lost".encode()
+
+
+def test_a_reader_that_is_gone_ends_it_without_a_sound() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as out:
+        written = Lines(out)
+        written.write("nobody\n")
+        eventually(lambda: written._thread is not None and not written._thread.is_alive())
+        written.write("at all\n")
+        assert not written._waiting
+        written.close()
+
+
+def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
+    def broken() -> str:
+        raise ValueError("canary")
+
+    out = io.StringIO()
+    written = Lines(out, "{} lost\n".format)
+    for line in ("a\n", broken, lambda: "b\n"):
+        written.write(line)
+    eventually(lambda: out.getvalue() == "a\nb\n")
+    written.write("c\n")
+    eventually(lambda: out.getvalue() == "a\nb\nc\n1 lost\n")
+    written.close()
+
+
+class Full(io.StringIO):
+    """A disk that has no room for a while."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+def test_a_full_disk_may_be_emptied() -> None:
+    out = Full()
+    written = Lines(out, "{} lost\n".format)
+    written.write("one\n")
+    written.write("two\n")
+    eventually(lambda: written._failed == 2)
+    out.full = False
+    written.write("three\n")
+    eventually(lambda: out.getvalue() == "three\n2 lost\n")
+    written.write("four\n")
+    eventually(lambda: out.getvalue().endswith("lost\nfour\n"))
+    written.close()
+
+
+def test_a_pipe_that_does_not_block_is_waited_for() -> None:
+    """Node, for one, gives its children such pipes."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with os.fdopen(writer, "w") as out, os.fdopen(reader, "rb", buffering=0) as pipe:
+        written = Lines(out)
+        for _ in range(1_000):
+            written.write("x" * 199 + "\n")
+        got = 0
+        while got < 200_000:
+            got += len(pipe.read(65536))
+        written.close()
+
+
+def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as out:
+        written = Lines(out)
+        written.write("\ud800\n")
+        written.close()
+    assert (tmp_path / "log").read_text() == "?\n"

@@ -1,0 +1,334 @@
+"""What is known of a model before a plan is made: whose word counts, which caps hold, how counts are corrected."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.cache.cache import Cache
+from proxy.config.rules import load_rules
+from proxy.config.windows import load_windows
+from proxy.fit.learn import learn
+from proxy.fit.plan import start
+from proxy.model.conversation import Prompt
+from proxy.model.limits import NOTHING_LEARNED, Learned, Proof, Quality, Window
+from proxy.model.outcome import Refusal
+from proxy.model.plan import Facts, Ladder, Rung
+from proxy.model.ports import Meter
+from proxy.model.structs import replace
+from proxy.request.facts import Knowledge
+from proxy.tokens import encodings
+from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.models_listing import Listing
+from proxy.upstreams.upstream import Upstream
+from tests.makers import ladder, prompt, user, words
+from tests.tokens.vocabulary import write
+
+NOBODY = "acme/harbour-9b"
+LIST = b'{"data":[{"id":"acme/harbour-9b","max_model_len":4096}]}'
+LEARNS, ASSUMES = ladder(), ladder(unknown="assume")
+ASKED = prompt([user(words(10))], model="gpt-4")
+LONG = replace(ASKED, messages=prompt([user(words(2_300))]).messages)  # some 5,900 tokens
+REFUSED = Refusal("x", limit=5_000)
+CALLER = b"whoever asks"
+
+
+def teach(one: Knowledge, model: str, learned: Learned) -> None:
+    """As if a refusal had proved it."""
+    one.cache.prove(model, CALLER, learned, Proof(0, 0))
+
+
+def believed(one: Knowledge, model: str) -> Window:
+    """The window of a model for who was refused."""
+    return one.known(model, one.learned(model, CALLER))
+
+
+async def answers(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, content=LIST)
+
+
+async def has_none(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(404)
+
+
+def knowledge(
+    limit: int | None = None,
+    rules: Path | None = None,
+    offline: bool = False,
+    lists: bool = True,
+    answering: Any = None,
+) -> Knowledge:
+    """Knowledge as the house has it, with an upstream that knows one model more."""
+    transport = httpx.MockTransport(answering or (answers if lists else has_none))
+    upstream = Upstream("http://upstream/v1", transport=transport)
+    windows = load_windows(load_rules(rules).windows)
+    return Knowledge(limit, windows, Cache(), Listing(upstream), offline)
+
+
+def facts(one: Knowledge, model: str = "gpt-4", steps: Ladder = LEARNS, cap: int | None = None) -> Facts:
+    """The facts of a request."""
+    return asyncio.run(one.facts(replace(ASKED, model=model), steps, cap, ()))
+
+
+def allowing(*models: str) -> Ladder:
+    """A ladder that may switch."""
+
+    def stay(draft: object, known: object) -> object:
+        return draft
+
+    return ladder(Rung("switch_model", stay, models=models))  # type: ignore[arg-type]
+
+
+def source(window: Window) -> tuple[int, str, bool]:
+    return window.tokens, window.source, window.guessed
+
+
+# Windows.
+
+
+def test_the_tables_word_counts_where_nobody_knows_better() -> None:
+    assert source(knowledge().known("gpt-4")) == (8_192, "litellm", False)
+    assert source(knowledge().known(NOBODY)) == (8_192, "guess", True)
+
+
+def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    for rules, known in ((None, (5_000, "refusal", False)), (tmp_path, (7_000, "rules", False))):
+        one = knowledge(rules=rules)
+        teach(one, "gpt-4", Learned(window=5_000))
+        assert source(believed(one, "gpt-4")) == known
+        assert source(one.known("gpt-4"))[0] == (8_192 if rules is None else 7_000)  # others know nothing of it
+
+
+def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('roles = [{ model = "gemma-2*", alternate = false }]\n')
+    one = knowledge(rules=tmp_path)
+    assert one.known("mistral-small-latest").alternates and one.known("google/gemma-3-27b-it").alternates
+    assert not one.known("gpt-4").alternates and not one.known("gemma-2-9b-it").alternates
+    for model in ("gpt-4", NOBODY, "gemma-2-9b-it"):
+        teach(one, model, Learned(alternates=True))
+    assert believed(one, "gpt-4").alternates and believed(one, NOBODY).alternates and believed(one, NOBODY).guessed
+    assert not believed(one, "gemma-2-9b-it").alternates  # as the user says
+
+
+def test_the_upstreams_list_counts_where_the_table_knows_nothing() -> None:
+    one = knowledge()
+    assert source(facts(one, NOBODY).window) == (4_096, "upstream", False)
+    assert source(one.known(NOBODY)) == (4_096, "upstream", False)
+
+
+def test_who_is_offline_asks_nobody() -> None:
+    assert source(facts(knowledge(offline=True), NOBODY).window) == (8_192, "guess", True)
+
+
+def test_that_nobody_knows_a_model_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    one = knowledge(lists=False)
+    for _ in range(3):
+        assert facts(one, NOBODY).window.guessed
+    facts(one, NOBODY, cap=5_000)
+    assert capfd.readouterr().err.count("nobody knows this model's window") == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "cap", "model", "steps", "window"),
+    [
+        (None, 3_000, "gpt-4", LEARNS, (3_000, "header", False)),
+        (None, 90_000, "gpt-4", LEARNS, (8_192, "litellm", False)),
+        (6_000, None, "gpt-4", LEARNS, (6_000, "limit", False)),
+        (6_000, 3_000, "gpt-4", LEARNS, (3_000, "header", False)),
+        (3_000, 6_000, "gpt-4", LEARNS, (3_000, "limit", False)),
+        (90_000, None, "gpt-4", LEARNS, (8_192, "litellm", False)),
+        (None, None, NOBODY, LEARNS, (8_192, "guess", True)),
+        (None, 90_000, NOBODY, LEARNS, (90_000, "header", False)),
+        (90_000, None, NOBODY, LEARNS, (90_000, "limit", False)),
+        (6_000, 90_000, NOBODY, LEARNS, (6_000, "limit", False)),
+        (90_000, None, NOBODY, ASSUMES, (8_192, "guess", True)),
+        (6_000, None, NOBODY, ASSUMES, (6_000, "guess", True)),
+        (6_000, 5_000, NOBODY, ASSUMES, (5_000, "header", False)),
+    ],
+)
+def test_caps_hold_and_never_raise_what_is_known(
+    limit: int | None, cap: int | None, model: str, steps: Ladder, window: tuple[int, str, bool]
+) -> None:
+    one = knowledge(limit, offline=True)
+    assert source(one.window_now(model, steps, cap)) == window
+    assert source(facts(one, model, steps, cap).window) == window
+
+
+def test_rivals_have_windows_and_counters_of_their_own() -> None:
+    found = facts(knowledge(offline=True), "gpt-4", allowing("gpt-4o", NOBODY, "gpt-4o"))
+    assert [(r.model, r.window.tokens) for r in found.rivals] == [("gpt-4o", 128_000), (NOBODY, 8_192)]
+    assert [r.meter().quality for r in found.rivals] == [Quality.EXACT, Quality.ESTIMATED]
+
+
+def test_a_rival_that_only_the_upstreams_list_knows_is_a_rival() -> None:
+    found = facts(knowledge(), "gpt-4", allowing(NOBODY), cap=100_000)
+    assert [source(r.window) for r in found.rivals] == [(4_096, "upstream", False)]
+
+
+def test_a_clients_cap_holds_for_rivals_but_says_nothing_of_those_that_nobody_knows() -> None:
+    found = facts(knowledge(offline=True), "gpt-4", allowing("gpt-4o", NOBODY), cap=20_000)
+    assert [source(r.window) for r in found.rivals] == [(20_000, "header", False), (8_192, "guess", True)]
+
+
+# Counts.
+
+
+def count(one: Knowledge, model: str) -> int:
+    meter: Meter = one.meter(ASKED, model, one.learned(model, CALLER))
+    return meter.text(words(400))
+
+
+def test_a_learned_ratio_corrects_a_callers_counts_and_moves_in_notches() -> None:
+    one = knowledge()
+    before = count(one, "claude-3-opus")
+    one.cache.observe("claude-3-opus", CALLER, 1.51)
+    corrected = count(one, "claude-3-opus")
+    assert corrected > before
+    for ratio in (1.512, 1.515, 1.51):
+        one.cache.observe("claude-3-opus", CALLER, ratio)
+        assert count(one, "claude-3-opus") == corrected
+    for _ in range(100):
+        one.cache.observe("claude-3-opus", CALLER, 1.6)
+    assert count(one, "claude-3-opus") > corrected
+    assert one.learned("claude-3-opus", b"another") is NOTHING_LEARNED
+    assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", CALLER)) != one.counted_as("claude-3-opus")
+
+
+def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:
+    one = knowledge()
+    assert one.caller([], "claude-3-opus") == b""
+    one.cache.observe("claude-3-opus", CALLER, 1.51)
+    assert one.caller([], "claude-3-opus") and one.caller([], "gpt-4") == b""
+
+
+def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.request.facts.MOST_MODELS", 10)
+    one = knowledge(offline=True)
+    for i in range(100):
+        one.cache.observe(f"invented-{i}", CALLER, 1.3)
+        one.meter(ASKED, f"invented-{i}")
+        facts(one, f"invented-{i}")
+    assert len(one._standing) <= 10 and len(one._warned) <= 10
+
+
+def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:
+    one = knowledge()
+    first = one.counted_as("gpt-4")
+    assert one.counted_as("gpt-4") == first != one.counted_as("gpt-4o")
+    teach(one, "gpt-4", Learned(scale=1.3))
+    assert one.counted_as("gpt-4", one.learned("gpt-4", CALLER)) != one.counted_as("gpt-4") == first
+
+
+def test_an_encoding_that_is_not_loaded_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encodings, "_loaded", {})
+    one = knowledge()
+    facts(one, "gpt-4", allowing("gpt-4o"))
+    assert set(encodings._loaded) == {"cl100k_base", "o200k_base"}
+
+
+def test_a_tokenizer_that_the_user_named_counts_requests(tmp_path: Path) -> None:
+    write(tmp_path / "t.json")
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "acme*"\ntokenizer = "t.json"\n')
+    mine, theirs = (facts(knowledge(rules=rules), "acme-7b").meter for rules in (tmp_path, None))
+    assert (mine.text("harbour one"), mine.quality) == (2, Quality.CALIBRATED)
+    assert theirs.quality is Quality.ESTIMATED
+
+
+# What refusals teach.
+
+
+def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str = "gpt-4", **how: bool) -> Learned:
+    """What is known for the next request of the same caller after a refusal."""
+    known, asked = facts(one, model), replace(asked, model=model)
+    sent = start(asked, LEARNS, known)
+    wiser = learn(known, sent, refusal)
+    assert wiser is not None
+    one.prove(sent, refusal, wiser.learned, CALLER, **{"opaque": False, **how})
+    return one.learned(model, CALLER)
+
+
+def test_what_a_refusal_proved_is_kept_for_the_callers_next_request_with_its_proof() -> None:
+    one = knowledge()
+    assert refused(one, REFUSED) == Learned(5_000)
+    (shown,) = one.cache.shown("gpt-4")
+    assert (shown.kind, shown.proof.value, shown.proof.rule, shown.proof.quality) == ("window", 5_000, "x", "exact")
+    assert shown.proof.counted > 5_000
+    assert one.learned("gpt-4", b"another") == Learned()
+
+
+def test_a_row_of_the_users_is_never_overridden(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    one = knowledge(rules=tmp_path)
+    assert refused(one, Refusal("x", limit=5_000, bounds="input")) == refused(one, REFUSED) == Learned()
+
+
+def test_a_prompt_that_cannot_be_counted_proves_nothing_of_how_we_count() -> None:
+    assert refused(knowledge(), replace(REFUSED, prompt=6_000), opaque=True) == Learned(5_000)
+
+
+@pytest.mark.parametrize("bounds", ["window", "input", "body", "request"])
+def test_a_refusal_without_figures_proves_nothing_of_a_known_window(bounds: str) -> None:
+    assert refused(knowledge(), Refusal("x", bounds=bounds)) == Learned()
+
+
+def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_the_window() -> None:
+    learned = refused(knowledge(lists=False), Refusal("x"), model=NOBODY)
+    assert learned.supposed and learned.window is not None
+
+
+@pytest.mark.parametrize("bounds", ["body", "request"])
+def test_what_bounds_no_window_proves_nothing_of_any_model(bounds: str) -> None:
+    for model in (NOBODY, "gpt-4"):
+        assert refused(knowledge(lists=False), Refusal("x", limit=900, bounds=bounds), model=model) == Learned()
+
+
+def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
+    one = knowledge()
+    teach(one, NOBODY, Learned(window=3_000, supposed=True))
+    assert believed(one, NOBODY).tokens == 3_000
+    asyncio.run(one.listing.ask(NOBODY, ()))
+    assert believed(one, NOBODY).tokens == 4_096
+
+
+def test_nobody_need_know_who_asks_until_something_was_learned() -> None:
+    one, headers = knowledge(), [(b"authorization", b"Bearer sk-test")]
+    assert one.caller(headers, "gpt-4") == b""
+    teach(one, "gpt-4", Learned(window=5_000))
+    assert one.caller(headers, "gpt-4") == caller_of(headers)
+
+
+def test_a_list_that_is_old_is_asked_for_again_and_one_that_fails_takes_nothing_back() -> None:
+    told: list[httpx.Response] = []
+
+    async def lists(request: httpx.Request) -> httpx.Response:
+        return told.pop()
+
+    async def check() -> None:
+        one = knowledge(answering=lists)
+        one.cache.probe_after = 0.0
+        told.append(httpx.Response(200, content=LIST))
+        await one.ready(NOBODY, LEARNS, None, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 4_096
+        told.append(httpx.Response(200, content=LIST.replace(b"4096", b"8192")))
+        assert await one.listed_anew(NOBODY, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 8_192
+        told.append(httpx.Response(500))
+        assert not await one.listed_anew(NOBODY, ())
+        assert one.window_now(NOBODY, LEARNS, None).tokens == 8_192
+        one.cache.probe_after = 60.0
+        assert not await one.listed_anew(NOBODY, ())  # it is not old
+        told.append(httpx.Response(200, content=LIST))
+        one.doubt()  # the upstream was away
+        assert await one.listed_anew(NOBODY, ()) and told == []
+        assert not await one.listed_anew("gpt-4", ())  # nobody asks for what is known
+
+    asyncio.run(check())
+
+
+def test_closing_ends_a_question_that_is_under_way() -> None:
+    asyncio.run(knowledge().close())

@@ -1,0 +1,160 @@
+"""Looking at answers before the client has any of them: what is read, and what is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from proxy.config.rules import load_rules
+from proxy.model.outcome import Refusal
+from proxy.request import refusal_detection as module
+from proxy.request.refusal_detection import Looking, coding_of, plainly, unreadable
+from proxy.upstreams.upstream import Answer
+from proxy.wire.headers import Header
+
+LOOKING = Looking(load_rules(None).refusals)
+ERROR = b'{"error":{"message":"This model\'s maximum context length is 4096 tokens.","code":null}}'
+JSON = (b"content-type", b"application/json; charset=utf-8")
+EVENTS = (b"content-type", b"Text/Event-Stream; charset=utf-8")
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+HI = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":null}]}\n\n'
+NEVER = b"never"
+
+
+class Reply:
+    """An upstream's reply: its pieces come one by one; after NEVER nothing comes any more."""
+
+    def __init__(self, status: int, headers: list[Header], *pieces: bytes) -> None:
+        self.status, self.headers, self.pieces = status, headers, list(pieces)
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(0)
+        if self.pieces and self.pieces[0] is NEVER:
+            await asyncio.sleep(3_600)
+        return self.pieces.pop(0) if self.pieces else b""
+
+    async def flow_into(self, sink: Any) -> None:
+        return
+
+    def at_hand(self) -> bytes | None:
+        return None
+
+    async def aclose(self) -> None:
+        """Nothing to end."""
+
+
+def look(reply: Reply, near: bool = True) -> tuple[bytes, Refusal | None, list[bytes]]:
+    """What was seen, the refusal in it, and what was not read."""
+
+    async def looked() -> tuple[bytes, Refusal | None]:
+        return await asyncio.wait_for(LOOKING.at(Answer(reply), near), 5)
+
+    seen, refusal = asyncio.run(looked())
+    return seen, refusal, reply.pieces
+
+
+def test_an_error_is_read_whole_and_understood() -> None:
+    seen, refusal, left = look(Reply(400, [JSON], ERROR[:20], ERROR[20:]))
+    assert (seen, left) == (ERROR, []) and refusal is not None and refusal.limit == 4096
+
+
+def test_an_encoded_error_is_understood_and_kept_as_it_came() -> None:
+    packed = gzip.compress(ERROR)
+    seen, refusal, _ = look(Reply(400, [JSON, (b"content-encoding", b"GZIP")], packed))
+    assert seen == packed and refusal is not None
+    seen, refusal, _ = look(Reply(400, [JSON, (b"content-encoding", b"br")], b"\x0b\x02"))
+    assert (seen, refusal) == (b"\x0b\x02", None)
+
+
+def test_of_a_long_error_only_the_beginning_is_read() -> None:
+    pieces = [b"x" * 50_000] * 10
+    seen, refusal, left = look(Reply(500, [], *pieces))
+    assert (len(seen), refusal, len(left)) == (100_000, None, 8)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (200, [(b"content-type", b"audio/mpeg")]),
+        (200, []),
+        (201, [JSON]),
+        (302, [JSON]),
+        (200, [JSON, (b"content-encoding", b"gzip")]),
+        (200, [EVENTS, (b"content-encoding", b"gzip")]),
+        (200, [JSON, (b"content-length", b"5000")]),
+    ],
+)
+def test_what_can_be_no_refusal_is_not_read(status: int, headers: list[Header]) -> None:
+    assert look(Reply(status, headers, NEVER)) == (b"", None, [NEVER])
+
+
+def test_a_short_answer_is_read_whole() -> None:
+    finished = json.dumps({"choices": [{"message": {"content": ""}, "finish_reason": "model_context_window_exceeded"}]})
+    body = finished.encode()
+    length = (b"content-length", b"%d" % len(body))
+    seen, refusal, _ = look(Reply(200, [JSON, length], body[:30], body[30:]))
+    assert seen == body and refusal is not None
+
+
+def test_of_an_answer_without_a_length_only_what_comes_first_is_read() -> None:
+    assert look(Reply(200, [JSON], b"\n", NEVER)) == (b"\n", None, [NEVER])
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_content_is_passed_on_at_once(near: bool) -> None:
+    assert look(Reply(200, [EVENTS], ROLE + HI, NEVER), near) == (ROLE + HI, None, [NEVER])
+
+
+def test_what_has_no_content_yet_waits_only_where_a_refusal_is_near() -> None:
+    assert look(Reply(200, [EVENTS], ROLE, NEVER), near=False) == (ROLE, None, [NEVER])
+    seen, refusal, _ = look(Reply(200, [EVENTS], ROLE, b"data: " + ERROR + b"\n\n"))
+    assert seen.startswith(ROLE) and refusal is not None
+    assert look(Reply(200, [EVENTS], ROLE, HI, NEVER)) == (ROLE + HI, None, [NEVER])
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_comments_and_pieces_wait_for_the_first_event(near: bool) -> None:
+    told = b"data: " + ERROR + b"\n\n"
+    seen, refusal, _ = look(Reply(200, [EVENTS], b": wait\n\n", told[:40], told[40:]), near)
+    assert seen == b": wait\n\n" + told and refusal is not None
+
+
+def test_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    assert look(Reply(200, [EVENTS], b": wait\n\n", NEVER)) == (b": wait\n\n", None, [NEVER])
+
+
+def test_nothing_is_gathered_without_end() -> None:
+    comment = b": " + b"x" * 30_000 + b"\n\n"
+    seen, refusal, left = look(Reply(200, [EVENTS], *[comment] * 10))
+    assert (len(seen), refusal, len(left)) == (3 * len(comment), None, 7)
+
+
+@pytest.mark.parametrize("pieces", [(), (b": wait\n\n",), (ROLE,)])
+def test_a_stream_that_ends_before_it_says_anything_is_no_refusal(pieces: tuple[bytes, ...]) -> None:
+    assert look(Reply(200, [EVENTS], *pieces)) == (b"".join(pieces), None, [])
+
+
+def test_only_a_refusal_that_cannot_be_read_is_worth_another_question() -> None:
+    def answer(status: int, *coding: bytes) -> Answer:
+        return Answer(Reply(status, [(b"content-encoding", c) for c in coding]))
+
+    assert unreadable(answer(400, b"br")) and unreadable(answer(413, b"zstd"))
+    for readable in (
+        answer(400),
+        answer(400, b"gzip"),
+        answer(400, b"identity"),
+        answer(200, b"br"),
+        answer(429, b"br"),
+    ):
+        assert not unreadable(readable)
+    assert coding_of(answer(200, b" BR ")) == "br"
+
+
+def test_another_question_asks_for_plain_text() -> None:
+    asked = [(b"accept-encoding", b"br"), (b"x", b"y"), (b"accept-encoding", b"zstd")]
+    assert plainly(asked) == [(b"x", b"y"), (b"accept-encoding", b"identity")]

@@ -1,0 +1,222 @@
+"""Asking for embeddings: what is asked, how often, for whom; and what goes wrong is no vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from proxy.app import House, build
+from proxy.config.settings import read_settings
+from proxy.model.plan import Want
+from proxy.request.wants import embeddings as module
+from proxy.request.wants.embeddings import BATCH, MOST_TEXTS, Embeddings
+from proxy.upstreams.internal_client import caller_of
+from tests.recorder import Peer, Recorder, Request, Script, answer, recording
+from tests.serving import eventually, run
+
+ALICE = [(b"authorization", b"Bearer alice")]
+BOB = [(b"authorization", b"Bearer bob")]
+
+
+def wanted(*texts: str, model: str = "emb") -> Want:
+    return Want("embeddings", " ".join(texts), {"model": model, "texts": texts})
+
+
+def many(count: int) -> Want:
+    return wanted(*(f"text {i}" for i in range(count)))
+
+
+def body(vectors: Sequence[Any]) -> bytes:
+    return json.dumps({"data": [{"index": i, "embedding": v} for i, v in enumerate(vectors)]}).encode()
+
+
+async def lengths(request: Request, peer: Peer) -> None:
+    """An upstream whose vectors tell how long a text is."""
+    await peer.send(answer(body([[1.0, -float(len(text))] for text in asked(request)])))
+
+
+def asked(request: Request) -> list[str]:
+    found: list[str] = json.loads(request.body)["input"]
+    return found
+
+
+@contextlib.asynccontextmanager
+async def embedding(
+    script: Script = lengths, /, **environment: str
+) -> AsyncIterator[tuple[Recorder, House, Embeddings]]:
+    async with recording(script) as up:
+        house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
+        await house.open()
+        try:
+            yield up, house, house.gateway.planner.measuring.embeddings
+        finally:
+            await house.close()
+
+
+def test_each_text_is_asked_for_once_and_then_only_what_is_new() -> None:
+    async def check() -> None:
+        async with embedding() as (up, _, found):
+            first = await found.told(wanted("a", "bb"), ALICE)
+            assert set(first) == {"a", "bb"} and first["a"] != first["bb"]
+            assert await found.told(wanted("a", "bb"), ALICE) == first
+            second = await found.told(wanted("a", "bb", "ccc"), ALICE)
+            assert second["a"] == first["a"] and set(second) == {"a", "bb", "ccc"}
+            assert [asked(r) for r in up.requests] == [["a", "bb"], ["ccc"]]
+            assert up.requests[0].target == b"/v1/embeddings"
+            assert json.loads(up.requests[0].body)["model"] == "emb"
+
+    run(check())
+
+
+def test_another_caller_and_another_model_get_none_of_it() -> None:
+    async def check() -> None:
+        async with embedding() as (up, _, found):
+            for want, headers in ((wanted("a"), ALICE), (wanted("a"), BOB), (wanted("a", model="b"), ALICE)):
+                assert await found.told(want, headers)
+            assert len(up.requests) == 3
+
+    run(check())
+
+
+def test_nobody_is_asked_who_must_not_be_and_what_is_known_is_told() -> None:
+    async def check() -> None:
+        async with embedding() as (up, _, found):
+            assert await found.told(wanted("a"), ALICE, ask=False) == {} and up.requests == []
+            made = await found.told(wanted("a"), ALICE)
+            assert await found.told(wanted("a"), ALICE, ask=False) == made
+
+    run(check())
+
+
+def test_a_long_history_is_asked_for_in_parts_but_never_without_end() -> None:
+    async def check() -> None:
+        async with embedding() as (up, _, found):
+            assert len(await found.told(many(2 * BATCH + 1), ALICE)) == 2 * BATCH + 1
+            assert sorted(len(asked(r)) for r in up.requests) == [1, BATCH, BATCH]
+            assert await found.told(many(MOST_TEXTS + 2 * BATCH + 2), ALICE) == {} and len(up.requests) == 3
+
+    run(check())
+
+
+def test_two_at_once_ask_once() -> None:
+    async def slowly(request: Request, peer: Peer) -> None:
+        await asyncio.sleep(0.05)
+        await lengths(request, peer)
+
+    async def check() -> None:
+        async with embedding(slowly) as (up, _, found):
+            one, two = await asyncio.gather(found.told(wanted("a"), ALICE), found.told(wanted("a", "bb"), ALICE))
+            assert one and two and sorted(asked(r) for r in up.requests) == [["a"], ["bb"]]
+
+    run(check())
+
+
+def test_what_comes_too_late_serves_a_later_turn_and_nobody_else_waits() -> None:
+    waiting = asyncio.Event()
+
+    async def slowly(request: Request, peer: Peer) -> None:
+        await waiting.wait()
+        await lengths(request, peer)
+
+    async def check() -> None:
+        async with embedding(slowly) as (up, _, found):
+            found.seconds = 0.05
+            assert await found.told(many(BATCH + 1), ALICE) == {}
+            found.seconds = 30.0
+            assert await found.told(many(BATCH + 2), ALICE) == {}  # at once
+            waiting.set()
+            await eventually(lambda: not found._under_way, 5)
+            assert len(await found.told(many(BATCH + 1), ALICE)) == BATCH + 1 and len(up.requests) == 2
+
+    run(check())
+
+
+BAD = {
+    "fails": answer(b"{}", b"503 Service Unavailable"),
+    "refuses": answer(b'{"error":{"message":"canary"}}', b"401 Unauthorized"),
+    "says no JSON": answer(b"<html>canary</html>"),
+    "says too few": answer(body([[1.0]])),
+    "says too many": answer(body([[1.0]] * 3)),
+    "says several lengths": answer(body([[1.0], [1.0, 2.0]])),
+    "says nothing": answer(body([[], []])),
+    "says nowhere": answer(body([[0.0, 0.0], [0.0, 0.0]])),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+def test_a_bad_answer_is_no_vectors_is_told_once_and_for_a_while_nobody_is_asked(
+    bad: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(bad)
+
+    async def check() -> None:
+        async with embedding(script) as (up, _, found):
+            assert await found.told(wanted("canary a", "b"), ALICE) == {}
+            assert await found.told(wanted("canary a", "b", "c"), ALICE) == {} and len(up.requests) == 1
+            assert await found.told(wanted("canary a", "b"), BOB) == {} and len(up.requests) == 2
+
+    run(check())
+    err = capfd.readouterr().err
+    assert err.count("embeddings failed model=emb why=") == 2 and "canary" not in err and "alice" not in err
+
+
+def test_of_a_long_history_no_more_is_asked_once_a_part_failed() -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(BAD["fails"])
+
+    async def check() -> None:
+        async with embedding(script) as (up, _, found):
+            assert await found.told(many(40 * BATCH), ALICE) == {}
+            assert len(up.requests) <= module.AT_ONCE
+
+    run(check())
+
+
+def test_vectors_of_another_length_than_those_before_are_of_another_model_and_all_are_asked_for_anew() -> None:
+    sizes = [2, 3, 3]
+
+    async def script(request: Request, peer: Peer) -> None:
+        size = sizes.pop(0)
+        await peer.send(answer(body([[1.0] * size for _ in asked(request)])))
+
+    async def check() -> None:
+        async with embedding(script) as (up, _, found):
+            assert await found.told(wanted("a"), ALICE)
+            assert await found.told(wanted("a", "b"), ALICE) == {}
+            found._failed.put(caller_of(ALICE), 0.0)  # its time out is over
+            assert {vector.size for vector in (await found.told(wanted("a", "b"), ALICE)).values()} == {3}
+            assert asked(up.requests[-1]) == ["a", "b"]
+
+    run(check())
+
+
+def test_a_bug_of_ours_is_no_vectors(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(*args: Any) -> Any:
+        raise LookupError("canary")
+
+    async def check() -> None:
+        async with embedding() as (_, _, found):
+            assert await found.told(wanted("a"), ALICE) == {}
+
+    monkeypatch.setattr(module, "question", broken)
+    run(check())
+    assert "why=LookupError" in (err := capfd.readouterr().err) and "canary" not in err
+
+
+def test_what_is_under_way_ends_with_the_house() -> None:
+    async def stalls(request: Request, peer: Peer) -> None:
+        await peer.gone()
+
+    async def check() -> None:
+        async with embedding(stalls) as (up, _, found):
+            asking = asyncio.create_task(found.told(wanted("a"), ALICE))
+            await eventually(lambda: up.requests, 5)
+        assert await asking == {}
+
+    run(check())

@@ -1,0 +1,241 @@
+"""Asking for summaries: what counts as one, how a long part is read in pieces, who shares what with whom."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from proxy.app import House, build
+from proxy.config.settings import read_settings
+from proxy.model.conversation import Block
+from proxy.model.plan import Want
+from proxy.request.wants.summaries import MOST_PIECES, Summaries
+from proxy.upstreams.models_listing import Headers
+from tests.makers import draft, tool_round, user
+from tests.recorder import Peer, Recorder, Request, Script, answer, recording
+from tests.redis_server import RedisServer, redis_server
+from tests.serving import eventually, run
+
+ALICE = [(b"authorization", b"Bearer alice")]
+BOB = [(b"authorization", b"Bearer bob")]
+MODEL = "gpt-4"  # its window holds 8192 tokens
+
+
+def body(text: str) -> bytes:
+    return json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+
+
+def wanted(*strides: Sequence[Block], most: int = 100, model: str = MODEL) -> Want:
+    """A want whose keys tell how many strides they cover."""
+    keyed = tuple((f"k{i}", tuple(blocks)) for i, blocks in enumerate(strides))
+    return Want("summary", keyed[-1][0], {"model": model, "max_tokens": most, "strides": keyed})
+
+
+def blocks(*texts: str) -> list[Block]:
+    return list(draft([user(text) for text in texts], 10**6).blocks)
+
+
+FIRST, THEN = blocks("The crane is red."), blocks("The ledger is lost.")
+
+
+async def numbered(request: Request, peer: Peer) -> None:
+    """An upstream that numbers its summaries by the connection's requests."""
+    said = json.loads(request.body)["messages"][1]["content"]
+    await peer.send(answer(body(f"<summary>sum of {len(said)}</summary>")))
+
+
+@contextlib.asynccontextmanager
+async def summing(script: Script = numbered, /, **environment: str) -> AsyncIterator[tuple[Recorder, House, Summaries]]:
+    async with recording(script) as up:
+        house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
+        await house.open()
+        try:
+            yield up, house, house.gateway.planner.measuring.summaries
+        finally:
+            await house.close()
+
+
+def questions(up: Recorder) -> list[str]:
+    return [json.loads(r.body)["messages"][1]["content"] for r in up.requests]
+
+
+def told(want: Want, headers: Headers = ALICE, **environment: str) -> tuple[str, list[str]]:
+    """A summary, and what was asked for it."""
+
+    async def check() -> tuple[str, list[str]]:
+        async with summing(**environment) as (up, _, summaries):
+            return await summaries.told(want, headers), questions(up)
+
+    return run(check())
+
+
+def test_calls_and_results_are_told_and_the_length_is_asked_for() -> None:
+    async def check() -> None:
+        async with summing() as (up, _, summaries):
+            called = draft([user("Hi"), *tool_round("c", "three rows", "find", '{"q":1}')], 1000).blocks[1:]
+            assert await summaries.told(wanted(called), ALICE)
+            (question,) = (json.loads(r.body) for r in up.requests)
+            assert set(question) == {"model", "messages"} and question["model"] == MODEL
+            assert 'calls find with {"q":1}' in question["messages"][1]["content"]
+            assert "three rows" in question["messages"][1]["content"]
+            instructions = question["messages"][0]["content"]
+            assert "60 words" in instructions
+            for asked in ("names", "numbers", "decisions", "file paths", "open tasks"):
+                assert asked in instructions
+
+    run(check())
+
+
+def test_an_old_part_that_the_window_does_not_hold_is_read_in_pieces_each_with_the_summary_so_far() -> None:
+    said = blocks(*(f"Entry {i}: " + "tide crane cargo " * 600 for i in range(10)))
+    summary, asked = told(wanted(said))
+    assert 2 <= len(asked) <= 5 and summary == f"sum of {len(asked[-1])}"
+    for before, after in itertools.pairwise(asked):
+        assert f"<summary>\nsum of {len(before)}\n</summary>" in after
+    assert [sum(f"Entry {i}:" in text for text in asked) for i in range(10)] == [1] * 10
+
+
+def test_what_would_take_too_many_pieces_is_not_asked_for() -> None:
+    said = blocks(*("tide crane cargo " * 2_500 for _ in range(MOST_PIECES)))
+    assert told(wanted(said)) == ("", [])
+
+
+def test_a_window_that_holds_next_to_nothing_is_none_to_sum_up_with() -> None:
+    assert told(wanted(FIRST, most=4_000)) == ("", [])
+
+
+def test_an_earlier_summary_is_extended() -> None:
+    async def check() -> None:
+        async with summing() as (up, _, summaries):
+            first = await summaries.told(wanted(FIRST), ALICE)
+            assert await summaries.told(wanted(FIRST, THEN), ALICE) != first
+            assert first in questions(up)[1] and "ledger" in questions(up)[1] and "crane" not in questions(up)[1]
+
+    run(check())
+
+
+def test_one_that_is_still_being_made_is_waited_for_and_then_extended() -> None:
+    async def slowly(request: Request, peer: Peer) -> None:
+        await asyncio.sleep(0.05)
+        await numbered(request, peer)
+
+    async def check() -> None:
+        async with summing(slowly) as (up, _, summaries):
+            both = await asyncio.gather(
+                summaries.told(wanted(FIRST), ALICE), summaries.told(wanted(FIRST, THEN), ALICE)
+            )
+            assert all(both) and len(up.requests) == 2 and both[0] in questions(up)[1]
+
+    run(check())
+
+
+def test_what_comes_too_late_for_one_request_serves_a_later_one_and_nobody_else_waits() -> None:
+    waiting = asyncio.Event()
+
+    async def slowly(request: Request, peer: Peer) -> None:
+        await waiting.wait()
+        await numbered(request, peer)
+
+    async def check() -> None:
+        async with summing(slowly) as (up, _, summaries):
+            summaries.seconds = 0.05
+            asking = asyncio.create_task(summaries.told(wanted(FIRST), ALICE))
+            await asyncio.sleep(0)
+            summaries.seconds = 30.0  # of each question; a long old part takes many
+            assert await asking == "" == await summaries.told(wanted(FIRST), ALICE)
+            waiting.set()
+            await eventually(lambda: not summaries._asking, 5)
+            assert await summaries.told(wanted(FIRST), ALICE) and len(up.requests) == 1
+
+    run(check())
+
+
+def test_without_a_prompt_there_is_no_summary() -> None:
+    async def check() -> None:
+        async with summing() as (up, _, summaries):
+            summaries.instructions = None
+            assert await summaries.told(wanted(FIRST), ALICE) == "" and up.requests == []
+
+    run(check())
+
+
+def test_what_is_known_is_told_without_asking_and_nothing_else_is() -> None:
+    async def check() -> None:
+        async with summing() as (up, _, summaries):
+            assert await summaries.told(wanted(FIRST), ALICE, ask=False) == "" and up.requests == []
+            made = await summaries.told(wanted(FIRST), ALICE)
+            assert await summaries.told(wanted(FIRST), ALICE, ask=False) == made
+
+    run(check())
+
+
+async def refuses(request: Request, peer: Peer) -> None:
+    await peer.send(answer(b"{}", b"400 Bad Request"))
+
+
+async def fails(request: Request, peer: Peer) -> None:
+    await peer.send(answer(b"{}", b"503 Service Unavailable"))
+
+
+@pytest.mark.parametrize(("script", "again"), [(refuses, 2), (fails, 1)])
+def test_a_summariser_that_is_out_of_order_is_left_alone_and_one_that_dislikes_a_text_gets_others(
+    script: Script, again: int
+) -> None:
+    async def check() -> None:
+        async with summing(script) as (up, _, summaries):
+            assert await summaries.told(wanted(FIRST), ALICE) == ""
+            assert await summaries.told(wanted(FIRST), ALICE) == ""
+            assert await summaries.told(wanted(FIRST, THEN), ALICE) == ""
+            assert len(up.requests) == again
+            assert await summaries.told(wanted(FIRST), BOB) == ""
+            assert len(up.requests) == again + 1
+
+    run(check())
+
+
+def test_a_bug_of_ours_is_no_summary(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(*args: Any) -> Any:
+        raise LookupError("canary")
+
+    monkeypatch.setattr("proxy.request.wants.summaries.packed", broken)
+    assert told(wanted(FIRST)) == ("", [])
+    assert "why=LookupError" in (err := capfd.readouterr().err) and "canary" not in err
+
+
+def test_what_is_under_way_ends_with_the_house() -> None:
+    async def stalls(request: Request, peer: Peer) -> None:
+        await peer.gone()
+
+    async def check() -> None:
+        async with summing(stalls) as (up, _, summaries):
+            asking = asyncio.create_task(summaries.told(wanted(FIRST), ALICE))
+            await eventually(lambda: up.requests, 5)
+        assert await asking == ""
+
+    run(check())
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with redis_server() as found:
+        yield found
+
+
+def test_replicas_share_a_summary_only_sealed_and_only_for_its_caller(server: RedisServer) -> None:
+    async def check() -> None:
+        shared = {"PLIMSOLL_REDIS": server.url, "PLIMSOLL_SECRET": "of both"}
+        async with summing(**shared) as (up, _, one), summing(**shared) as (other, _, two):
+            made = await one.told(wanted(FIRST), ALICE)
+            async with asyncio.timeout(5):
+                while await two.told(wanted(FIRST), ALICE, ask=False) != made:
+                    await asyncio.sleep(0.02)
+            assert await two.told(wanted(FIRST), BOB, ask=False) == ""
+            assert other.requests == [] and len(up.requests) == 1
+
+    run(check())

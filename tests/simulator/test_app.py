@@ -1,0 +1,401 @@
+"""The simulator over ASGI: what it answers, how slowly, how badly; and that its counts are the proxy's own."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+import uvicorn
+
+from proxy.simulator.app import BrokenOff, Simulator, SimulatorConfig, simulator
+from proxy.wire.sse import events
+from proxy.wire.tap import Tap
+
+CHAT = "/v1/chat/completions"
+USER = {"role": "user", "content": "one two three"}
+
+
+def words(body: bytes) -> int:
+    """A count that anybody can do in the head: 10, and the words of all messages."""
+    return 10 + sum(len(str(m["content"]).split()) for m in msgspec.json.decode(body)["messages"])
+
+
+COUNTED = SimulatorConfig(count=words, window=100)
+
+
+@dataclass
+class Exchange:
+    """One request, driven by hand."""
+
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def told(self) -> str:
+        return str(self.json["error"]["message"])
+
+
+async def exchange(
+    app: Simulator,
+    method: str = "POST",
+    path: str = CHAT,
+    body: bytes = b"",
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    hang_up_after: int | None = None,
+    into: Exchange | None = None,
+) -> Exchange:
+    """Sends a request in two parts; the client hangs up once it got so many parts of the answer (-1: at once)."""
+    got, gone = into or Exchange(), asyncio.Event()
+    inbox = [
+        {"type": "http.request", "body": body[:5], "more_body": True},
+        {"type": "http.request", "body": body[5:], "more_body": False},
+        {"type": "http.request", "body": b"", "more_body": False},  # some servers go on saying so
+    ]
+
+    async def receive() -> dict[str, Any]:
+        if inbox:
+            return inbox.pop(0)
+        if hang_up_after != -1:
+            await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            got.status, got.headers = message["status"], dict(message["headers"])
+        else:
+            got.parts += [message["body"]] if message["body"] else []
+            got.ended = not message["more_body"]
+        if hang_up_after is not None and len(got.parts) >= hang_up_after:
+            gone.set()
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"a=b", "headers": list(headers)}
+    await app(scope, receive, send)
+    return got
+
+
+def asked(app: Simulator, *messages: Any, headers: Sequence[tuple[bytes, bytes]] = (), **more: Any) -> Exchange:
+    body = msgspec.json.encode({"model": "m", "messages": list(messages) or [USER], **more})
+    return asyncio.run(exchange(app, body=body, headers=headers))
+
+
+def test_a_request_that_fits_is_answered_with_its_count() -> None:
+    got = asked(simulator(COUNTED))
+    assert (got.status, got.headers[b"content-type"], got.ended) == (200, b"application/json", True)
+    assert got.headers[b"content-length"] == str(len(got.body)).encode()
+    assert got.json["usage"]["prompt_tokens"] == 13
+
+
+def test_one_that_does_not_is_refused_in_the_words_of_the_provider_it_plays() -> None:
+    got = asked(simulator(COUNTED), max_tokens=88)
+    assert got.status == 400
+    assert got.told.startswith(
+        "This model's maximum context length is 100 tokens. However, you requested 101 tokens (13"
+    )
+    assert asked(simulator(COUNTED), max_tokens=87).status == 200
+    assert (
+        asked(simulator(COUNTED), max_completion_tokens=87, n=2).status == 200
+    )  # each answer has the window to itself
+    tgi = SimulatorConfig(count=words, window=100, speaks="tgi")
+    assert asked(simulator(tgi), max_tokens=88).status == 422
+
+
+def test_a_window_can_be_a_models_own() -> None:
+    app = simulator(SimulatorConfig(count=words, window=100, windows={"m": 50}))
+    assert asked(app, max_tokens=40).status == 400
+    assert asked(app, max_tokens=37).status == 200
+
+
+def test_a_refusal_can_come_as_an_event_inside_a_stream() -> None:
+    app = simulator(SimulatorConfig(count=words, window=12, in_stream=True))
+    got = asked(app, stream=True)
+    assert (got.status, got.headers[b"content-type"]) == (200, b"text/event-stream; charset=utf-8")
+    first, last = (data for _, data in events(got.body))
+    assert "maximum context length is 12" in msgspec.json.decode(first)["error"]["message"]
+    assert last == b"[DONE]"
+    assert asked(app).status == 400
+
+
+@pytest.mark.parametrize("speaks", ["vllm", "cerebras"])
+def test_an_event_that_refuses_is_an_error_whatever_the_providers_envelope(speaks: str) -> None:
+    got = asked(simulator(SimulatorConfig(count=words, window=12, in_stream=True, speaks=speaks)), stream=True)
+    tap = Tap("text/event-stream")
+    tap.feed(got.body)
+    assert (tap.error is not None, tap.content_seen, tap.done) == (speaks == "vllm", False, True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_can_be_a_finish_reason_and_nothing_else(stream: bool) -> None:
+    got = asked(simulator(SimulatorConfig(count=words, window=12, speaks="zai")), stream=stream)
+    tap = Tap("text/event-stream" if stream else "application/json")
+    tap.feed(got.body)
+    assert (got.status, tap.finish, tap.content_seen) == (200, "model_context_window_exceeded", False)
+
+
+def test_a_stream_says_what_an_answer_says() -> None:
+    app = simulator(COUNTED)
+    got = asked(app, stream=True, stream_options={"include_usage": True})
+    tap = Tap(got.headers[b"content-type"].decode())
+    for part in got.parts:
+        tap.feed(part)
+    assert (tap.done, tap.finish, tap.content_seen) == (True, "stop", True)
+    assert tap.usage and tap.usage.prompt == 13
+    assert asked(app, stream=True).body.count(b'"usage"') == 0
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ([USER, {"role": "tool", "tool_call_id": "a", "content": "x"}], "Invalid parameter: messages with role 'tool'"),
+        ([USER, {"role": "assistant", "tool_calls": [{"id": "a"}]}], "An assistant message with 'tool_calls' must be"),
+        ([{"role": "user", "content": ""}], "messages: text content blocks must be non-empty"),
+        ([{"role": "ai", "content": "x"}], "Invalid value: 'ai'."),
+    ],
+)
+def test_what_breaks_a_law_is_refused_in_openais_shape(messages: list[Any], told: str) -> None:
+    got = asked(simulator(COUNTED), *messages)
+    assert got.status == 400
+    assert got.told.startswith(told)
+    assert set(got.json["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_system_prompt_that_vanished_is_missed() -> None:
+    app = simulator(SimulatorConfig(count=words, system="Be brief"))
+    assert asked(app, {"role": "system", "content": "Be brief."}, USER).status == 200
+    assert asked(app, USER).json["error"]["code"] == "system_message_missing"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"[" * 100_000, b'{"a":"\xff"}'])
+def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
+    got = asyncio.run(exchange(simulator(COUNTED), body=body))
+    assert (got.status, got.told) == (400, "We could not parse the JSON body of your request.")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "told"),
+    [
+        ("POST", "/v1/moderations", 404, "Invalid URL (POST /v1/moderations)"),
+        ("GET", "/", 404, "Invalid URL (GET /)"),
+        ("GET", CHAT, 405, "Not allowed to GET on /v1/chat/completions."),
+        ("DELETE", "/v1/models/m", 405, "Not allowed to DELETE on /v1/models/m."),
+    ],
+)
+def test_other_paths_and_methods_are_refused_as_openai_does(method: str, path: str, status: int, told: str) -> None:
+    got = asyncio.run(exchange(simulator(COUNTED), method, path))
+    assert (got.status, got.told) == (status, told)
+
+
+def test_models_are_listed_with_their_windows() -> None:
+    app = simulator(SimulatorConfig(windows={"a": 1000, "b": 2000}, listed="context_length"))
+    listed = asyncio.run(exchange(app, "GET", "/v1/models")).json
+    assert [(m["id"], m["object"], m["context_length"]) for m in listed["data"]] == [
+        ("a", "model", 1000),
+        ("b", "model", 2000),
+    ]
+    assert asyncio.run(exchange(app, "GET", "/v1/models/b")).json["context_length"] == 2000
+    assert asyncio.run(exchange(app, "GET", "/v1/models/c")).status == 404
+    silent = simulator(SimulatorConfig(listed=""))
+    assert set(asyncio.run(exchange(silent, "GET", "/v1/models/c")).json) == {"id", "object", "created", "owned_by"}
+
+
+def test_a_key_is_asked_for_where_one_is_set_and_never_told_again() -> None:
+    app = simulator(SimulatorConfig(count=words, api_key="sk-1"))
+    wrong = asked(app, headers=[(b"Authorization", b"Bearer sk-2")])
+    assert (wrong.status, wrong.json["error"]["code"], b"sk-" in wrong.body) == (401, "invalid_api_key", False)
+    assert asked(app, headers=[(b"Authorization", b"Bearer sk-1")]).status == 200
+
+
+def test_the_first_requests_can_fail() -> None:
+    app = simulator(SimulatorConfig(count=words, fail_first=2))
+    got = [asked(app) for _ in range(3)]
+    assert [one.status for one in got] == [429, 429, 200]
+    assert (got[0].headers[b"retry-after-ms"], got[0].json["error"]["code"]) == (b"10", "rate_limit_exceeded")
+    assert asked(simulator(SimulatorConfig(fail_first=1, fail_status=500))).told.startswith("The server had an error")
+
+
+def test_a_request_can_ask_for_a_behaviour_of_its_own() -> None:
+    app = simulator(COUNTED)
+    assert asked(app, headers=[(b"x-sim-status", b"503")]).status == 503
+    assert asked(app, headers=[(b"x-sim-window", b"12")]).status == 400
+    assert "prompt is too long: 13 tokens > 12 maximum" in (
+        asked(app, headers=[(b"x-sim-window", b"12"), (b"X-Sim-Speaks", b"anthropic")]).told
+    )
+    inside = [(b"x-sim-window", b"12"), (b"x-sim-in-stream", b"1")]
+    assert asked(app, headers=inside, stream=True).status == 200
+    assert asked(app, headers=[(b"x-sim-text", b"Yes.")]).json["choices"][0]["message"]["content"] == "Yes."
+    assert asked(app).status == 200
+
+
+@pytest.mark.parametrize(("name", "value"), [(b"x-sim-window", b"many"), (b"x-sim-speaks", b"klingon")])
+def test_a_behaviour_that_does_not_exist_is_refused(name: bytes, value: bytes) -> None:
+    got = asked(simulator(COUNTED), headers=[(name, value)])
+    assert (got.status, got.told[:21]) == (400, "Invalid x-sim header:")
+
+
+def test_nobody_can_be_told_to_speak_like_somebody_unknown() -> None:
+    with pytest.raises(ValueError, match="nobody speaks like klingon; known are openai, "):
+        SimulatorConfig(speaks="klingon")
+
+
+def test_what_was_received_is_kept_as_it_came() -> None:
+    app = simulator(SimulatorConfig(count=words, remembered=2))
+    packed = gzip.compress(msgspec.json.encode({"model": "m", "messages": [USER]}))
+    for path in ("/v1/a", "/v1/b", CHAT):
+        asyncio.run(exchange(app, path=path, body=packed, headers=[(b"Content-Encoding", b"gzip"), (b"x", b"1")]))
+    assert [one.path for one in app.received] == ["/v1/b", CHAT]
+    last = app.received[-1]
+    assert (last.method, last.query, last.body, last.header(b"x")) == ("POST", b"a=b", packed, b"1")
+    assert last.json()["messages"] == [USER]
+
+
+def test_a_packed_body_is_read_and_one_that_only_says_so_is_taken_as_it_is() -> None:
+    app, packed = simulator(COUNTED), [(b"content-encoding", b"gzip")]
+    body = msgspec.json.encode({"model": "m", "messages": [USER]})
+    assert asyncio.run(exchange(app, body=gzip.compress(body), headers=packed)).status == 200
+    assert asyncio.run(exchange(app, body=body, headers=packed)).status == 200
+
+
+def test_a_long_body_is_counted_in_a_thread() -> None:
+    seen: list[threading.Thread] = []
+
+    def count(body: bytes) -> int:
+        seen.append(threading.current_thread())
+        return len(body) // 4
+
+    app = simulator(SimulatorConfig(count=count, window=1_000_000))
+    assert asked(app, {"role": "user", "content": "x" * 100_000}).status == 200
+    assert asked(app).status == 200
+    assert [thread is threading.main_thread() for thread in seen] == [False, True]
+
+
+def test_an_answer_waits_before_its_head_and_between_its_chunks() -> None:
+    async def timed(*headers: tuple[bytes, bytes]) -> float:
+        body = msgspec.json.encode({"model": "m", "messages": [USER], "stream": True})
+        began = asyncio.get_running_loop().time()
+        await exchange(simulator(COUNTED), body=body, headers=headers)
+        return asyncio.get_running_loop().time() - began
+
+    assert asyncio.run(timed((b"x-sim-delay", b"0.05"))) >= 0.05
+    chunks = 10  # role, seven words, finish reason, [DONE]
+    assert asyncio.run(timed((b"x-sim-chunk-delay", b"0.005"))) >= 0.005 * (chunks - 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_can_break_off_in_the_middle(stream: bool) -> None:
+    async def broken() -> Exchange:
+        body, got = msgspec.json.encode({"model": "m", "messages": [USER], "stream": stream}), Exchange()
+        with pytest.raises(BrokenOff):
+            await exchange(simulator(COUNTED), body=body, headers=[(b"x-sim-break", b"1")], into=got)
+        return got
+
+    got = asyncio.run(broken())
+    assert (got.status, len(got.parts), got.ended) == (200, 1, False)
+
+
+def test_a_client_that_hangs_up_is_noticed() -> None:
+    async def hung_up(app: Simulator, after: int, *headers: tuple[bytes, bytes]) -> Exchange:
+        body = msgspec.json.encode({"model": "m", "messages": [USER], "stream": True})
+        async with asyncio.timeout(5):
+            return await exchange(app, body=body, headers=headers, hang_up_after=after)
+
+    app = simulator(COUNTED)
+    before = asyncio.run(hung_up(app, -1, (b"x-sim-delay", b"60")))
+    assert (app.gone, app.open, before.status) == (1, 0, 0)
+    amid = asyncio.run(hung_up(app, 1, (b"x-sim-chunk-delay", b"60")))
+    assert (app.gone, app.open, len(amid.parts), amid.ended) == (2, 0, 1, False)
+    quick = asyncio.run(hung_up(app, 2))
+    assert (app.gone, quick.ended) == (3, False)
+
+
+def test_a_client_that_hangs_up_before_its_body_was_sent_is_none_received() -> None:
+    app = simulator(COUNTED)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    asyncio.run(app({"type": "http", "method": "POST", "path": CHAT, "headers": []}, receive, send))
+    assert (app.gone, len(app.received)) == (1, 0)
+
+
+def test_it_starts_and_stops_and_takes_no_web_sockets() -> None:
+    async def spoken(kind: str, *inbox: str) -> list[str]:
+        sent: list[str] = []
+        queue = [{"type": one} for one in inbox]
+
+        async def receive() -> dict[str, Any]:
+            return queue.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await simulator()({"type": kind}, receive, send)
+        return sent
+
+    life = asyncio.run(spoken("lifespan", "lifespan.startup", "lifespan.shutdown"))
+    assert life == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert asyncio.run(spoken("websocket", "websocket.connect")) == ["websocket.close"]
+
+
+def test_its_own_count_is_the_recipes() -> None:
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello"}]}
+    got = asyncio.run(exchange(simulator(), body=msgspec.json.encode(body)))
+    assert got.json["usage"]["prompt_tokens"] == 8  # 3 + 4 + 1
+
+
+def test_what_its_own_count_cannot_read_is_refused() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x", "tool_calls": 7}]}
+    got = asyncio.run(exchange(simulator(), body=msgspec.json.encode(body)))
+    assert (got.status, got.told[:16]) == (400, "Invalid request:")
+
+
+def test_behind_a_real_server_a_broken_answer_has_no_end() -> None:
+    async def raw(headers: str) -> bytes:
+        body = msgspec.json.encode({"model": "m", "messages": [USER], "stream": True}).decode()
+        config = uvicorn.Config(simulator(COUNTED), port=0, log_level="critical", lifespan="on")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve())
+        async with asyncio.timeout(20):
+            while not server.started:
+                await asyncio.sleep(0.01)
+            port = server.servers[0].sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = (
+                f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{headers}\r\n"
+            )
+            writer.write((head + body).encode())
+            found = await reader.read(-1)
+            writer.close()
+            server.should_exit = True
+            await serving
+        return found
+
+    assert asyncio.run(raw("")).endswith(b"\r\n0\r\n\r\n")
+    broken = asyncio.run(raw("x-sim-break: 3\r\n"))
+    assert broken.startswith(b"HTTP/1.1 200") and not broken.endswith(b"0\r\n\r\n")
+
+
+def test_embeddings_are_answered_and_what_is_no_request_for_them_is_refused() -> None:
+    app = simulator(SimulatorConfig(meanings={"vessel": "boat"}))
+    asked = msgspec.json.encode({"model": "emb", "input": ["boat", "vessel", "hat"]})
+    got = asyncio.run(exchange(app, path="/v1/embeddings", body=asked))
+    boat, vessel, hat = (entry["embedding"] for entry in got.json["data"])
+    assert got.status == 200 and boat == vessel != hat
+    assert asyncio.run(exchange(app, path="/v1/embeddings", body=b"[]")).status == 400

@@ -1,0 +1,69 @@
+"""The simulator's embeddings: OpenAI's shape, and texts alike that share words, or what they mean."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from operator import mul
+from typing import Any
+
+import msgspec
+import pytest
+
+from proxy.errors import ClientError
+from proxy.simulator.embedding import SIZE, embeddings, vector
+
+
+def told(**body: Any) -> Any:
+    return msgspec.json.decode(embeddings({"model": "emb", **body}, {}))
+
+
+def alike(one: str, other: str, **meanings: str) -> float:
+    return float(sum(map(mul, vector(one, SIZE, meanings), vector(other, SIZE, meanings))))
+
+
+def test_an_answer_has_openais_shape() -> None:
+    answer = told(input=["one two", "three"])
+    assert answer["object"] == "list" and answer["model"] == "emb"
+    assert answer["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
+    assert [(e["object"], e["index"], len(e["embedding"])) for e in answer["data"]] == [
+        ("embedding", 0, SIZE),
+        ("embedding", 1, SIZE),
+    ]
+
+
+def test_one_text_may_stand_alone_and_dimensions_be_chosen() -> None:
+    assert len(told(input="one", dimensions=700)["data"][0]["embedding"]) == 700
+
+
+def test_base64_holds_the_same_numbers() -> None:
+    numbers = told(input="one two")["data"][0]["embedding"]
+    packed = base64.b64decode(told(input="one two", encoding_format="base64")["data"][0]["embedding"])
+    assert struct.unpack(f"<{SIZE}f", packed) == pytest.approx(numbers, abs=1e-6)
+
+
+def test_texts_are_alike_that_share_words_or_meanings() -> None:
+    assert alike("a boat", "A boat!") == pytest.approx(1.0)
+    assert alike("boat", "vessel") < 0.3 < 0.99 < alike("boat", "vessel", vessel="boat")
+    assert alike("the red boat", "a red hat") > alike("the red boat", "some other thing") + 0.2
+    assert alike("!?", "!?") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "", "input": "x"},
+        {"model": 1, "input": "x"},
+        {"input": ""},
+        {"input": []},
+        {"input": [1, 2]},
+        {"input": ["x"] * 2049},
+        {"input": "x", "dimensions": 0},
+        {"input": "x", "dimensions": "9"},
+        {"input": "x", "encoding_format": "hex"},
+    ],
+)
+def test_what_openai_refuses_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(ClientError) as caught:
+        embeddings({"model": "emb", **body}, {})
+    assert caught.value.status == 400

@@ -1,0 +1,89 @@
+"""Doors: where it listens, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from proxy.bootstrap import listen, shown
+from proxy.errors import ConfigError
+
+
+def test_port_0_is_a_free_one_and_takes_connections_at_once() -> None:
+    (door,) = listen("127.0.0.1", 0)
+    with door:
+        port = door.getsockname()[1]
+        assert port
+        assert shown(door) == f"127.0.0.1:{port}"
+        socket.create_connection(("127.0.0.1", port)).close()
+
+
+def test_a_name_with_several_addresses_gets_a_door_at_each_and_all_have_one_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{i}", 0)) for i in (1, 2)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found * 2)
+    doors = listen("localhost", 0)
+    assert [door.getsockname()[0] for door in doors] == ["127.0.0.1", "127.0.0.2"]
+    assert len({door.getsockname()[1] for door in doors}) == 1
+    for door in doors:
+        door.close()
+
+
+def test_an_address_that_this_machine_has_not_is_left_out_where_there_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """localhost is often ::1 too, where there is no IPv6."""
+    there, not_there = ("127.0.0.1", 0), ("192.0.2.1", 0)
+    found: list[Any] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (not_there, there)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    (door,) = listen("localhost", 0)
+    with door:
+        assert door.getsockname()[0] == "127.0.0.1"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found[:1])
+    with pytest.raises(ConfigError, match="cannot listen on localhost, port 0: "):
+        listen("localhost", 0)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found[:1] * 2)
+    with pytest.raises(ConfigError, match="cannot listen on localhost, port 0: "):
+        listen("localhost", 0)
+
+
+def test_a_port_that_is_taken_is_said_with_the_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
+            listen("127.0.0.1", port)
+
+
+def test_where_one_of_several_is_taken_the_others_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{i}", port)) for i in (1, 2)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(ConfigError, match="Address already in use"):
+            listen("localhost", port)
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+
+def test_a_name_that_nobody_knows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ConfigError, match="cannot listen on harbour, port 80: Name or service not known"):
+        listen("harbour", 80)
+
+
+class Door:
+    """One that listens on an address of version 6, which not every machine has."""
+
+    def getsockname(self) -> tuple[str, int, int, int]:
+        return ("::1", 8080, 0, 0)
+
+
+def test_an_address_of_version_6_stands_in_brackets() -> None:
+    door: Any = Door()
+    assert shown(door) == "[::1]:8080"

@@ -1,0 +1,126 @@
+"""What the head of a request adds, counted in characters."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.model.structs import replace
+from proxy.tokens.images import Tiles
+from proxy.tokens.messages import Counting
+from proxy.tokens.recipes import CLASSIC, HARMONY, JUNE_2023, SEARCH, Recipe
+from proxy.tokens.request_overhead import fixed_as_text, fixed_costs, functions_in, has_schema, is_certain
+from proxy.tokens.schema import seen
+from proxy.tokens.tools import render
+
+HOW = Counting(len, CLASSIC, Tiles(85, 170))
+F = {"name": "find", "description": "Finds.", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+TOOLS = [{"type": "function", "function": F}]
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
+WANTED = {"type": "json_schema", "json_schema": {"name": "num", "schema": SCHEMA}}
+SEEN = len(seen(SCHEMA)) + len(" num") + len("num")
+PROMPTED = "Be brief."
+
+
+def head(**fields: Any) -> dict[str, bytes]:
+    return {key: json.dumps(value).encode() for key, value in fields.items()}
+
+
+def fixed(system: str | None = None, recipe: Recipe = CLASSIC, **fields: Any) -> tuple[int, int, int, int]:
+    return fixed_costs(head(**fields), system, replace(HOW, recipe=recipe))
+
+
+def melting(text: str) -> int:
+    """Characters, where a line break after a full stop melts into it."""
+    return len(text.replace(".\n", "."))
+
+
+def test_a_plain_request_costs_its_base() -> None:
+    assert fixed(temperature=1) == (3, 0, 0, 0)
+
+
+def test_tools_cost_a_frame_and_the_functions_as_they_are_written() -> None:
+    assert fixed(tools=TOOLS) == (3, 9 + len(render([F])), 0, 0) == fixed(functions=[F])
+
+
+def test_tools_behind_instructions_share_a_frame_and_are_joined_to_them() -> None:
+    assert fixed(PROMPTED, tools=TOOLS)[1] == 9 + len(render([F])) - 4 + len("\n")
+    how = replace(HOW, count=melting)
+    assert fixed_costs(head(tools=TOOLS), PROMPTED, how)[1] == 9 + len(render([F]).replace(".\n", ".")) - 4
+
+
+def test_tools_of_later_models_bring_hidden_instructions() -> None:
+    silent = {"type": "function", "function": {"name": "find"}}
+    assert fixed(recipe=HARMONY, tools=TOOLS)[1] == 9 + 82 + len(render([F]))
+    assert fixed(recipe=HARMONY, tools=[silent])[1] == 9 + 82 + len(render([{"name": "find"}])) - 1
+    assert fixed(PROMPTED, recipe=HARMONY, tools=TOOLS)[1] == 9 + 82 + len(render([F])) - 1 + len("\n\n")
+
+
+def test_where_only_a_weight_is_known_tools_cost_their_json_times_it() -> None:
+    rough = replace(CLASSIC, weight=1.5, tools=100)
+    assert fixed(recipe=rough, tools=TOOLS)[1] == 100 + round(1.5 * len(json.dumps([F], separators=(",", ":"))))
+
+
+@pytest.mark.parametrize(
+    ("choice", "recipe", "tokens"),
+    [
+        ("auto", CLASSIC, 0),
+        ("required", CLASSIC, 0),
+        ("none", CLASSIC, 1),
+        ({"type": "function", "function": {"name": "find"}}, CLASSIC, 6 + len("functions.find")),
+        ({"type": "function", "function": {"name": "find"}}, JUNE_2023, 3 + len("functions.find")),
+        ({"type": "function", "function": {"name": "find"}}, HARMONY, 0),
+        ({"type": "allowed_tools", "allowed_tools": {}}, CLASSIC, 0),
+        (5, CLASSIC, 0),
+    ],
+)
+def test_a_forced_choice_costs_its_name(choice: Any, recipe: Recipe, tokens: int) -> None:
+    assert fixed(recipe=recipe, tools=TOOLS, tool_choice=choice)[2] == tokens
+
+
+def test_a_forced_choice_of_the_old_kind_costs_the_same_and_without_tools_none_does() -> None:
+    assert fixed(functions=[F], function_call={"name": "find"})[2] == 6 + len("functions.find")
+    assert fixed(tool_choice="none") == (3, 0, 0, 0)
+
+
+def test_a_schema_costs_what_is_seen_of_it_and_its_name_twice() -> None:
+    assert fixed(response_format=WANTED)[3] == SEEN + 12
+    assert fixed(PROMPTED, response_format=WANTED)[3] == SEEN + 8 + len("\n\n")
+    assert fixed(PROMPTED, tools=TOOLS, response_format=WANTED)[3] == SEEN + 5
+
+
+def test_a_schemas_own_description_is_a_comment() -> None:
+    wanted = {"type": "json_schema", "json_schema": {**WANTED["json_schema"], "description": "A num."}}  # type: ignore[dict-item]
+    assert fixed(response_format=wanted)[3] == SEEN + 12 + len("// A num.\n")
+
+
+@pytest.mark.parametrize("wanted", [{"type": "json_object"}, {"type": "text"}, {"type": "json_schema"}, "x", None])
+def test_other_formats_of_the_answer_cost_nothing(wanted: Any) -> None:
+    assert fixed(response_format=wanted)[3] == 0
+
+
+def test_whether_an_answer_has_a_schema_is_told_without_parsing() -> None:
+    assert has_schema(head(response_format=WANTED))
+    assert not has_schema(head(response_format={"type": "json_object"})) and not has_schema({})
+
+
+def test_what_a_host_does_by_itself_is_not_certain() -> None:
+    assert is_certain(head(tools=TOOLS), HOW) and is_certain({}, HOW) and is_certain({"prediction": b"null"}, HOW)
+    assert not is_certain(head(tools=[*TOOLS, {"type": "web_search"}]), HOW)
+    assert not is_certain(head(prediction={"type": "content", "content": "x"}), HOW)
+    assert not is_certain(head(web_search_options={}), HOW)
+    assert is_certain(head(web_search_options={}), replace(HOW, recipe=SEARCH))
+
+
+def test_a_tool_that_is_no_function_is_counted_as_the_json_it_is() -> None:
+    (custom,) = functions_in(head(tools=[{"type": "custom", "custom": {"name": "sql"}}]))
+    assert custom == {"name": "custom", "description": '{"type":"custom","custom":{"name":"sql"}}'}
+
+
+@pytest.mark.parametrize("raw", [b"5", b"{}", b"[]", b"null", b"not json"])
+def test_tools_that_are_no_list_are_none(raw: bytes) -> None:
+    assert fixed_costs({"tools": raw, "functions": raw}, None, HOW) == (3, 0, 0, 0)
+
+
+def test_what_nests_too_deep_can_be_counted_as_text() -> None:
+    assert fixed_as_text({"tools": b"[[]]", "response_format": b"{}"}, HOW) == (3, 9 + 4, 0, 2)

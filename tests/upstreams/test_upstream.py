@@ -1,0 +1,337 @@
+"""What is sent to a provider and what its answers and failures become, over our connections and httpx's interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+
+from proxy.errors import ConfigError
+from proxy.http.client.pool import Timeouts
+from proxy.http.client.response import Fault, LinkError
+from proxy.upstreams.upstream import FAULTS, MEANING, Answer, Upstream, UpstreamError
+from tests.recorder import Peer, Request, answer, chunk, head, recording
+from tests.serving import eventually, run
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def over(handler: Handler, base: str = "https://api.example/v1") -> Upstream:
+    return Upstream(base, transport=httpx.MockTransport(handler))
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+# Targets
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "sent"),
+    [
+        ("https://api.openai.com/v1", b"/v1/chat/completions", b"/v1/chat/completions"),
+        ("https://api.openai.com/v1/", b"/v1/models?a=1", b"/v1/models?a=1"),
+        ("https://api.openai.com/v1", b"/v1", b"/v1"),
+        ("https://api.openai.com/v1", b"/v1?x", b"/v1?x"),
+        ("https://api.openai.com/v1", b"/v1x/y", b"/v1/v1x/y"),
+        ("https://api.openai.com/v1", b"/chat/completions", b"/v1/chat/completions"),
+        ("http://host:8000", b"/v1/models", b"/models"),
+        ("http://host:8000", b"/v1", b"/"),
+        ("http://host:8000", b"/v1?x", b"/?x"),
+        ("http://host:8000", b"/v1/", b"/"),
+        ("http://host:8000", b"/health", b"/health"),
+        ("https://host/openai/d", b"/v1/embeddings?api-version=1", b"/openai/d/embeddings?api-version=1"),
+        ("https://host/a%2Fb", b"/v1/../x", b"/a%2Fb/../x"),
+    ],
+)  # fmt: skip
+def test_a_clients_path_goes_behind_the_bases(base: str, target: bytes, sent: bytes) -> None:
+    assert Upstream(base, transport=httpx.MockTransport(lambda _: httpx.Response(200))).target(target) == sent
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["", "api.openai.com", "ftp://host/v1", "https://", "https://user:pw@host/v1", "https://h/v1?x=1", "https://h/#x", "http://[::1"],
+)  # fmt: skip
+def test_a_base_that_cannot_be_sent_to_is_refused_at_start(base: str) -> None:
+    with pytest.raises(ConfigError, match="URL"):
+        Upstream(base)
+
+
+# Requests
+
+
+def test_a_request_over_httpx_has_the_target_the_headers_and_the_timeouts() -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(201, headers=[("X-A", "1"), ("X-A", "2")], content=b"{}")
+
+    async def check() -> None:
+        headers = [(b"authorization", b"Bearer x"), (b"host", b"proxy"), (b"te", b"x"), (b"x-plimsoll-mode", b"off")]
+        got = await over(handler).send("POST", b"/v1/../y?", headers, b"body")
+        (request,) = seen
+        assert request.headers.raw == [
+            (b"host", b"api.example"),
+            (b"authorization", b"Bearer x"),
+            (b"content-length", b"4"),
+        ]
+        assert request.extensions["target"] == b"/v1/../y?"
+        assert request.extensions["timeout"]["read"] == 600.0
+        assert request.content == b"body"
+        assert (got.status, got.headers) == (201, [(b"x-a", b"1"), (b"x-a", b"2"), (b"content-length", b"2")])
+        assert await got.read(100) == b"{}"
+        assert got.whole
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("length", "body", "framing"),
+    [
+        (None, None, []),
+        (b"0", None, [(b"content-length", b"0")]),
+        (b"5", None, [(b"content-length", b"0")]),
+        (None, b"ab", [(b"content-length", b"2")]),
+        (b"2", b"ab", [(b"content-length", b"2")]),
+        (b"5", b"ab", [(b"content-length", b"2")]),
+    ],
+)
+def test_the_length_is_the_bodys(length: bytes | None, body: bytes | None, framing: list[tuple[bytes, bytes]]) -> None:
+    async def check() -> None:
+        async with recording() as up:
+            upstream = Upstream(up.url)
+            await upstream.send("POST", b"/v1/x", [] if length is None else [(b"content-length", length)], body)
+            assert up.requests[0].headers[1:] == framing
+            assert up.requests[0].body == (body or b"")
+            await upstream.close()
+
+    run(check())
+
+
+@pytest.mark.parametrize("length", [None, b"6"])
+def test_a_streamed_body_goes_out_under_its_length_or_in_chunks(length: bytes | None) -> None:
+    async def check() -> None:
+        async with recording() as up:
+            upstream = Upstream(up.url)
+            headers = [] if length is None else [(b"content-length", length)]
+            await (await upstream.send("POST", b"/v1/x", headers, pieces(b"abc", b"def"))).read(10)
+            (request,) = up.requests
+            framing = (b"transfer-encoding", b"chunked") if length is None else (b"content-length", length)
+            assert request.headers[1:] == [framing]
+            assert request.body == b"abcdef"
+            await upstream.close()
+
+    run(check())
+
+
+def test_a_streamed_body_goes_over_httpx_too() -> None:
+    async def check() -> None:
+        async with recording() as up:
+            upstream = Upstream(up.url, transport=httpx.AsyncHTTPTransport())
+            got = await upstream.send("POST", b"/v1/../x|y", [], pieces(b"abc", b"def"))
+            assert await got.read(10) == b"{}"
+            await got.close()
+            assert (up.requests[0].body, up.requests[0].target) == (b"abcdef", b"/v1/../x|y")
+            assert upstream.connections == 0
+            await upstream.close()
+
+    run(check())
+
+
+def test_a_key_is_added_where_the_client_has_none() -> None:
+    seen: list[str | None] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("authorization"))
+        return httpx.Response(200)
+
+    async def check() -> None:
+        upstream = Upstream("https://api.example/v1", api_key="ours", transport=httpx.MockTransport(handler))
+        for headers in ([], [(b"authorization", b"Bearer theirs")], [(b"api-key", b"theirs")]):
+            await upstream.send("GET", b"/v1/models", headers)
+        assert seen == ["Bearer ours", "Bearer theirs", None]
+
+    run(check())
+
+
+# Answers
+
+
+async def parts(request: Request, peer: Peer) -> None:
+    await peer.send(head(b"200 OK", b"transfer-encoding: chunked"))
+    for part in (b"one", b"two", b"three"):
+        await peer.send(chunk(part))
+    await peer.send(chunk(b""))
+
+
+def test_an_answer_is_read_once_from_where_reading_stands() -> None:
+    async def check() -> None:
+        async with recording(parts) as up:
+            upstream = Upstream(up.url)
+            got = await upstream.send("GET", b"/v1/x", [])
+            seen = await got.next()
+            async for part in got.chunks():
+                seen += part
+                break
+            seen += b"".join([part async for part in got.chunks()])
+            assert seen == b"onetwothree"
+            assert got.whole
+            assert await got.next() == b""
+            await upstream.close()
+
+    run(check())
+
+
+def test_a_long_answer_is_read_up_to_the_limit_and_then_on() -> None:
+    body = bytes(1_000_000)
+
+    async def speaks(request: Request, peer: Peer) -> None:
+        await peer.send(answer(body))
+
+    async def check() -> None:
+        async with recording(speaks) as up:
+            upstream = Upstream(up.url)
+            got = await upstream.send("GET", b"/v1/x", [])
+            begun = await got.read(1000)
+            assert 1000 < len(begun) < len(body)
+            assert not got.whole
+            assert begun + await got.read(len(body)) == body
+            await upstream.close()
+
+    run(check())
+
+
+def test_an_answer_that_is_given_up_closes_its_connection_and_a_whole_one_does_not() -> None:
+    async def streams(request: Request, peer: Peer) -> None:
+        await (parts(request, peer) if request.target == b"/v1/whole" else begins(peer))
+
+    async def begins(peer: Peer) -> None:
+        await peer.send(head(b"200 OK", b"transfer-encoding: chunked"), chunk(b"one"))
+        await peer.gone()
+
+    async def check() -> None:
+        async with recording(streams) as up:
+            upstream = Upstream(up.url)
+            got = await upstream.send("GET", b"/v1/whole", [])
+            assert await got.read(100) == b"onetwothree"
+            await got.close()
+            assert upstream.connections == up.open == 1
+            got = await upstream.send("GET", b"/v1/begun", [])
+            await got.close()
+            await eventually(lambda: upstream.connections == up.open == 0)
+            await upstream.close()
+
+    run(check())
+
+
+# Failures
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_every_fault_has_a_meaning(fault: Fault) -> None:
+    error = UpstreamError.of(LinkError(fault, "text"))
+    assert (error.status, error.code) == MEANING[fault]
+    told = error.for_client()
+    assert (told.status, told.kind, told.code, told.retry) == (error.status, "server_error", error.code, True)
+    assert str(error) == told.message == "text"
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "code"),
+    [
+        (httpx.ConnectError("sk-secret"), 502, "upstream_unreachable"),
+        (httpx.ConnectTimeout("x"), 504, "upstream_timeout"),
+        (httpx.ReadTimeout("x"), 504, "upstream_timeout"),
+        (httpx.WriteTimeout("x"), 504, "upstream_timeout"),
+        (httpx.PoolTimeout("x"), 504, "upstream_timeout"),
+        (httpx.ReadError("x"), 502, "upstream_error"),
+        (httpx.RemoteProtocolError("x"), 502, "upstream_error"),
+        (httpx.ProxyError("x"), 502, "upstream_unreachable"),
+        (httpx.UnsupportedProtocol("x"), 502, "upstream_error"),
+    ],
+)
+def test_httpxs_exceptions_do_not_cross_the_border(raised: Exception, status: int, code: str) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise raised
+
+    async def check() -> None:
+        with pytest.raises(UpstreamError) as caught:
+            await over(handler).send("GET", b"/v1/x", [])
+        assert (caught.value.status, caught.value.code) == (status, code)
+        assert "sk-secret" not in caught.value.message
+
+    run(check())
+
+
+def test_every_exception_of_httpxs_transports_is_known() -> None:
+    assert FAULTS[-1][0] is httpx.TransportError
+
+
+def test_an_answer_over_httpx_that_breaks_off_is_an_error_of_ours() -> None:
+    class Breaks(httpx.AsyncByteStream):
+        closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b""
+            yield b"one"
+            raise httpx.ReadError("x")
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    stream = Breaks()
+
+    async def check() -> None:
+        got = await over(lambda _: httpx.Response(200, stream=stream)).send("GET", b"/v1/x", [])
+        assert await got.next() == b"one"
+        with pytest.raises(UpstreamError):
+            await got.next()
+        await got.close()
+        assert stream.closed
+
+    run(check())
+
+
+def test_a_silent_upstream_is_a_timeout() -> None:
+    async def hangs(request: Request, peer: Peer) -> None:
+        await peer.gone()
+
+    async def check() -> None:
+        async with recording(hangs) as up:
+            upstream = Upstream(up.url, Timeouts(read=0.2))
+            with pytest.raises(UpstreamError, match=r"silent for 0.2 seconds") as raised:
+                await upstream.send("GET", b"/v1/x", [])
+            assert raised.value.status == 504
+            await upstream.close()
+
+    run(check())
+
+
+def test_an_answer_needs_no_more_than_a_reply() -> None:
+    class Fixed:
+        def __init__(self) -> None:
+            self.status = 200
+            self.headers: list[tuple[bytes, bytes]] = []
+
+        async def read(self) -> bytes:
+            return b""
+
+        async def flow_into(self, sink: object) -> None:
+            return
+
+        def at_hand(self) -> bytes | None:
+            return None
+
+        async def aclose(self) -> None:
+            raise AssertionError("a whole answer is not given up")
+
+    async def check() -> None:
+        got = Answer(Fixed())
+        assert await got.read(1) == b""
+        await got.close()
+
+    run(check())
