@@ -97,7 +97,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     upstream = Upstream(
         settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections
     )
-    knowledge = Knowledge(settings.context_total_token_limit, windows, cache, Listing(upstream))
+    knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, Listing(upstream))
     extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
     asked = _asking(settings, upstream, extras)
     summing = Summaries(knowledge, cache.contents, asked[0], rules.summary, settings.summary_timeout)
@@ -214,8 +214,8 @@ def own_paths(house: House) -> dict[str, Asgi]:
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
         INSPECT + request.PATH: Own(house.inspecting, ("POST",)),
-        LEARNED: Own(Learning(house.settings, house.cache, house.budget)),
-        FORGET: Own(Learning(house.settings, house.cache, house.budget, forgets=True), ("POST",)),
+        LEARNED: Own(Learning(house.settings, house.rules.families, house.cache, house.budget)),
+        FORGET: Own(Learning(house.settings, house.rules.families, house.cache, house.budget, forgets=True), ("POST",)),
     }
 
 

@@ -224,8 +224,9 @@ def show_models(arguments: argparse.Namespace) -> int:
     from proxy.config.windows import load_windows
 
     settings = settings_of(arguments)
-    windows = load_windows(load_rules(settings.rules).windows)
-    rows = [known(model, windows) for model in arguments.model]
+    rules = load_rules(settings.rules)
+    windows = load_windows(rules.windows)
+    rows = [known(model, windows, rules.families) for model in arguments.model]
     named = arguments.url or os.environ.get(ADMIN_URL, "").strip()
     url = named or _place(settings)
     try:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from proxy.config.windows import Windows
 from proxy.model.conversation import Message, Prompt
+from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 
 COLUMNS = ("model", "window", "max input", "max output", "from", "count", "margin", "can")
@@ -30,11 +31,11 @@ class Forgetful:
         """Forgets it."""
 
 
-def known(model: str, windows: Windows) -> Row:
+def known(model: str, windows: Windows, families: Families) -> Row:
     """All that is known of one model; figures in tokens."""
     window = windows.find(model)
     empty = Prompt(model, (Message(b'{"role":"user","content":""}', "user", 0),))
-    meter = meter_for(empty, model, Forgetful(), tokenizer=windows.tokenizer(model))
+    meter = meter_for(empty, model, Forgetful(), tokenizer=windows.tokenizer(model), families=families)
     return {
         "model": model,
         "window": window.tokens,

@@ -1,7 +1,8 @@
 """The rules folder as one immutable, checked value: the built-in files, and the user's laid over them.
 
-A ladder or the summary prompt of the user's replaces the built-in file of that name. Rows of the user's windows.toml
-and refusals.toml come before the built-in ones; a refusal or veto replaces the built-in row of its name.
+A ladder or the summary prompt of the user's replaces the built-in file of that name. Rows of the user's windows.toml,
+refusals.toml and families.toml come before the built-in ones; a refusal or veto replaces the built-in row of its name,
+a family does so in that row's place.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from proxy.config.families import laid_over, parse_families
 from proxy.config.ladders import STEPS, Lore, Params, Use, impose, parse_ladder, parse_lores, parse_uses
 from proxy.config.lorebooks import PARSERS
 from proxy.config.window_rules import Sheet, parse_sheet
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
 from proxy.model.plan import Ladder
+from proxy.tokens.families import BUILT_IN, FILE, Families
 from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
-FILES = frozenset({"ladder.toml", "windows.toml", "refusals.toml", "summary.txt"})
+FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", "summary.txt"})
 # How lines about rows begin.
-ROWS = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "limit ", "refusal row ", "veto row ", "entry ")
+ROWS: tuple[str, ...] = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "limit ", "family ", "entry ")
+ROWS += ("refusal row ", "veto row ")
 NOTHING: Params = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """All rules, checked: ladders by name, which of them a model takes, rows of windows, refusals' wordings, the
-    prompt that asks for a summary (None where there is none), lorebooks by name, and which of them a model takes."""
+    prompt that asks for a summary (None where there is none), lorebooks by name, which of them a model takes, and model
+    families."""
 
     ladders: Mapping[str, Ladder]
     uses: tuple[Use, ...] = ()
@@ -42,6 +47,7 @@ class Rules:
     summary: str | None = None
     lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     lores: tuple[Lore, ...] = ()
+    families: Families = BUILT_IN
 
     def ladder_for(self, model: str, wanted: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request wants, else that of the first `[[use]]` which matches its model, else the default.
@@ -158,6 +164,7 @@ def read_rules(
         summary=reading.text(summary, "summary.txt") if summary else None,
         lorebooks=MappingProxyType(lorebooks),
         lores=lores,
+        families=_families(reading),
     )
     return rules, reading.problems
 
@@ -236,6 +243,16 @@ def _windows(reading: Reading) -> Sheet:
         reading.report(layer, "windows.toml", problems)
         sheet = sheet.over(rows)
     return sheet
+
+
+def _families(reading: Reading) -> Families:
+    """The user's rows over the built-in ones, which `tokens` has read already."""
+    families = BUILT_IN
+    for layer in reading.layers[:-1]:
+        rows, problems = parse_families(reading.toml(layer, FILE))
+        reading.report(layer, FILE, problems)
+        families = Families(laid_over(rows, families.rows)) if rows else families
+    return families
 
 
 def _refusals(reading: Reading) -> refusals.Rules:

@@ -18,8 +18,8 @@ from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
-from proxy.tokens.families import family_of
-from proxy.tokens.meter import meter_for, row_of
+from proxy.tokens.families import Families
+from proxy.tokens.meter import meter_for
 from proxy.tokens.usage import Cut
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers, Listing
@@ -43,13 +43,15 @@ class Standing:
 
 @dataclass(slots=True)
 class Knowledge:
-    """Windows from the user's rows, the tables, refusals and the upstream itself; counters with learned ratios.
+    """Windows from the user's rows, the tables, refusals and the upstream itself; counters by the model's family, with
+    learned ratios.
 
     `limit` is the user's own bound on every window, in tokens; `offline` asks nobody.
     """
 
     limit: int | None
     windows: Windows
+    families: Families
     cache: Cache
     listing: Listing
     offline: bool = False
@@ -72,7 +74,7 @@ class Knowledge:
         row that the user wrote outranks what was proved, and what the upstream lists what was only supposed."""
         learned = self.cache.learned_now(model, caller) if caller else NOTHING_LEARNED
         if self.cache.corrected(model):
-            correction = self.cache.correction_now(model, caller, row_of(model))
+            correction = self.cache.correction_now(model, caller, self.families.find(model).factor)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
@@ -128,7 +130,7 @@ class Knowledge:
             own = name == model and (cap is not None or learned.window is not None)
             if not own and self.known(name).guessed:
                 await self._inquire(name, headers)
-            if not loaded(needed := family_of(name).encoding):
+            if not loaded(needed := self.families.find(name).encoding):
                 await asyncio.to_thread(encoding, needed)
 
     async def facts(
@@ -171,7 +173,7 @@ class Knowledge:
 
     def meter(self, prompt: Prompt, model: str, learned: Learned = NOTHING_LEARNED) -> Meter:
         """Counts this prompt the way that a model does."""
-        return meter_for(prompt, model, self.cache.memory, learned, self.windows.tokenizer(model))
+        return meter_for(prompt, model, self.cache.memory, learned, self.windows.tokenizer(model), self.families)
 
     def prove(self, sent: Draft, refusal: Refusal, after: Learned, caller: bytes, *, opaque: bool) -> None:
         """Keeps what a refusal of `sent`, which taught `after`, proves for later requests of the same caller."""

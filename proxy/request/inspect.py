@@ -62,7 +62,7 @@ class Inspecting:
             made = await measuring.measure(visit, headers, ladder)
             sent = await measuring.render(visit, made) if made.changed else visit.plain
             told = inspection(made, msgspec.Raw(sent), visit.notices())
-            return {**told, "learned": learned_of(knowledge.cache, model, visit.caller)}
+            return {**told, "learned": learned_of(knowledge.cache, knowledge.families, model, visit.caller)}
         except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:

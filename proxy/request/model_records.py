@@ -19,7 +19,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
 from proxy.http.relay import Gone, Receive, Scope, Send, read_body, send_error
-from proxy.tokens.meter import row_of
+from proxy.tokens.families import Families
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
 
@@ -35,10 +35,10 @@ class _Named(msgspec.Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-def learned_of(cache: Cache, model: str, caller: bytes | None = None) -> dict[str, Any]:
+def learned_of(cache: Cache, families: Families, model: str, caller: bytes | None = None) -> dict[str, Any]:
     """What was learned of a model and holds now, of all callers or of one: figures, times in UTC, and who taught it as
     a short keyed hash. What this process knows: workers share it through Redis alone."""
-    voters, ratio = cache.agreed(model, row_of(model))
+    voters, ratio = cache.agreed(model, families.find(model).factor)
     return {
         "model": model,
         "limits": [
@@ -99,6 +99,7 @@ class Learning:
     """Shows what was learned; where `forgets`, it also forgets it, and shows what that was."""
 
     settings: Settings
+    families: Families
     cache: Cache
     budget: Budget
     forgets: bool = False
@@ -123,7 +124,8 @@ class Learning:
         if refusal is not None:
             raise refusal
         if not self.forgets:
-            return learned_of(self.cache, _asked(parse_qs(scope["query_string"].decode("latin-1")).get("model", ())))
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            return learned_of(self.cache, self.families, _asked(query.get("model", ())))
         room = self.budget.room()
         try:
             body = await read_body(scope, receive, MOST_BYTES, self.settings.body_timeout, room)
@@ -132,7 +134,7 @@ class Learning:
             raise _unnamed() from None
         finally:
             room.leave()
-        told = learned_of(self.cache, model)
+        told = learned_of(self.cache, self.families, model)
         self.cache.forget(model)
         return told
 

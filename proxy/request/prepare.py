@@ -292,9 +292,10 @@ class Planner:
             self.knowledge.read(outcome.model_sent, visit.sender, outcome)
         if outcome.usage is None or outcome.status != 200 or outcome.prompt_sent is None or outcome.truncated:
             return
-        ratio = learned_ratio(outcome.model_sent, visit.unit, outcome.prompt_sent, outcome.usage)
         model, cache = outcome.model_sent, self.knowledge.cache
-        if ratio is not None and (cache.corrected(model) or not is_noise(model, ratio)):
+        family = self.knowledge.families.find(model)
+        ratio = learned_ratio(model, family, visit.unit, outcome.prompt_sent, outcome.usage)
+        if ratio is not None and (cache.corrected(model) or not is_noise(family, ratio)):
             cache.observe(model, visit.caller or tenant_of(visit.sender), ratio)
 
     def _answered(self, visit: Visit, outcome: Outcome) -> None:

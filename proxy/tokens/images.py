@@ -1,6 +1,7 @@
-"""Images: the size that a data URL's first bytes tell, and the tokens that a family of models asks for it.
+"""Images: the size of an image from the first bytes of its data URL, and the formulas for its tokens.
 
-Formulas are from recorded usage unless said otherwise; sizes are width and height in pixels.
+Formulas are from recorded usage unless said otherwise. Sizes are width and height in pixels, all other figures tokens.
+A row of rules/families.toml names a formula and gives its figures; `FORMULAS` are their names.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import struct
 from binascii import Error, a2b_base64
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Protocol
+from typing import Annotated, Protocol, get_args
+
+import msgspec
 
 Size = tuple[int, int]
 
@@ -18,6 +20,10 @@ FIRST = 1 << 12  # characters of base64 looked at first: PNG, GIF and WEBP need 
 MOST = 1 << 22  # and at most: a JPEG may carry a thumbnail and a colour profile before its size
 LARGE = (1536, 768)  # what an image of unknown size is taken for where size matters: large, twice as long as high
 MARK = ";base64,"
+
+Figure = Annotated[int, msgspec.Meta(ge=0, le=100_000)]  # tokens; a larger figure is a typing error
+Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=100_000)]
 
 
 class Images(Protocol):
@@ -34,12 +40,14 @@ class Images(Protocol):
         """Whether that cost is no assumption."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """OpenAI: fitted into 2048 by 2048, then to a short side of 768, then cut into tiles of 512 (API guide, vision)."""
+class Tiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="tiles"):
+    """OpenAI: scaled to fit 2048 by 2048 and a short side of 768, then cut into tiles of 512 (API guide, vision).
 
-    base: int
-    tile: int
+    An image costs `base` and `tile` for each tile; at low detail `base` alone.
+    """
+
+    base: Figure
+    tile: Figure
 
     @property
     def name(self) -> str:
@@ -57,29 +65,31 @@ class Tiles:
         return low or size is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Patches:
-    """A grid of squares: `side` pixels each, at most `most` of them (larger images are scaled down), times `each`."""
+class Patches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="patches"):
+    """A grid of squares of `side` pixels, at most `max_patches` of them: a larger image is scaled down.
 
-    side: int
-    most: int
-    each: float = 1.0
-    more: int = 1
-    least: int = 0
+    An image costs `per_patch` for each patch and `extra` once, at least `min_tokens`.
+    """
+
+    side: Positive
+    max_patches: Positive
+    per_patch: Rate = 1.0
+    extra: Figure = 1
+    min_tokens: Figure = 0
 
     @property
     def name(self) -> str:
-        return f"patches{self.side}*{self.each}+{self.more}<{self.most}>{self.least}"
+        return f"patches{self.side}*{self.per_patch}+{self.extra}<{self.max_patches}>{self.min_tokens}"
 
     def cost(self, size: Size | None, low: bool) -> int:
-        patches = self.most if size is None else min(self.most, self._patches(*size))
-        return max(self.least, ceil(patches * self.each) + self.more)
+        patches = self.max_patches if size is None else min(self.max_patches, self._patches(*size))
+        return max(self.min_tokens, ceil(patches * self.per_patch) + self.extra)
 
     def _patches(self, width: int, height: int) -> int:
         across, down = ceil(width / self.side), ceil(height / self.side)
-        if across * down <= self.most:
+        if across * down <= self.max_patches:
             return across * down
-        scale = self.side * sqrt(self.most / (width * height))
+        scale = self.side * sqrt(self.max_patches / (width * height))
         across_now, down_now = width * scale / self.side, height * scale / self.side
         scale *= min(max(1, int(across_now)) / across_now, max(1, int(down_now)) / down_now)
         return ceil(width * scale / self.side - 1e-9) * ceil(height * scale / self.side - 1e-9)
@@ -88,46 +98,51 @@ class Patches:
         return size is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Crops:
-    """Gemini 2: 258 for a small image; a larger one as crops of two thirds of its short side, and once as a whole
-    (ai.google.dev, token counting)."""
+class Crops(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="crops"):
+    """Gemini 2: a larger image is cut into crops of two thirds of its short side (ai.google.dev, token counting).
 
-    each: int = 258
-    small: int = 384
-    unknown: int = 7  # crops and the whole of an image up to twice as long as high
+    An image costs `per_crop` for each crop and once for the whole image. One whose sides are at most `small_side`
+    pixels is one crop, one of unknown size `unknown_crops`.
+    """
+
+    per_crop: Figure = 258
+    small_side: Figure = 384
+    unknown_crops: Figure = 7  # of an image up to twice as long as high
 
     @property
     def name(self) -> str:
-        return f"crops{self.each}*{self.unknown}>{self.small}"
+        return f"crops{self.per_crop}*{self.unknown_crops}>{self.small_side}"
 
     def cost(self, size: Size | None, low: bool) -> int:
         if size is None:
-            return self.each * self.unknown
-        if max(size) <= self.small:
-            return self.each
+            return self.per_crop * self.unknown_crops
+        if max(size) <= self.small_side:
+            return self.per_crop
         unit = max(256, min(size) * 2 // 3)
-        return self.each * (1 + ceil(size[0] / unit) * ceil(size[1] / unit))
+        return self.per_crop * (1 + ceil(size[0] / unit) * ceil(size[1] / unit))
 
     def certain(self, size: Size | None, low: bool) -> bool:
         return size is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """Every image costs the same."""
+class Flat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="flat"):
+    """Every image costs the same `tokens`."""
 
-    each: int
+    tokens: Figure
 
     @property
     def name(self) -> str:
-        return f"flat{self.each}"
+        return f"flat{self.tokens}"
 
     def cost(self, size: Size | None, low: bool) -> int:
-        return self.each
+        return self.tokens
 
     def certain(self, size: Size | None, low: bool) -> bool:
         return True
+
+
+Formula = Tiles | Patches | Crops | Flat
+FORMULAS = tuple(str(kind.__struct_config__.tag) for kind in get_args(Formula))
 
 
 def size_of(url: str) -> Size | None:

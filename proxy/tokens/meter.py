@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from xxhash import xxh3_128_digest
 
@@ -16,7 +16,7 @@ from proxy.model.ports import Memory, Meter
 from proxy.model.structs import replace
 from proxy.tokens.counting_key import Terms, terms_for
 from proxy.tokens.encodings import encoding
-from proxy.tokens.families import ASSUMED, SURE, Family, family_of
+from proxy.tokens.families import ASSUMED, BUILT_IN, SURE, Families, Family
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.request_overhead import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 
@@ -39,17 +39,18 @@ def meter_for(
     memory: Memory,
     learned: Learned = NOTHING,
     tokenizer: str | None = None,
+    families: Families = BUILT_IN,
 ) -> Meter:
-    """The meter of a request for a model: the request's own, or one that it might be switched to.
+    """The meter of a request for a model of these families: the request's own, or one that it might be switched to.
 
     With a `tokenizer`, the path of the user's own for this model, a correction is not heeded: it speaks of another
     encoding.
     """
     system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
     schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
-    terms = terms_for(model, schema, prompt.opaque, tokenizer)
+    terms = terms_for(model, schema, prompt.opaque, tokenizer, families)
     believed = None if terms.family.own else _believed(learned.correction, terms.family)
-    factor = learned.scale * (believed.ratio if believed is not None else terms.family.ratio or 1.0)
+    factor = learned.scale * (believed.ratio if believed is not None else terms.family.factor)
     return RequestMeter(prompt, terms, memory, system, factor, learned.scale, believed)
 
 
@@ -65,30 +66,24 @@ def unit_of(meter: Meter) -> float | None:
     return meter.factor / meter.scale
 
 
-def learned_ratio(model: str, unit: float | None, counted: int, usage: Usage) -> float | None:
-    """The ratio that usage teaches where so many tokens were counted with that unit. None where it tells nothing: a
-    short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
+def learned_ratio(model: str, family: Family, unit: float | None, counted: int, usage: Usage) -> float | None:
+    """The ratio that usage teaches of a model where so many tokens were counted with that unit. None where it tells
+    nothing: a short prompt, one with parts whose cost is assumed, a figure that cannot be true."""
     if unit is None or counted < ENOUGH or usage.cached > usage.prompt or model.endswith(ONLINE):
         return None
-    found, row = usage.prompt / counted * unit, row_of(model)
+    found, row = usage.prompt / counted * unit, family.factor
     return found if PLAUSIBLE[0] * row <= found <= PLAUSIBLE[1] * row else None
 
 
-def is_noise(model: str, ratio: float) -> bool:
-    """Whether a ratio says no more of a model that is counted exactly than that it is."""
-    return abs(ratio - 1) < NO_OTHER and family_of(model).ratio is None
-
-
-@lru_cache(maxsize=1024)
-def row_of(model: str) -> float:
-    """How many of a model's tokens one of the encoding's is taken for where nothing was learned."""
-    return family_of(model).ratio or 1.0
+def is_noise(family: Family, ratio: float) -> bool:
+    """Whether a ratio says no more of models that are counted exactly than that they are."""
+    return abs(ratio - 1) < NO_OTHER and family.ratio is None
 
 
 def _believed(correction: Correction | None, family: Family) -> Correction | None:
     if correction is None or not RATIOS[0] <= correction.ratio <= RATIOS[1]:
         return None
-    return None if family.ratio is None and abs(correction.ratio - 1) < NO_OTHER else correction
+    return None if is_noise(family, correction.ratio) else correction
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,11 @@
-"""Recipes: what the frame of a prompt costs besides its texts, in each of the formats that OpenAI's models read."""
+"""Recipes: what the frame of a prompt costs besides its texts, in each of the formats that OpenAI's models read.
+
+A row of rules/families.toml names a recipe of `RECIPES`, or has figures of its own for `approximate`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 
@@ -67,3 +71,30 @@ HARMONY = replace(
 WRAPPING = replace(HARMONY, name="wrapping", wraps=True, wrapped=16, lists=False, listed=6)
 AUDIO = replace(CLASSIC, name="audio", base=2)
 SEARCH = replace(CLASSIC, name="search", base=0, message=0, result=0, searches=True)  # bare text, whatever the roles
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (CLASSIC, ESCAPING, JUNE_2023, REASONING, CHANNELS, HARMONY, WRAPPING, AUDIO, SEARCH)
+}
+
+
+def approximate(ratio: float, prompt: float, message: float, tools: float, tool_json: float) -> Recipe:
+    """The recipe of models whose encoding is not public, from figures in the model's own tokens: `prompt` once,
+    `message` for each message, `tools` once where there are tools, `tool_json` for one token of the encoding in a
+    tool's JSON. `ratio` is tokens of the model for one of the encoding. Equal figures give equal names."""
+    base, each, result, once = (round(tokens / ratio) for tokens in (prompt, message, message + 4, tools))
+    weight = tool_json / ratio
+    return Recipe(
+        name=f"approximate-{base}-{each}-{result}-{once}-{weight:.6g}",
+        base=base,
+        message=each,
+        result=result,
+        wraps=False,
+        tools=once,
+        with_system=0,
+        joint="",
+        weight=weight,
+        choice=None,
+        no_choice=0,
+        schema=(20, 20, 20),
+        schema_spoken=(0, 0),
+    )

@@ -268,6 +268,17 @@ def test_models_can_be_read_by_machines(capsys: pytest.CaptureFixture[str], tmp_
     assert (row["window"], row["source"], row["guessed"], row["count"]) == (9000, "rules", False, "estimated")
 
 
+def test_a_family_of_the_users_is_checked_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    row = 'name = "harbour"\nmodels = ["harbour-*"]\nrecipe = "classic"\nimages = { formula = "flat", tokens = 9 }\n'
+    (tmp_path / "families.toml").write_text(f"[[family]]\n{row}")
+    assert ended(capsys, "check", str(tmp_path))[0] == 0
+    _, out, _ = ended(capsys, "models", "--json", "--rules", str(tmp_path), "harbour-9b")
+    assert json.loads(out)[0]["count"] == "exact"
+    (tmp_path / "families.toml").write_text(f"[[family]]\n{row}".replace("classic", "clasic"))
+    code, out, _ = ended(capsys, "check", str(tmp_path))
+    assert code == 1 and f"{tmp_path}/families.toml, family 1 (harbour): recipe is 'clasic', it must be one of " in out
+
+
 @pytest.mark.parametrize("command", ["models", "forget"])
 def test_a_proxy_that_is_named_must_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str

@@ -10,6 +10,7 @@ from rich.console import Console
 from proxy.cli.models import Forgetful, known, table
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
+from proxy.tokens.families import BUILT_IN
 
 MODELS = ("gpt-4o", "claude-opus-4-5", "nobody-knows-it", "ft:gpt-4o-2024-08-06:my-organisation:a-suffix:9abcdef")
 
@@ -21,25 +22,25 @@ def windows() -> Windows:
 
 def drawn(windows: Windows, width: int, *models: str) -> list[str]:
     out = io.StringIO()
-    table([known(model, windows) for model in models], Console(file=out, width=width))
+    table([known(model, windows, BUILT_IN) for model in models], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def test_a_model_that_is_counted_to_the_token_needs_a_margin_of_100(windows: Windows) -> None:
-    row = known("gpt-4o", windows)
+    row = known("gpt-4o", windows, BUILT_IN)
     assert (row["window"], row["max_output"], row["source"], row["guessed"]) == (128_000, 16_384, "litellm", False)
     assert (row["count"], row["margin"]) == ("exact", {"base": 100, "share": 0})
     assert "tools" in row["can"]
 
 
 def test_one_that_is_not_needs_more(windows: Windows) -> None:
-    row = known("claude-opus-4-5", windows)
+    row = known("claude-opus-4-5", windows, BUILT_IN)
     assert row["count"] == "estimated"
     assert row["margin"]["share"] > 0
 
 
 def test_a_guess_is_called_one(windows: Windows) -> None:
-    row = known("nobody-knows-it", windows)
+    row = known("nobody-knows-it", windows, BUILT_IN)
     assert (row["window"], row["guessed"], row["can"]) == (8192, True, None)
     assert "a guess" in drawn(windows, 80, "nobody-knows-it")[1]
 
@@ -60,7 +61,7 @@ def test_a_column_in_which_nothing_stands_is_left_out(windows: Windows) -> None:
 
 
 def test_a_bound_on_the_prompt_alone_is_shown(windows: Windows) -> None:
-    row = {**known("gpt-4o", windows), "max_input": 272_000}
+    row = {**known("gpt-4o", windows, BUILT_IN), "max_input": 272_000}
     out = io.StringIO()
     table([row], Console(file=out, width=100))
     assert "272,000" in out.getvalue()

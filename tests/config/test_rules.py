@@ -126,8 +126,8 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     )
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
-        "window.toml: nothing reads this file; there are ladder.toml, refusals.toml, summary.txt, windows.toml "
-        "and ladders/*.toml",
+        "window.toml: nothing reads this file; there are families.toml, ladder.toml, refusals.toml, summary.txt, "
+        "windows.toml and ladders/*.toml",
         "ladders/default.toml: the ladder 'default' stands in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
         f"ladder.toml, use 1: there is no ladder 'nope', there are {', '.join(sorted(_names(folder)))}",

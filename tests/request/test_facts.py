@@ -65,8 +65,8 @@ def knowledge(
     """Knowledge as the house has it, with an upstream that knows one model more."""
     transport = httpx.MockTransport(answering or (answers if lists else has_none))
     upstream = Upstream("http://upstream/v1", transport=transport)
-    windows = load_windows(load_rules(rules).windows)
-    return Knowledge(limit, windows, Cache(), Listing(upstream), offline)
+    found = load_rules(rules)
+    return Knowledge(limit, load_windows(found.windows), found.families, Cache(), Listing(upstream), offline)
 
 
 def facts(one: Knowledge, model: str = "gpt-4", steps: Ladder = LEARNS, cap: int | None = None) -> Facts:
@@ -237,6 +237,14 @@ def test_a_tokenizer_that_the_user_named_counts_requests(tmp_path: Path) -> None
     mine, theirs = (facts(knowledge(rules=rules), "acme-7b").meter for rules in (tmp_path, None))
     assert (mine.text("harbour one"), mine.quality) == (2, Quality.CALIBRATED)
     assert theirs.quality is Quality.ESTIMATED
+
+
+def test_a_family_of_the_users_decides_how_a_model_is_counted(tmp_path: Path) -> None:
+    row = 'name = "mine"\nmodels = ["acme-*"]\nrecipe = "classic"\nencoding = "cl100k_base"\n'
+    (tmp_path / "families.toml").write_text(f'[[family]]\n{row}images = {{ formula = "flat", tokens = 9 }}\n')
+    mine, theirs = (facts(knowledge(rules=rules), "acme-7b").meter for rules in (tmp_path, None))
+    assert (mine.quality, theirs.quality) == (Quality.EXACT, Quality.ESTIMATED)
+    assert mine.text("お誕生日おめでとう") == 9 != theirs.text("お誕生日おめでとう")
 
 
 # What refusals teach.

@@ -13,6 +13,7 @@ from proxy.config.settings import Settings, read_settings
 from proxy.http.memory_budget import Budget
 from proxy.model.limits import Learned, Proof
 from proxy.request.model_records import Learning, is_loopback, learned_of, refusal_of
+from proxy.tokens.families import BUILT_IN
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
 PROOF = Proof(0, 0, "context_length", 5_000, 0, 5_100, "exact")
@@ -31,7 +32,7 @@ def taught() -> Cache:
 
 
 def test_each_limit_is_told_with_its_evidence_and_its_end() -> None:
-    told = learned_of(taught(), "a/b")
+    told = learned_of(taught(), BUILT_IN, "a/b")
     limits = {limit["kind"]: limit for limit in told["limits"]}
     assert {kind: limit["value"] for kind, limit in limits.items()} == {"window": 4_096, "scale": 1.5, "alternates": 1}
     window = limits["window"]
@@ -49,9 +50,11 @@ def test_each_limit_is_told_with_its_evidence_and_its_end() -> None:
 
 def test_one_caller_is_told_of_itself_and_nobody_of_a_key() -> None:
     cache = taught()
-    assert learned_of(cache, "a/b", BOB)["limits"] == [] == learned_of(cache, "a/b", ANN)["counts"]
-    assert len(learned_of(cache, "a/b", ANN)["limits"]) == 3
-    assert not any(part in json.dumps(learned_of(cache, "a/b")) for part in ("ann", ANN.hex(), "bob", BOB.hex()))
+    assert learned_of(cache, BUILT_IN, "a/b", BOB)["limits"] == [] == learned_of(cache, BUILT_IN, "a/b", ANN)["counts"]
+    assert len(learned_of(cache, BUILT_IN, "a/b", ANN)["limits"]) == 3
+    assert not any(
+        part in json.dumps(learned_of(cache, BUILT_IN, "a/b")) for part in ("ann", ANN.hex(), "bob", BOB.hex())
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_a_page_in_a_browser_is_told_nothing(headers: list[tuple[bytes, bytes]])
 
 def test_what_is_forgotten_is_told_once_and_counts_go_too() -> None:
     cache, sent = taught(), []
-    learning = Learning(settings(), cache, Budget(1 << 20), forgets=True)
+    learning = Learning(settings(), BUILT_IN, cache, Budget(1 << 20), forgets=True)
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b'{"model":"a/b"}', "more_body": False}

@@ -1,12 +1,31 @@
-"""Which model counts how."""
+"""Which model counts how, and what a row of families.toml may say."""
 
-import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from proxy.tokens.families import FAMILIES, family_of
+from proxy.tokens.families import BUILT_IN, Families, counted_with, parse_family
+from proxy.tokens.images import Crops, Flat, Patches, Tiles
 from proxy.tokens.ranks import SOURCES
-from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, REASONING
+from proxy.tokens.recipes import HARMONY, RECIPES
+from proxy.model.limits import Margin
+from proxy.model.names import LONGEST_NAME
+
+EXACT: Mapping[str, Any] = {
+    "name": "mine",
+    "models": ["mine-*"],
+    "recipe": "harmony",
+    "images": {"formula": "flat", "tokens": 9},
+}
+APPROXIMATE: Mapping[str, Any] = {
+    "name": "mine",
+    "models": ["mine-*"],
+    "ratio": 2.0,
+    "overhead": {"prompt": 8, "message": 4, "tools": 100, "tool_json": 3},
+    "margin": {"base": 200, "share": 0.2},
+    "images": {"formula": "crops"},
+}
 
 
 @pytest.mark.parametrize(
@@ -73,29 +92,152 @@ from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023
         ("llama-4-scout", "llama-4"),
         ("my-own-deployment", "other"),
         ("", "other"),
+        ("gpt-4o".ljust(LONGEST_NAME + 1, "x"), "other"),
+        ("gpt-4-32k-0314", "gpt-4-0613"),
+        ("gpt-35-turbo-16k-0613", "gpt-4-0613"),
+        ("gpt-4-06130", "gpt-4-turbo"),
+        ("gpt-realtime-mini", "audio"),
+        ("gpt-5.1-codex-mini", "gpt-5-codex-mini"),
+        ("gpt-5-nano", "gpt-5-nano"),
+        ("gpt-4.1-mini", "gpt-4.1-mini"),
+        ("o10-preview", "o1"),
+        ("claude-opus-4-10", "claude-opus-4-7"),
+        ("claude-opus-4.10-thinking", "claude-opus-4-7"),
+        ("claude-opus-4-20250514", "claude"),
+        ("claude-opus-4-1-20250805", "claude"),
+        ("claude-4.6-opus", "claude-4-6"),
+        ("mai-ds-r1", "deepseek"),
+        ("gemma-3-27b-it", "gemini"),
+        ("codestral-2508", "mistral"),
+        ("mistral-nemo", "mistral"),
+        ("pixtral-large-latest", "other"),
+        ("grok-code-fast-1", "grok-code"),
+        ("glm-4.6", "glm"),
+        ("llama-guard-4-12b", "llama-guard"),
+        ("nous-hermes-2", "llama"),
+        ("kimi-k2", "kimi"),
+        ("minimax-m2", "minimax"),
+        ("sonar-pro", "sonar"),
+        ("amazon.nova-pro-v1:0", "nova"),
+        ("command-r-plus", "command"),
     ],
 )
 def test_a_models_name_finds_its_row(model: str, family: str) -> None:
-    assert family_of(model).name == family
+    assert BUILT_IN.find(model).name == family
 
 
-def test_every_row_has_a_name_of_its_own_an_encoding_that_is_there_and_the_last_takes_all() -> None:
-    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-    assert {family.encoding for family in FAMILIES} == set(SOURCES)
-    assert FAMILIES[-1].pattern == re.compile("")
+def test_every_row_has_a_name_of_its_own_and_an_encoding_that_is_there() -> None:
+    rows = BUILT_IN.rows
+    assert len({family.name for family in rows}) == len(rows)
+    assert {family.encoding for family in rows} == set(SOURCES)
+
+
+def test_the_last_row_counts_every_model_that_no_row_matches() -> None:
+    last = parse_family({**EXACT, "name": "last", "models": ["nothing"]})
+    families = Families((parse_family(EXACT), last))
+    assert families.find("mine-1").name == "mine"
+    assert families.find("yours").name == "last"
+    assert BUILT_IN.rows[-1].pattern.match("")
 
 
 def test_equal_names_of_recipes_mean_equal_recipes() -> None:
-    recipes = [family.recipe for family in FAMILIES]
-    assert len({recipe.name for recipe in recipes}) == len(set(recipes))
-    assert len({r.name for r in (CLASSIC, ESCAPING, JUNE_2023, REASONING, CHANNELS, HARMONY)}) == 6
+    recipes = {*(family.recipe for family in BUILT_IN.rows), *RECIPES.values()}
+    recipes |= {counted_with(family, "file:x").recipe for family in BUILT_IN.rows}
+    assert len({recipe.name for recipe in recipes}) == len(recipes)
 
 
 def test_only_openai_counts_are_exact_and_an_unknown_model_has_the_widest_share() -> None:
-    exact = {family.name for family in FAMILIES if family.ratio is None}
+    exact = {family.name for family in BUILT_IN.rows if family.ratio is None}
     assert {"gpt-4o", "gpt-5", "o3", "gpt-4-0613"} <= exact and not exact & {"claude", "gpt-oss", "other"}
-    assert FAMILIES[-1].margin.share == max(family.margin.share for family in FAMILIES)
+    assert BUILT_IN.rows[-1].margin.share == max(family.margin.share for family in BUILT_IN.rows)
 
 
 def test_what_usage_has_calibrated_needs_no_wider_share() -> None:
-    assert all(f.calibrated.share <= f.margin.share for f in FAMILIES if f.ratio is not None)
+    assert all(f.calibrated.share <= f.margin.share for f in BUILT_IN.rows if f.ratio is not None)
+
+
+def test_a_row_with_a_recipe_is_counted_exactly() -> None:
+    family = parse_family({**EXACT, "encoding": "cl100k_base", "audio_per_second": 10})
+    assert (family.ratio, family.factor, family.recipe, family.images) == (None, 1.0, HARMONY, Flat(9))
+    assert (family.encoding, family.second) == ("cl100k_base", 10)
+
+
+def test_a_row_with_a_ratio_has_its_overhead_in_the_models_own_tokens() -> None:
+    family = parse_family(APPROXIMATE)
+    recipe = family.recipe
+    assert (family.factor, family.margin, family.images, family.second) == (2.0, Margin(200, 0.2), Crops(), 32)
+    assert (recipe.base, recipe.message, recipe.result, recipe.tools, recipe.weight) == (4, 2, 4, 50, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("images", "formula"),
+    [
+        ({"formula": "tiles", "base": 85, "tile": 170}, Tiles(85, 170)),
+        ({"formula": "patches", "side": 32, "max_patches": 1536}, Patches(32, 1536)),
+        ({"formula": "crops", "per_crop": 5}, Crops(5)),
+    ],
+)
+def test_a_row_names_an_image_formula_and_its_figures(images: Any, formula: Any) -> None:
+    assert parse_family({**EXACT, "images": images}).images == formula
+
+
+@pytest.mark.parametrize(
+    ("models", "matching", "others"),
+    [
+        (["mine"], ["mine", "x/MINE", "ft:mine"], ["mine-1", "my-mine"]),
+        (["Mine-?[0-9]"], ["mine-x1"], ["mine-1", "mine-xx"]),
+        (["a*", "*b"], ["a", "ax", "xb"], ["xa", "bx"]),
+        (["v[!0-9.]*"], ["va"], ["v1", "v."]),
+        (["a.b"], ["a.b"], ["axb"]),
+    ],
+)
+def test_patterns_match_whole_names(models: list[str], matching: list[str], others: list[str]) -> None:
+    families = Families((parse_family({**EXACT, "models": models}), *BUILT_IN.rows))
+    assert all(families.find(name).name == "mine" for name in matching)
+    assert not any(families.find(name).name == "mine" for name in others)
+
+
+def test_a_pattern_with_many_stars_does_not_go_back() -> None:
+    """The expression has one atomic group for each star, so a mismatch is found in one pass."""
+    pattern = parse_family({**EXACT, "models": ["*a" * 90 + "b"]}).pattern
+    assert pattern.pattern.count("(?>") == 89 and not pattern.match("a" * LONGEST_NAME)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("mine", "Expected `object`, got `str`"),
+        ({**EXACT, "ratio": 1.2}, "needs either a recipe or a ratio"),
+        ({k: v for k, v in EXACT.items() if k != "recipe"}, "needs either a recipe or a ratio"),
+        ({k: v for k, v in EXACT.items() if k != "models"}, "missing required field `models`"),
+        ({k: v for k, v in EXACT.items() if k != "images"}, "missing required field `images`"),
+        ({k: v for k, v in APPROXIMATE.items() if k != "margin"}, "missing required field `margin`"),
+        ({k: v for k, v in APPROXIMATE.items() if k != "overhead"}, "missing required field `overhead`"),
+        ({**APPROXIMATE, "overhead": {"prompt": 1}}, "missing required field `message` - at `$.overhead`"),
+        ({**APPROXIMATE, "overhead": {"prompt": 901, "message": 1, "tools": 1, "tool_json": 1}}, "<= 900.0"),
+        ({**APPROXIMATE, "margin": {"base": 1, "share": 1.0}}, "Expected `float` < 1.0 - at `$.margin.share`"),
+        ({**APPROXIMATE, "margin": {"base": 1, "shar": 0.1}}, "unknown field `shar` - at `$.margin`"),
+        ({**APPROXIMATE, "ratio": 0}, "Expected `float` >= 0.25 - at `$.ratio`"),
+        ({**EXACT, "colour": 1}, "unknown field `colour`"),
+        ({**EXACT, "overhead": {}}, "unknown field `overhead`"),
+        ({**EXACT, "name": " "}, "name and models must not be empty"),
+        ({**EXACT, "models": []}, "name and models must not be empty"),
+        ({**EXACT, "models": ["azure/x"]}, "models: 'azure/x' is not a name with *, ? and [...], without blanks"),
+        ({**EXACT, "models": ["a b"]}, "models: 'a b' is not"),
+        ({**EXACT, "models": [""]}, "models: '' is not"),
+        ({**EXACT, "models": ["a[bc"]}, "models: 'a[bc' is not"),
+        ({**EXACT, "models": ["a" * (LONGEST_NAME + 1)]}, "is not a name"),
+        ({**EXACT, "encoding": "p50k"}, "encoding is 'p50k', it must be one of o200k_base, cl100k_base"),
+        ({**EXACT, "recipe": "new"}, "recipe is 'new', it must be one of classic, escaping, june-2023, "),
+        ({**EXACT, "audio_per_second": -1}, ">= 0"),
+        ({**EXACT, "images": {"tokens": 9}}, "images.formula is None, it must be one of tiles, patches, crops, flat"),
+        ({**EXACT, "images": {"formula": "flt"}}, "images.formula is 'flt', it must be one of tiles"),
+        ({**EXACT, "images": {"formula": "flat", "token": 9}}, "unknown field `token` - at `$.images`"),
+        ({**EXACT, "images": {"formula": "patches", "side": 0, "max_patches": 1}}, ">= 1 - at `$.images.side`"),
+        ({**EXACT, "images": "flat"}, "Expected `object`, got `str` - at `$.images`"),
+    ],
+)
+def test_a_row_that_is_wrong_is_refused_with_the_reason(row: Any, problem: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_family(row)
+    assert problem in str(caught.value)

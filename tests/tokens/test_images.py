@@ -95,8 +95,8 @@ def test_line_breaks_and_missing_padding_do_no_harm() -> None:
         (Patches(32, 1536), (1_000_000, 1), 1537),
         (Patches(32, 2500, 1.2), (1245, 1395), 2061),  # gpt-5.5 was recorded to take 2,060
         (Patches(32, 2500, 1.2), (9000, 9000), 3001),
-        (Patches(28, 1568, more=3), (800, 440), 467),
-        (Patches(28, 2600, least=256), (28, 28), 256),
+        (Patches(28, 1568, extra=3), (800, 440), 467),
+        (Patches(28, 2600, min_tokens=256), (28, 28), 256),
         (Crops(), (384, 384), 258),
         (Crops(), (960, 540), 7 * 258),
         (Flat(1089), (5000, 5000), 1089),
@@ -123,6 +123,6 @@ def test_low_detail_costs_the_base_whatever_the_size() -> None:
 def test_different_costs_have_different_names() -> None:
     rows: list[Images] = [
         *(Tiles(85, 170), Tiles(70, 140), Crops(), Flat(1089), Patches(32, 1536), Patches(28, 1536)),
-        *(Patches(32, 1536, 1.5), Patches(32, 1536, more=3), Patches(32, 1568), Patches(32, 1536, least=256)),
+        *(Patches(32, 1536, 1.5), Patches(32, 1536, extra=3), Patches(32, 1568), Patches(32, 1536, min_tokens=256)),
     ]
     assert len({row.name for row in rows}) == len(rows)

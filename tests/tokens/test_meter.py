@@ -17,6 +17,7 @@ from proxy.model.limits import Correction, Learned, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
+from proxy.tokens.families import BUILT_IN
 from proxy.tokens.messages import Counting
 from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
@@ -237,29 +238,32 @@ def test_that_a_message_holds_no_assumed_part_is_remembered() -> None:
 
 def test_usage_teaches_a_ratio() -> None:
     name, used = "claude-sonnet-4-5", Usage(2200)
-    taught = learned_ratio(name, unit_of(meter(model=name)), 2000, used)
+    family = BUILT_IN.find(name)
+    taught = learned_ratio(name, family, unit_of(meter(model=name)), 2000, used)
     assert taught == pytest.approx(1.18 * 1.1)
-    assert learned_ratio(name, unit_of(meter(model=name, ratio=taught)), 2200, used) == pytest.approx(taught)
+    assert learned_ratio(name, family, unit_of(meter(model=name, ratio=taught)), 2200, used) == pytest.approx(taught)
     scaled = meter(model=name, learned=Learned(scale=1.1))
-    assert learned_ratio(name, unit_of(scaled), 2200, used) == pytest.approx(1.18)
+    assert learned_ratio(name, family, unit_of(scaled), 2200, used) == pytest.approx(1.18)
 
 
 def test_usage_of_short_prompts_of_assumed_parts_or_beyond_belief_teaches_nothing() -> None:
     def told(found: Meter, counted: int = 2000, used: int = 2200, cached: int = 0) -> float | None:
-        return learned_ratio("gpt-4o", unit_of(found), counted, Usage(used, cached=cached))
+        return learned_ratio("gpt-4o", BUILT_IN.find("gpt-4o"), unit_of(found), counted, Usage(used, cached=cached))
 
     assert told(meter()) is not None and told(meter(), cached=2200) is not None
     assert told(meter(), counted=50, used=60) is None
     assert told(meter(), used=200_000) is None
     assert told(meter(), used=1300) is None  # a server that cut silently, a gateway that left out what it had cached
     assert told(meter(), cached=2201) is None
-    assert learned_ratio("openai/gpt-4o:online", unit_of(meter()), 2000, Usage(2200)) is None
+    online = "openai/gpt-4o:online"
+    assert learned_ratio(online, BUILT_IN.find(online), unit_of(meter()), 2000, Usage(2200)) is None
     assert told(meter({"role": "user", "content": [LINK]})) is None
     assert told(WordMeter()) is None
 
 
 def test_of_a_model_that_is_counted_exactly_a_ratio_near_one_is_noise() -> None:
-    assert is_noise("gpt-4o", 1.02) and not is_noise("gpt-4o", 1.04) and not is_noise("qwen3", 1.02)
+    exact, estimated = BUILT_IN.find("gpt-4o"), BUILT_IN.find("qwen3")
+    assert is_noise(exact, 1.02) and not is_noise(exact, 1.04) and not is_noise(estimated, 1.02)
 
 
 @pytest.mark.parametrize(

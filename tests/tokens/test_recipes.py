@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.tokens.encodings import encoding
-from proxy.tokens.families import family_of
+from proxy.tokens.families import BUILT_IN
 from proxy.tokens.meter import meter_for
 from tests import makers
 from tests.tokens.remembering import Remembering
@@ -71,5 +71,5 @@ def test_tools_cost_what_openais_cookbook_recorded(model: str, tokens: int) -> N
 
 @pytest.mark.parametrize(("model", "base"), [("gpt-4o", 7), ("o1", 6), ("gpt-5", 6), ("gpt-4o-search-preview", 0)])
 def test_a_prompt_of_one_message_costs_its_text_and_the_frame(model: str, base: int) -> None:
-    text = encoding(family_of(model).encoding).count("Say hello to everybody.")
+    text = encoding(BUILT_IN.find(model).encoding).count("Say hello to everybody.")
     assert counted([{"role": "user", "content": "Say hello to everybody."}], model) == base + text

@@ -123,7 +123,7 @@ class Summaries:
 
     def _pieces(self, model: str, most: int, window: Window, blocks: Iterable[Block]) -> list[str]:
         """What was said, in pieces that the summariser's window holds. In a thread: it counts all of it."""
-        meter = meter_for(Prompt(model, ()), model, self.knowledge.cache.memory)
+        meter = meter_for(Prompt(model, ()), model, self.knowledge.cache.memory, families=self.knowledge.families)
         room = min(window.tokens - most, window.max_input or window.tokens)
         room = int(0.9 * room) - meter.text(self.instructions or "") - most - FRAME  # a summary so far is as long
         if room < LEAST_ROOM:
