@@ -24,7 +24,7 @@ from proxy.tokens.recipes import RECIPES, Recipe, approximate
 
 PACKAGE = Path(__file__).parents[1]
 FILE = "families.toml"
-REMEMBERED = 4096  # names; clients choose them
+CACHED_NAMES = 4096  # clients choose them
 # A name with *, ? and [...]. The path before a model's name is removed, so no pattern with a slash ever matches.
 PATTERN = re.compile(r"(?:[^\[\]/\s]|\[[^\[\]/\s]+\])+")
 
@@ -62,16 +62,16 @@ class Family:
 
 
 class Families:
-    """The rows in their order. Immutable; it remembers the row of each name it was asked for."""
+    """The rows in their order. Immutable, apart from a cache of the rows by model name."""
 
     def __init__(self, rows: tuple[Family, ...]) -> None:
         self.rows = rows
-        self._remembered = lru_cache(maxsize=REMEMBERED)(self._search)
+        self._cached = lru_cache(maxsize=CACHED_NAMES)(self._search)
 
     def find(self, model: str) -> Family:
-        """The first row with a pattern that matches a model's name, in lower case and without the path before it; the
-        last row if none does."""
-        return self._remembered(name_of(model))
+        """The first row with a pattern that matches the model's name, in lower case and without the path before it; the
+        last row if none does. A cached lookup."""
+        return self._cached(name_of(model))
 
     def _search(self, model: str) -> Family:
         name = model.lower().rsplit("/", 1)[-1].removeprefix("ft:")
@@ -106,9 +106,11 @@ class Exact(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
         _one_of("recipe", self.recipe, RECIPES)
 
 
-# The byte proof allows for 1,900 tokens that are not in the body: `prompt` and `tools` together must not exceed it.
 class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a prompt costs besides its texts, in the model's own tokens (`recipes.approximate`)."""
+    """What a prompt costs besides its texts, in the model's own tokens (`recipes.approximate`).
+
+    The byte proof allows for 1,900 tokens that are not in the body: `prompt` and `tools` together stay below that.
+    """
 
     prompt: Annotated[float, msgspec.Meta(ge=0, le=900)]
     message: Annotated[float, msgspec.Meta(ge=0, le=32)]
@@ -116,8 +118,8 @@ class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_json: Annotated[float, msgspec.Meta(ge=0, le=8)]
 
 
-class Gap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row's margin: `base` tokens and a `share` of the prompt."""
+class MarginRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `margin` of a row: `base` tokens and a `share` of the prompt."""
 
     base: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
     share: Annotated[float, msgspec.Meta(ge=0, lt=1)]
@@ -128,7 +130,7 @@ class Approximate(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     ratio: Annotated[float, msgspec.Meta(ge=0.25, le=8)]
     overhead: Overhead
-    margin: Gap
+    margin: MarginRow
 
 
 def parse_family(row: Any) -> Family:
@@ -166,7 +168,7 @@ def _approximate(found: Approximate) -> Family:
 
 
 def _pattern(row: Row) -> re.Pattern[str]:
-    """All patterns of a row as one expression. `fnmatch` makes them of atomic groups: matching is linear."""
+    """All patterns of a row as one expression. `fnmatch` writes an atomic group for each *, so nothing backtracks."""
     return re.compile("|".join(fnmatch.translate(pattern.lower()) for pattern in row.models))
 
 

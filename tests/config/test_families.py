@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config.families import laid_over, parse_families
-from proxy.config.rules import check_rules, load_rules
+from proxy.config.rules import built_in, check_rules, load_rules
 from proxy.errors import ConfigError
 from proxy.tokens.families import BUILT_IN, Family
 from proxy.tokens.recipes import RECIPES
@@ -58,6 +58,11 @@ def test_a_row_replaces_the_row_of_its_name_in_its_place_and_others_come_first()
 
 def test_without_a_file_of_the_users_the_built_in_families_hold(tmp_path: Path) -> None:
     assert load_rules(None).families is load_rules(tmp_path).families is BUILT_IN
+
+
+def test_a_copy_of_the_built_in_file_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "families.toml").write_text((built_in() / "families.toml").read_text("utf-8"), "utf-8")
+    assert load_rules(tmp_path).families.rows == BUILT_IN.rows
 
 
 def test_a_family_of_the_users_is_found_before_the_built_in_ones(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from proxy.model.limits import Margin
+from proxy.model.names import LONGEST_NAME
 from proxy.tokens.families import BUILT_IN, Families, counted_with, parse_family
 from proxy.tokens.images import Crops, Flat, Patches, Tiles
 from proxy.tokens.ranks import SOURCES
 from proxy.tokens.recipes import HARMONY, RECIPES
-from proxy.model.limits import Margin
-from proxy.model.names import LONGEST_NAME
 
 EXACT: Mapping[str, Any] = {
     "name": "mine",
