@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from proxy.config.families import laid_over, parse_families
 from proxy.config.rules import built_in, check_rules, load_rules
 from proxy.errors import ConfigError
 from proxy.tokens.families import BUILT_IN, Family
+from proxy.tokens.images import FORMULAS
 from proxy.tokens.recipes import RECIPES
+
+EXAMPLE = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 
 ROW = """
 [[family]]
@@ -54,6 +58,15 @@ def test_a_row_replaces_the_row_of_its_name_in_its_place_and_others_come_first()
     rows = laid_over(upper, lower)
     assert [family.name for family in rows] == ["new", "a", "b", "c"]
     assert rows[2] == upper[1] != lower[1]
+
+
+def test_the_examples_in_the_documentation_are_right() -> None:
+    readme = (built_in() / "README.md").read_text("utf-8")
+    rows, problems = parsed("\n".join(text for text in EXAMPLE.findall(readme) if "[[family]]" in text))
+    assert ([family.name for family in rows], problems) == (["billing-assistant"], [])
+    head = (built_in() / "families.toml").read_text("utf-8").partition("\n\n")[0]
+    assert re.findall(r'^#   \{ formula = "(\w+)"', head, re.MULTILINE) == list(FORMULAS)
+    assert set(re.findall(r"^#   ([\w-]+) +\w", head, re.MULTILINE)) == set(RECIPES)
 
 
 def test_without_a_file_of_the_users_the_built_in_families_hold(tmp_path: Path) -> None:
