@@ -146,6 +146,19 @@ def test_every_file_of_the_rules_is_in_the_table() -> None:
     }
 
 
+def test_every_package_is_in_the_architecture() -> None:
+    modules = (path.relative_to(ROOT / "proxy") for path in (ROOT / "proxy").rglob("*.py"))
+    packages = {module.parts[0].removesuffix(".py") for module in modules}
+    named = {name.strip("/").removesuffix(".py") for name in table_of_packages()}
+    assert {name for name in named if "/" not in name} == packages - {"__init__"}
+    assert all((ROOT / "proxy" / name).is_dir() for name in named if "/" in name)
+
+
+def table_of_packages() -> list[str]:
+    lines = text_of("proxy/README.md").partition("| package | subject |")[2].partition("\n\n")[0].splitlines()
+    return [CODE.findall(line)[0] for line in lines if line.startswith("| `")]
+
+
 def test_each_measurement_is_a_module_that_there_is() -> None:
     for module in re.findall(r"python -m (tests\.bench\.\w+)", text_of("tests/bench/README.md")):
         assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
