@@ -32,7 +32,7 @@ from proxy.request.measure import Measuring
 from proxy.request.model_records import Learning
 from proxy.request.passthrough import ALLOWED
 from proxy.request.prepare import Planner
-from proxy.request.refusal_detection import Looking
+from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.totals import Totals
 from proxy.request.wants import embeddings, summaries
 from proxy.request.wants.embeddings import Embeddings
@@ -57,7 +57,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class House:
+class Services:
     """Everything that one process serves with, joined once at its start."""
 
     settings: Settings
@@ -88,7 +88,7 @@ class House:
         await self.upstream.close()
 
 
-def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> House:
+def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> Services:
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
     rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
     windows = load_windows(rules.windows)
@@ -107,10 +107,10 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     metrics = Metrics(partial(model_label, windows), cache, extras, budget)
     watching = extras if upstream.has_key or any(asking.foreign for asking in asked) else None
-    looking, log = Looking(rules.refusals), tell or make_log(settings.log)
+    looking, log = RefusalDetector(rules.refusals), tell or make_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
     inspecting = Inspecting(settings, planner, budget)
-    return House(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
+    return Services(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
 
 
 def _given(settings: Settings) -> dict[str, dict[str, Any]]:
@@ -201,21 +201,24 @@ async def the_whole(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def own_paths(house: House) -> dict[str, Asgi]:
+def own_paths(services: Services) -> dict[str, Asgi]:
     """What operators and people ask of the proxy itself, by path."""
 
     def ready(state: Mapping[str, Any]) -> tuple[int, bytes, bytes]:
         """Encodings are loaded, and nobody told us to stop; never a question to Redis or the upstream."""
-        serves = house.ready and not state.get("draining")
+        serves = services.ready and not state.get("draining")
         return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
     return {
-        "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, house.metrics.exposition()))),
+        "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
-        INSPECT + request.PATH: Own(house.inspecting, ("POST",)),
-        LEARNED: Own(Learning(house.settings, house.rules.families, house.cache, house.budget)),
-        FORGET: Own(Learning(house.settings, house.rules.families, house.cache, house.budget, forgets=True), ("POST",)),
+        INSPECT + request.PATH: Own(services.inspecting, ("POST",)),
+        LEARNED: Own(Learning(services.settings, services.rules.families, services.cache, services.budget)),
+        FORGET: Own(
+            Learning(services.settings, services.rules.families, services.cache, services.budget, forgets=True),
+            ("POST",),
+        ),
     }
 
 
@@ -257,25 +260,25 @@ class Front:
         return self.fitted if scope["method"] == "POST" and raw in FITTED else self.through
 
 
-def create_app(house: House) -> Front:
+def create_app(services: Services) -> Front:
     """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
     their own."""
-    own = own_paths(house) if house.settings.admin_port is None else {}
-    return Front(house.gateway.chat, own, house.gateway.other, Router(lifespan=_lifespan(house)))
+    own = own_paths(services) if services.settings.admin_port is None else {}
+    return Front(services.gateway.chat, own, services.gateway.other, Router(lifespan=_lifespan(services)))
 
 
-def create_admin(house: House) -> Front:
+def create_admin(services: Services) -> Front:
     """The admin port, where it has one of its own: our own paths, and nothing else."""
-    return Front(nothing_here, own_paths(house), nothing_here, Router())
+    return Front(nothing_here, own_paths(services), nothing_here, Router())
 
 
-def _lifespan(house: House) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:
+def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:
     @contextlib.asynccontextmanager
     async def lifespan(app: Router) -> AsyncIterator[None]:
-        await house.open()
+        await services.open()
         try:
             yield
         finally:
-            await house.close()
+            await services.close()
 
     return lifespan

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from proxy import __version__
-from proxy.app import FIRST_ENCODING, House, build, create_admin, create_app
+from proxy.app import FIRST_ENCODING, Services, build, create_admin, create_app
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -34,25 +34,25 @@ def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_log(settings.log)
-    house = build(settings, log)
+    services = build(settings, log)
     doors = listen(settings.host, settings.port)
     beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     speak(settings.log)
-    for remark in (*remarks, *unused(settings, house.rules)):
+    for remark in (*remarks, *unused(settings, services.rules)):
         event(remark)
-    through = {"through": house.upstream.proxy} if house.upstream.proxy else {}
+    through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
     at = f"http://{shown(doors[0])}/v1"
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     if beside:
         event("serves /metrics, /healthz, /readyz, /inspect, /learned, /forget", at=f"http://{shown(beside[0])}/")
 
     def work(number: int, ready: Callable[[], None]) -> None:
-        house.budget.serve_as(number)
-        _serve(house, log, doors, beside, ready)
+        services.budget.serve_as(number)
+        _serve(services, log, doors, beside, ready)
 
     def gone(pid: int) -> None:
         forget(pid)
-        house.budget.forget(pid)
+        services.budget.forget(pid)
 
     if settings.workers == 1:
         work(0, lambda: None)
@@ -67,21 +67,23 @@ def unused(settings: Settings, rules: Rules) -> list[str]:
     for kind, named in (("summary", "model"), ("embeddings", "embeddings")):
         name = f"PLIMSOLL_{kind.upper()}"
         given = [s for s in ("upstream", "api_key") if getattr(settings, f"{kind}_{s}") is not None]
-        if given and not any(parameter(rung, named) for ladder in rules.ladders.values() for rung in ladder.rungs):
+        if given and not any(
+            parameter(ladder_step, named) for ladder in rules.ladders.values() for ladder_step in ladder.steps
+        ):
             said.append(f"{name}_{given[0].upper()} is of no use without {name}_MODEL: there is no {kind} model")
     return said
 
 
 def _serve(
-    house: House, log: Log, doors: list[socket.socket], beside: list[socket.socket], ready: Callable[[], None]
+    services: Services, log: Log, doors: list[socket.socket], beside: list[socket.socket], ready: Callable[[], None]
 ) -> None:
-    settings = house.settings
+    settings = services.settings
     settle()
     run(
-        create_app(house),
+        create_app(services),
         settings.host,
         settings.port,
-        admin=create_admin(house) if beside else None,
+        admin=create_admin(services) if beside else None,
         admin_host=settings.admin_host,
         admin_port=settings.admin_port,
         drain=settings.drain,
@@ -91,7 +93,7 @@ def _serve(
         min_rate=settings.min_rate,
         read_seconds=settings.body_timeout,
     )
-    house.metrics.pour()
+    services.metrics.pour()
     log.close()
 
 

@@ -11,7 +11,7 @@ from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
 from proxy.model.conversation import Message, Prompt
 from proxy.model.limits import Margin, Quality, Window
-from proxy.model.plan import Draft, Facts, Ladder, Rung
+from proxy.model.plan import Draft, Facts, Ladder, LadderStep
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
@@ -90,8 +90,8 @@ def facts(window: int, max_input: int | None = None, meter: Meter | None = None,
     return Facts(Window(window, max_input, source="test"), meter or WordMeter(), **more)
 
 
-def ladder(*rungs: Rung, **more: Any) -> Ladder:
-    return Ladder("test", rungs, **more)
+def ladder(*steps: LadderStep, **more: Any) -> Ladder:
+    return Ladder("test", steps, **more)
 
 
 def draft(messages: Sequence[dict[str, Any]], window: int, meter: Meter | None = None, **fields: Any) -> Draft:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy import app as module
-from proxy.app import House, build, create_admin, create_app
+from proxy.app import Services, build, create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.errors import ConfigError
 from proxy.model.outcome import Outcome
@@ -19,7 +19,7 @@ from tests.serving import eventually
 CHAT = "/v1/chat/completions"
 
 
-def house(**environment: str) -> House:
+def services(**environment: str) -> Services:
     """A house that nobody has entered."""
     return build(read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment}), lambda outcome: None)
 
@@ -42,7 +42,7 @@ async def call(router: Any, path: str, method: str = "GET", state: Any = None, r
     return sent[0]["status"], dict(sent[0]["headers"]), b"".join(m.get("body", b"") for m in sent[1:])
 
 
-def noted(made: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def noted(made: Services, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which handler each request came to."""
     seen: list[str] = []
 
@@ -86,7 +86,7 @@ def noted(made: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_path_has_its_place(
     method: str, path: str, raw: bytes | None, handler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = house()
+    made = services()
     seen = noted(made, monkeypatch)
     asyncio.run(call(create_app(made), path, method, raw=raw))
     assert seen == [handler]
@@ -98,7 +98,7 @@ SPELLINGS = ("{}", "/{}", "{}/", "//{}//", "/.{}", "/v1/..{}")
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_path_of_ours_is_ours_however_it_is_written(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house()
+    made = services()
     seen = noted(made, monkeypatch)
     for path in OURS:
         asyncio.run(call(create_app(made), spelling.format(path), "POST" if path == OURS[-1] else "GET"))
@@ -107,7 +107,7 @@ def test_a_path_of_ours_is_ours_however_it_is_written(spelling: str, monkeypatch
 
 @pytest.mark.parametrize("path", ["/inspect", "/inspect/", "/inspect/v1/completions", "/inspect/metrics"])
 def test_what_is_not_there_below_a_path_of_ours_is_a_404_of_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house()
+    made = services()
     seen = noted(made, monkeypatch)
     status, _, told = asyncio.run(call(create_app(made), path, "POST"))
     assert (status, json.loads(told)["error"]["code"], seen) == (404, "not_found", [])
@@ -115,7 +115,7 @@ def test_what_is_not_there_below_a_path_of_ours_is_a_404_of_ours(path: str, monk
 
 @pytest.mark.parametrize("path", OURS)
 def test_a_path_of_ours_tells_which_methods_it_takes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house()
+    made = services()
     seen = noted(made, monkeypatch)
     status, headers, _ = asyncio.run(call(create_app(made), path, "DELETE"))
     assert (status, seen) == (405, [])
@@ -124,7 +124,7 @@ def test_a_path_of_ours_tells_which_methods_it_takes(path: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_with_an_admin_port_nothing_of_ours_is_on_the_data_port(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house(PLIMSOLL_ADMIN_PORT="9")
+    made = services(PLIMSOLL_ADMIN_PORT="9")
     seen = noted(made, monkeypatch)
     for path in OURS:
         assert asyncio.run(call(create_app(made), spelling.format(path), "POST"))[0] == 404
@@ -135,7 +135,7 @@ def test_with_an_admin_port_nothing_of_ours_is_on_the_data_port(spelling: str, m
 
 
 def test_whether_the_server_is_there_is_asked_of_no_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house()
+    made = services()
     seen = noted(made, monkeypatch)
     for app in (create_app(made), create_admin(made)):
         assert asyncio.run(call(app, "*", "OPTIONS"))[0] == 200
@@ -143,7 +143,7 @@ def test_whether_the_server_is_there_is_asked_of_no_upstream(monkeypatch: pytest
 
 
 def test_it_is_ready_from_its_opening_until_it_is_told_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house()
+    made = services()
 
     async def check() -> None:
         router = create_app(made)
@@ -162,7 +162,7 @@ def test_it_is_ready_from_its_opening_until_it_is_told_to_stop(monkeypatch: pyte
 
 def test_both_encodings_are_loaded_and_only_the_first_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encodings, "_loaded", {})
-    made = house()
+    made = services()
 
     async def check() -> None:
         await made.open()
@@ -174,16 +174,18 @@ def test_both_encodings_are_loaded_and_only_the_first_is_waited_for(monkeypatch:
 
 
 def test_metrics_are_told_in_prometheus_words() -> None:
-    status, headers, told = asyncio.run(call(create_app(house()), "/metrics"))
+    status, headers, told = asyncio.run(call(create_app(services()), "/metrics"))
     assert (status, headers[b"content-type"].startswith(b"text/plain; version=")) == (200, True)
     assert b"# TYPE plimsoll_requests_total counter" in told and b"plimsoll_cache_lookups_total" in told
 
 
 def test_fallback_models_take_part_only_where_they_are_enabled() -> None:
     for enabled, models in (("true", ("gpt-4o",)), ("false", ())):
-        made = house(LLM_FALLBACK_ENABLED=enabled, LLM_ALLOWED_FALLBACK_MODELS="gpt-4o")
-        rungs = [rung for rung in made.rules.ladders["default"].rungs if rung.step == "switch_model"]
-        assert [rung.models for rung in rungs] == [models]
+        made = services(LLM_FALLBACK_ENABLED=enabled, LLM_ALLOWED_FALLBACK_MODELS="gpt-4o")
+        steps = [
+            ladder_step for ladder_step in made.rules.ladders["default"].steps if ladder_step.step == "switch_model"
+        ]
+        assert [ladder_step.models for ladder_step in steps] == [models]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ def test_fallback_models_take_part_only_where_they_are_enabled() -> None:
 )
 def test_wrong_settings_stop_the_start(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as raised:
-        house(**environment)
+        services(**environment)
     assert "password@" not in str(raised.value)
 
 

@@ -10,10 +10,10 @@ from proxy.cache.contents import Contents
 from proxy.cache.counts import Counts, Pair, Tally
 from proxy.cache.keyring import SECRET, Keyring
 from proxy.cache.local_memory import LocalMemory as LocalMemory
-from proxy.cache.model_records import PROBE_AFTER, Counted, Key, Shown, Teaching
+from proxy.cache.model_records import PROBE_AFTER, Counted, Key, ModelRecords, Shown
 from proxy.cache.redis import backend_of
 from proxy.cache.remote import Remote
-from proxy.model.limits import Learned, Proof
+from proxy.model.limits import LearnedLimits, Proof
 
 CLOSE_SECONDS = 0.25
 
@@ -40,7 +40,7 @@ class Cache:
         self._remote = Remote(backend_of(url), SECRET) if url else None
         self.shared = self._remote is not None  # whether there is a backend at all
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
-        self._teaching = Teaching(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
+        self._teaching = ModelRecords(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
         self.personal = self._teaching.personal  # bound, not wrapped: every request asks
         self.corrected = self._teaching.corrected
         self.correction_now = self._teaching.correction
@@ -78,11 +78,11 @@ class Cache:
         then."""
         await self._teaching.learn_of(keys)
 
-    def learned_now(self, model: str, caller: bytes) -> Learned:
+    def learned_now(self, model: str, caller: bytes) -> LearnedLimits:
         """What refusals proved of a model for a caller, by what is known here."""
         return self._teaching.learned(model, caller)
 
-    def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
+    def prove(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
         """Keeps what a refusal proved of a model for a caller, on every replica; `proof` tells its circumstances."""
         self._teaching.prove(model, caller, learned, proof)
 

@@ -33,7 +33,7 @@ FEW = 6  # answers: fewer say nothing of the errors that are to come
 ODD = 16  # of so many answers the one furthest above the ratio is left out: a fault, or a kind that is rare
 ABOVE = 1.25  # what is to come may be further above the ratio than what was seen, by a quarter ...
 MORE = 0.01  # ... and by a hundredth of the prompt
-NOTCH = 0.02  # of ratios
+RATIO_STEP = 0.02  # of ratios
 STEP = 0.01  # of margins
 MARGINS = (0.02, 0.25)  # shares of the prompt: no fewer, however well it counts; no more than of an estimate
 QUORUM = 10  # callers: each is at most so large a part of the agreement
@@ -72,9 +72,9 @@ class Calibration:
 
 
 def _steady(before: float | None, now: float) -> float:
-    if before is not None and abs(now - before) < NOTCH:
+    if before is not None and abs(now - before) < RATIO_STEP:
         return before
-    return round(round(now / NOTCH) * NOTCH, 4)
+    return round(round(now / RATIO_STEP) * RATIO_STEP, 4)
 
 
 def _margin(before: float | None, ratio: float, latest: tuple[float, ...]) -> float | None:

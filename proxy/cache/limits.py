@@ -44,7 +44,7 @@ from typing import Annotated
 
 import msgspec
 
-from proxy.model.limits import NOTHING_LEARNED, Learned, Proof
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof
 from proxy.model.structs import replace
 
 KIND = "limits:1"  # of the name under which a record is kept: another format is another name
@@ -78,14 +78,14 @@ class Limits:
             if proof.value and proof.at > since and abs(now - proof.at) < LIFE[kind]:
                 yield kind, proof
 
-    def learned(self, now: float, since: float = 0.0) -> Learned:
+    def learned(self, now: float, since: float = 0.0) -> LearnedLimits:
         """What a plan may rest on at a time. A window that was named outranks one that was supposed."""
         found = {kind: proof.value for kind, proof in self.holding(now, since)}
         if not found:
             return NOTHING_LEARNED
         window, supposed = found.get("window"), found.get("supposed")
         tokens = window or supposed
-        return Learned(
+        return LearnedLimits(
             None if tokens is None else int(tokens),
             int(found["max_input"]) if "max_input" in found else None,
             found.get("scale", 1.0),
@@ -93,7 +93,7 @@ class Limits:
             alternates="alternates" in found,
         )
 
-    def proved(self, learned: Learned, proof: Proof) -> Limits:
+    def proved(self, learned: LearnedLimits, proof: Proof) -> Limits:
         """The record after a refusal that proved so much; `proof` tells the circumstances and the time."""
         told: dict[str, float] = {}
         if learned.window is not None:

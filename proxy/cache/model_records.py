@@ -21,7 +21,7 @@ from proxy.cache.limits import LIFE, Limits
 from proxy.cache.remote import Remote, Values
 from proxy.cache.replicated import Codec, Question, Replicated
 from proxy.model.bounded import Bounded
-from proxy.model.limits import NOTHING_LEARNED, Correction, Learned, Proof
+from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof
 from proxy.model.structs import replace
 
 REFRESH = 2.0  # seconds after which it is seen here what another replica learned
@@ -59,7 +59,7 @@ class Counted:
     answers: int
 
 
-class Teaching:
+class ModelRecords:
     """What is known of one upstream's models; without a backend it stays in this process. `probe_after` is how many
     seconds a limit is believed before one request tries it."""
 
@@ -165,7 +165,7 @@ class Teaching:
         """Whether callers of a model may be told apart: else nobody need know who calls."""
         return self._limits.records.filled or (self._agreements.records.filled and self.corrected(model))
 
-    def learned(self, model: str, caller: bytes) -> Learned:
+    def learned(self, model: str, caller: bytes) -> LearnedLimits:
         """What refusals proved of a model for a caller, as far as it holds now."""
         record = self._limits.get((model, caller))
         return record.learned(self._wall(), self._since(model)) if record.proofs else NOTHING_LEARNED
@@ -174,7 +174,7 @@ class Teaching:
         here = self._forgotten.at(model)
         return max(here, self._forgets.get(model)) if len(self._forgets) else here
 
-    def prove(self, model: str, caller: bytes, learned: Learned, proof: Proof) -> None:
+    def prove(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
         """Keeps what a refusal proved, now; replicas are told at once."""
         self._keep((model, caller), self._limits.get((model, caller)).proved(learned, replace(proof, at=self._wall())))
 

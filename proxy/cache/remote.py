@@ -20,7 +20,7 @@ PROBE_SECONDS = 0.050  # an answer to a probe that takes longer is none
 MOST_ASKING = 32  # questions under way; further requests go on alone rather than wait for a connection
 GATHER = 0.05  # seconds in which writes are gathered into one batch
 BATCH = 50  # writes of one round trip: redis-py takes 50 us for each, in which the event loop stands still
-BREATH = 0.005  # seconds between two batches of a longer queue
+WRITE_PAUSE_S = 0.005  # seconds between two batches of a longer queue
 MOST_QUEUED = 10_000  # writes that wait; further ones are forgotten
 LARGEST = 64 * 1024  # bytes of a value that can be ours; one of 100 MB would stop every question that meets it
 QUIET = 60.0  # seconds between two lines about trouble
@@ -175,7 +175,7 @@ class Remote:
     async def _write_on(self) -> None:
         while True:
             await self._queued.wait()
-            await asyncio.sleep(max(BREATH if len(self._queue) > BATCH else GATHER, self.writing.remaining))
+            await asyncio.sleep(max(WRITE_PAUSE_S if len(self._queue) > BATCH else GATHER, self.writing.remaining))
             await self._write()
 
     async def _write(self) -> None:

@@ -189,8 +189,8 @@ def inspect(arguments: argparse.Namespace) -> int:
     """Shows the plan for a body and sends nothing; exit code 1 where nothing makes it fit."""
     from proxy.app import build
 
-    house = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
-    house.gateway.planner.knowledge.offline = True
+    services = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
+    services.gateway.planner.knowledge.offline = True
     headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
     if arguments.lorebook:
         headers.append((b"x-plimsoll-lorebook", arguments.lorebook.encode()))
@@ -198,7 +198,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        told = asyncio.run(house.inspecting.plan_of(body, headers))
+        told = asyncio.run(services.inspecting.plan_of(body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:

@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.config.window_rules import listed, reason
 from proxy.model.limits import DEFAULT_RESERVE, FLOOR
-from proxy.model.plan import Ladder, Rung
+from proxy.model.plan import Ladder, LadderStep
 
 STEPS = "proxy.fit.steps"  # a step's name is its file's name there
 ROWS = ("step", "use", "lorebook")  # what a ladder's file has rows of
@@ -71,39 +71,41 @@ def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: st
         head = msgspec.convert({key: value for key, value in table.items() if key not in ROWS}, Head)
     except ValueError as error:
         problems.append(reason(error))
-    rungs = []
+    steps = []
     for place, row in enumerate(listed(table.get("step", [])), 1):
         try:
-            rungs.append(_rung(row, given, package))
+            steps.append(_rung(row, given, package))
         except ValueError as error:
             title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
             problems.append(f"step {place}{title}: {reason(error)}")
-    return Ladder(name, tuple(rungs), head.on_unfit, head.unknown, head.default_reserve, head.floor), problems
+    return Ladder(name, tuple(steps), head.on_unfit, head.unknown, head.default_reserve, head.floor), problems
 
 
-def _rung(row: Any, given: Params, package: str) -> Rung:
+def _rung(row: Any, given: Params, package: str) -> LadderStep:
     place = msgspec.convert(row, Place)
     step = _step(place.name, package)
     own = {key: value for key, value in row.items() if key != "name" and (key != "at" or hasattr(step.Params, "at"))}
     params = _params(step.Params, {**given.get(place.name, {}), **own})
     apply = functools.partial(step.apply, params=params)
     if hasattr(step, "idle") and step.idle(params):
-        return Rung(place.name, apply)  # its `at` must not bring a request to a step that takes no part
+        return LadderStep(place.name, apply)  # its `at` must not bring a request to a step that takes no part
     models = tuple(getattr(params, "to", ()))
-    return Rung(place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params))
+    return LadderStep(
+        place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params)
+    )
 
 
-def parameter(rung: Rung, name: str) -> Any:
+def parameter(ladder_step: LadderStep, name: str) -> Any:
     """What a rung that a ladder's row made has for a parameter of its step; None where the step has none."""
-    made = getattr(rung.apply, "keywords", {}).get("params")
+    made = getattr(ladder_step.apply, "keywords", {}).get("params")
     return getattr(made, name, None)
 
 
-def _ahead(step: ModuleType, params: Any) -> Rung | None:
+def _ahead(step: ModuleType, params: Any) -> LadderStep | None:
     """The step's look ahead, where it has one and something to make ready."""
     if not hasattr(step, "ahead") or params.ready is None:
         return None
-    return Rung(step.__name__.rpartition(".")[2], functools.partial(step.ahead, params=params), params.ready)
+    return LadderStep(step.__name__.rpartition(".")[2], functools.partial(step.ahead, params=params), params.ready)
 
 
 def _step(name: str, package: str) -> ModuleType:

@@ -25,13 +25,13 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
     """The draft with every long message in a few megabytes, where the ladder may cut it and the client did not pin it.
     The same draft where none is so long, as nearly always."""
     sizes = [len(message.raw) for message in draft.messages]
-    widest = max(window.tokens for window in (facts.window, *(rival.window for rival in facts.rivals)))
+    widest = max(window.tokens for window in (facts.window, *(candidate.window for candidate in facts.candidates)))
     most, over = max(oversized_json.OUTSIZE, FOR_A_TOKEN * widest), sum(sizes) - TOGETHER - FOR_A_TOKEN * widest
     if over > 0:
         most = max(LEAST, min(most, waterline(sorted(sizes, reverse=True), over)))
     if max(sizes, default=0) <= most:
         return draft
-    steps = {rung.step for rung in ladder.rungs}
+    steps = {ladder_step.step for ladder_step in ladder.steps}
 
     def short(message: Message, most: int) -> Message:
         allowed = TRUNCATE in steps or (TRIM in steps and message.answers is not None)

@@ -21,12 +21,13 @@ a gateway's bad minute.
 from __future__ import annotations
 
 from proxy.fit import alternation
-from proxy.model.limits import NOTHING_LEARNED, UNKNOWN_WINDOW, Learned, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
-STINT = 0.7  # a refusal that names no figure teaches only that what we sent was too much: twice this is under a half
+# A refusal without figures shows only that the request was too large. Applied twice, this leaves less than half.
+UNKNOWN_REFUSAL_SHRINK = 0.7
 CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
 FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
 # How far an upstream's count may be from ours and still be believed. Names lie: behind one that we count exactly may be
@@ -58,14 +59,14 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     return None if learned == facts.learned else apply_learned(facts, learned)
 
 
-def _still_fits(facts: Facts, learned: Learned, sent: Draft) -> bool:
+def _still_fits(facts: Facts, learned: LearnedLimits, sent: Draft) -> bool:
     """Whether what was refused would fit by what it taught: then the refusal outweighs our count."""
     scale = learned.scale / facts.learned.scale
     window = with_learned(facts.window, learned)
     return replace(sent, window=window, prompt=int(sent.prompt * scale)).excess <= 0
 
 
-def apply_learned(facts: Facts, learned: Learned) -> Facts:
+def apply_learned(facts: Facts, learned: LearnedLimits) -> Facts:
     """The facts with what an upstream taught us laid over them."""
     window = with_learned(facts.window, learned)
     meter = (
@@ -74,7 +75,7 @@ def apply_learned(facts: Facts, learned: Learned) -> Facts:
     return replace(facts, window=window, meter=meter, learned=learned)
 
 
-def with_learned(window: Window, learned: Learned) -> Window:
+def with_learned(window: Window, learned: LearnedLimits) -> Window:
     """The window with the bounds that refusals named. A bound on the prompt alone says nothing of a larger window."""
     if learned.window is not None:
         source = SUPPOSED if learned.supposed else REFUSED
@@ -93,7 +94,7 @@ def named_prompt(sent: Draft, refusal: Refusal) -> int | None:
     return refusal.prompt
 
 
-def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
+def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
     """Our count corrected, where the upstream named its own. One that is lower is believed where ours is no exact one,
     and where it is over the limit all the same."""
     true = named_prompt(sent, refusal)
@@ -107,7 +108,7 @@ def _with_scale(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
     return replace(learned, scale=scale) if scale <= FURTHEST else learned
 
 
-def _with_bound(learned: Learned, sent: Draft, refusal: Refusal) -> Learned:
+def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
     """The bound that the upstream named, where it is another than the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
     if limit is None and sent.window.guessed and sent.prompt + sent.least_reply > UNKNOWN_WINDOW:
@@ -128,10 +129,10 @@ def _limit(sent: Draft, refusal: Refusal) -> int | None:
 
 def _less(sent: Draft) -> int:
     """A window so small that what was sent counts as too long, where the refusal itself says no more."""
-    return max(1, int(STINT * min(sent.window.tokens, sent.prompt + sent.least_reply)))
+    return max(1, int(UNKNOWN_REFUSAL_SHRINK * min(sent.window.tokens, sent.prompt + sent.least_reply)))
 
 
-def proven(sent: Draft, refusal: Refusal, after: Learned, told: Window, *, opaque: bool) -> Learned:
+def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
     """What a refusal of `sent`, which taught `after`, proves for later requests of the same caller.
 
     `told` is the model's window by what anybody states of it; `opaque` says that the prompt has parts that no count
@@ -140,7 +141,7 @@ def proven(sent: Draft, refusal: Refusal, after: Learned, told: Window, *, opaqu
     if refusal.bounds in (BODY, ONCE):
         return NOTHING_LEARNED
     if refusal.bounds == ROLES:
-        return Learned(alternates=after.alternates)
+        return LearnedLimits(alternates=after.alternates)
     limit, true = _limit(sent, refusal), named_prompt(sent, refusal)
     if true is not None and not _plausible(sent, true, refusal.at_least):
         return NOTHING_LEARNED
@@ -148,7 +149,7 @@ def proven(sent: Draft, refusal: Refusal, after: Learned, told: Window, *, opaqu
     if limit is None:
         first = sent.window.source != SUPPOSED and not opaque
         if after.supposed and told.guessed and first and (after.window or 0) >= LEAST_SUPPOSED:
-            proved = Learned(window=after.window, supposed=True)
+            proved = LearnedLimits(window=after.window, supposed=True)
     elif limit > 0 and _over(sent, true, limit):
         if refusal.bounds == "input":
             proved = replace(proved, max_input=None if limit == told.max_input else limit)

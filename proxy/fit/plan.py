@@ -7,7 +7,7 @@ from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.model.conversation import Block, Message, Prompt
-from proxy.model.plan import Draft, Facts, Ladder, Note, Plan, Rung, Want
+from proxy.model.plan import Draft, Facts, Ladder, LadderStep, Note, Plan, Want
 from proxy.model.structs import replace
 
 CLAMP = "clamp_output"  # the step that lowers reply limits
@@ -24,24 +24,24 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         draft = abridged(first, prompt, ladder, facts)
         if draft is not first:
             notes.append(note(TRUNCATE, first, draft))
-    for rung in ladder.rungs:
+    for ladder_step in ladder.steps:
         if draft.excess <= 0:
             draft = _made(draft, notes)  # what fits by what it will cost about shall fit when it is made
-        if not due(rung, draft, first):
+        if not due(ladder_step, draft, first):
             continue
-        after = rung.apply(draft, facts)
+        after = ladder_step.apply(draft, facts)
         if isinstance(after, Want):
             return Plan(first, draft, tuple(notes), after)
         if _only_made(draft, after):
             draft = _made(draft, notes)
         elif after is not draft:
-            notes.append(note(rung.step, draft, after))
+            notes.append(note(ladder_step.step, draft, after))
             draft = after
     draft = _made(draft, notes)
     after = alternation.in_turn(first, draft)
     if after is not draft:
         notes.append(note(alternation.NAME, draft, after))
-    if after.excess > 0 and any(rung.step == CLAMP for rung in ladder.rungs):
+    if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
         if after is not draft:
             notes.append(note(CLAMP, draft, after))
@@ -64,11 +64,11 @@ def _only_made(before: Draft, after: Draft) -> bool:
     return after == before.made()
 
 
-def due(rung: Rung, draft: Draft, first: Draft) -> bool:
+def due(ladder_step: LadderStep, draft: Draft, first: Draft) -> bool:
     """Whether it is the step's turn: the draft does not fit, or the load has reached the step's own `at`."""
-    if rung.at is None:
+    if ladder_step.at is None:
         return draft.excess > 0
-    return draft.excess > 0 or (first if rung.of_original else draft).load >= rung.at
+    return draft.excess > 0 or (first if ladder_step.of_original else draft).load >= ladder_step.at
 
 
 def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:

@@ -19,7 +19,7 @@ PRESSED_SECONDS = 5.0  # between two looks at a body that others may wait for
 PRESSED_RATE = 64 * 1024  # bytes a second that it must come with then; without that need a rate that the settings name
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client went away before its answer was complete."""
 
 
@@ -109,7 +109,7 @@ class Interrupt:
             raise self._error() from None
 
 
-class Stalling(Interrupt):
+class ProgressTimeout(Interrupt):
     """Interrupts its task when for so many seconds, up to half as many more, nothing came, or fewer than `rate` bytes a
     second: `progress` tells how many have. Where others wait (`pressed`) it must come faster."""
 
@@ -186,7 +186,7 @@ class Hooked(Protocol):
     left: Callable[[], None] | None
 
 
-class Hanging(Interrupt):
+class OnDisconnect(Interrupt):
     """Interrupts its task with Gone when the client hangs up, as soon as the server knows of it."""
 
     __slots__ = ("_cycle",)
@@ -195,13 +195,13 @@ class Hanging(Interrupt):
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
-        self._error = Gone
+        self._error = ClientDisconnected
         self.struck = False
         self._cycle = cycle
 
     def __enter__(self) -> None:
         if self._cycle.disconnected:
-            raise Gone
+            raise ClientDisconnected
         self._cycle.left = self.rouse
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
@@ -209,13 +209,13 @@ class Hanging(Interrupt):
         self._settle(kind)
 
 
-class Leaving(Interrupt):
+class PollDisconnect(Interrupt):
     """The same for a server that tells only whoever asks it. The request's body must have been received."""
 
     __slots__ = ("_receive", "_watcher")
 
     def __init__(self, receive: Receive) -> None:
-        super().__init__(LOOK_AFTER, Gone)
+        super().__init__(LOOK_AFTER, ClientDisconnected)
         self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
 
@@ -236,4 +236,4 @@ class Leaving(Interrupt):
 
 def leaving(receive: Receive, cycle: Hooked | None) -> Interrupt:
     """Interrupts a block with Gone when the client hangs up."""
-    return Leaving(receive) if cycle is None else Hanging(cycle)
+    return PollDisconnect(receive) if cycle is None else OnDisconnect(cycle)

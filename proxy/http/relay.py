@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from proxy.errors import ClientError, error_body, over_budget, overloaded, too_large
-from proxy.http.cancellation import Gone as Gone
-from proxy.http.cancellation import Hanging, Interrupt, Stalling, leaving
+from proxy.http.cancellation import ClientDisconnected as ClientDisconnected
+from proxy.http.cancellation import Interrupt, OnDisconnect, ProgressTimeout, leaving
 from proxy.http.cancellation import Message as Message
 from proxy.http.cancellation import Receive as Receive
 from proxy.http.memory_budget import FIRST, PATIENCE_S, Room
@@ -78,10 +78,14 @@ async def receive_body(
     gathers may take longer, as long as enough comes: `rate` bytes a second, and more where others wait for `room`."""
     late = partial(slow_body, seconds)
     pressed = None if room is None else lambda: room.pressed
-    with Interrupt(seconds, late) if cycle is None else Stalling(seconds, late, lambda: cycle.arrived, rate, pressed):
+    with (
+        Interrupt(seconds, late)
+        if cycle is None
+        else ProgressTimeout(seconds, late, lambda: cycle.arrived, rate, pressed)
+    ):
         message = await receive()
     if message["type"] == "http.disconnect":
-        raise Gone
+        raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
 
 
@@ -134,7 +138,7 @@ def _grows(room: Room, before: int, came: int) -> bool:
 async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
     """Waits until the room of a body that has become so many bytes holds them. Raises ClientError and Gone as
     `admitted` does."""
-    with nullcontext() if cycle is None else Hanging(cycle):
+    with nullcontext() if cycle is None else OnDisconnect(cycle):
         if not await room.grown(size):
             raise overloaded() if room.fits(size) else over_budget()
 
@@ -150,7 +154,7 @@ async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> Non
     if cycle is not None:
         cycle.pause()
     try:
-        with Interrupt(PATIENCE_S, overloaded), nullcontext() if cycle is None else Hanging(cycle):
+        with Interrupt(PATIENCE_S, overloaded), nullcontext() if cycle is None else OnDisconnect(cycle):
             if not await room.wait(size, here):
                 raise overloaded()
     except ClientError:
@@ -253,7 +257,7 @@ async def relay(
     except UpstreamError as error:
         await out.break_off(error)
         raise BrokenOff(error) from error
-    except Gone:
+    except ClientDisconnected:
         if not out.done:
             raise
         await out.linger()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DEFAULT_RESERVE = 3000  # seed 000: the reply that a request is thought to want where it sets no limit
-STARVING = 0.5  # a reply limit over half the window (some clients ask for all of it) must not starve the prompt
+# Some clients set a reply limit as large as the window. Of a larger share than this only this share reduces the prompt.
+MAX_RESERVE_SHARE = 0.5
 FLOOR = 500  # seed 001: the least reply worth asking for
 UNKNOWN_WINDOW = 8192  # seed 000: what a model counts as that nobody knows
 # Floor and margin are constants that suit large windows. In a window under this many tokens the floor is at most a
@@ -92,7 +93,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedLimits:
     """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
     much its counts differ from ours (`scale`, from refusals, and `correction`, from answers). `supposed` says that no
     figure was named for the window: it was worked out from what was too much; `alternates` that it takes user and
@@ -111,7 +112,7 @@ class Learned:
         return self.window is not None or self.max_input is not None or self.alternates
 
 
-NOTHING_LEARNED = Learned()
+NOTHING_LEARNED = LearnedLimits()
 
 
 @dataclass(frozen=True, slots=True)

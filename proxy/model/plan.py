@@ -11,7 +11,15 @@ import msgspec
 
 from proxy.model.conversation import Block, Message
 from proxy.model.lenient_json import Json
-from proxy.model.limits import DEFAULT_RESERVE, FLOOR, NO_MARGIN, NOTHING_LEARNED, STARVING, Learned, Window
+from proxy.model.limits import (
+    DEFAULT_RESERVE,
+    FLOOR,
+    MAX_RESERVE_SHARE,
+    NO_MARGIN,
+    NOTHING_LEARNED,
+    LearnedLimits,
+    Window,
+)
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
@@ -26,7 +34,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class CandidateModel:
     """A model that `switch_model` may choose: its window, and the meter that counts this request for it."""
 
     model: str
@@ -43,9 +51,9 @@ class Facts:
 
     window: Window
     meter: Meter
-    rivals: tuple[Rival, ...] = ()
+    candidates: tuple[CandidateModel, ...] = ()
     knowledge: Mapping[str, Json] = field(default_factory=dict)
-    learned: Learned = NOTHING_LEARNED
+    learned: LearnedLimits = NOTHING_LEARNED
     original: Draft | None = None
 
 
@@ -126,7 +134,7 @@ class Draft:
         """What a cut leaves free for the reply: of a reserve over half the window only half counts (the clamp gives
         back the rest of it), but never less than the floor."""
         wanted = max(self.reserve, self.least_reply)
-        return min(wanted, max(self.floor, int(self.window.tokens * STARVING)))
+        return min(wanted, max(self.floor, int(self.window.tokens * MAX_RESERVE_SHARE)))
 
     @property
     def room(self) -> int:
@@ -181,7 +189,7 @@ Step = Callable[[Draft, Facts], "Draft | Want"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class LadderStep:
     """A step in its place in a ladder. `at` is the load from which it acts though the draft may still fit;
     `of_original` that this load is of what the client sent, not of the draft as it stands; `models` are those that
     it may choose, whose windows and counts it must be given. `ahead` tells, from an `at` of its own on, what the step
@@ -192,7 +200,7 @@ class Rung:
     at: float | None = None
     of_original: bool = False
     models: tuple[str, ...] = ()
-    ahead: Rung | None = None
+    ahead: LadderStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +208,7 @@ class Ladder:
     """The ordered steps, gentlest first, and what holds for all of them."""
 
     name: str
-    rungs: tuple[Rung, ...]
+    steps: tuple[LadderStep, ...]
     on_unfit: str = "reject"
     unknown: str = "learn"
     default_reserve: int = DEFAULT_RESERVE
@@ -209,12 +217,12 @@ class Ladder:
     least_ahead: float = field(init=False)  # the load under which no step looks ahead
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "least_at", _least(self.rungs))
-        object.__setattr__(self, "least_ahead", _least([r.ahead for r in self.rungs if r.ahead is not None]))
+        object.__setattr__(self, "least_at", _least(self.steps))
+        object.__setattr__(self, "least_ahead", _least([r.ahead for r in self.steps if r.ahead is not None]))
 
 
-def _least(rungs: Iterable[Rung]) -> float:
-    return min((rung.at for rung in rungs if rung.at is not None), default=math.inf)
+def _least(steps: Iterable[LadderStep]) -> float:
+    return min((ladder_step.at for ladder_step in steps if ladder_step.at is not None), default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)

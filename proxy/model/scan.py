@@ -10,7 +10,7 @@ import msgspec
 from proxy.model.limits import Margin, Quality
 
 
-class Marks(msgspec.Struct, frozen=True):
+class PrefixDigest(msgspec.Struct, frozen=True):
     """Digests of the messages of a conversation, each of it and of all before it, under a `seed`: the first, how many
     there are, the latest ones (a bounded number), and the digest's `state`, to be copied and gone on with."""
 
@@ -21,7 +21,7 @@ class Marks(msgspec.Struct, frozen=True):
     state: Any
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ScanState(msgspec.Struct, frozen=True):
     """What a look at messages one after another found so far.
 
     `opaque` and `heard` say that some cost is not bounded by bytes, `surplus` is by how much the others may cost more
@@ -39,18 +39,18 @@ class Seen(msgspec.Struct, frozen=True):
     led: bool = False
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class KnownPrefix(msgspec.Struct, frozen=True):
     """The messages that a body begins with, read before: they stand between the bytes `start` and `end`. `lead` is the
     JSON of the first one where that holds instructions."""
 
     start: int
     end: int
     lead: bytes
-    seen: Seen
-    marks: Marks
+    seen: ScanState
+    marks: PrefixDigest
 
 
-class Glance(msgspec.Struct, frozen=True):
+class Scan(msgspec.Struct, frozen=True):
     """What a first look at a body tells without reading its messages: enough to prove that it fits.
 
     `most` bounds its prompt tokens from above by its bytes; None where bytes prove nothing (images, `$ref`, ...).
@@ -64,9 +64,9 @@ class Glance(msgspec.Struct, frozen=True):
     stream: bool
     most: int | None
     head: bytes = b""
-    marks: Callable[[int], Marks | None] | None = None
-    seen: Seen = Seen()
-    known: Stretch | None = None
+    marks: Callable[[int], PrefixDigest | None] | None = None
+    seen: ScanState = ScanState()
+    known: KnownPrefix | None = None
     text: bytes = b""
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 Labels = tuple[str, ...]
 
 
-class Sums:
+class CounterBuffer:
     """What was added under each set of labels since it was read."""
 
     __slots__ = ("_cells",)
@@ -30,7 +30,7 @@ class Sums:
         yield from cells.items()
 
 
-class Spreads:
+class HistogramBuffer:
     """How many values came under each bound, and their sum, under each set of labels since it was read."""
 
     __slots__ = ("_bounds", "_cells", "_empty")
@@ -59,7 +59,7 @@ class Spreads:
             yield labels, cell[:-1], cell[-1]
 
 
-class Level:
+class Gauge:
     """How many of something there are now; `changed` is called when that changes."""
 
     __slots__ = ("_changed", "now")

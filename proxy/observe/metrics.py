@@ -10,10 +10,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
+import prometheus_client
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     ProcessCollector,
     disable_created_metrics,
@@ -34,7 +34,7 @@ from proxy.model.bounded import Bounded
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
 from proxy.observe import processes
-from proxy.observe.buffers import Labels, Level, Spreads, Sums
+from proxy.observe.buffers import CounterBuffer, Gauge, HistogramBuffer, Labels
 from proxy.wire.paths import family
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -443,7 +443,7 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry()
         self._several = values.ValueClass is not values.MutexValue
-        self.in_flight = Level(self._soon if self._several else None)
+        self.in_flight = Gauge(self._soon if self._several else None)
         self._label, self._shared, self._account, self._budget = label, shared, account, budget
         self._labels: Bounded[str, str] = Bounded(REMEMBERED)
         self._models: set[str] = set()
@@ -456,7 +456,7 @@ class Metrics:
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR: {error.strerror}") from None
 
     def _begin(self) -> None:
-        self._tallies = [(m, Spreads(m.buckets) if m.buckets else Sums()) for m in METRICS]
+        self._tallies = [(m, HistogramBuffer(m.buckets) if m.buckets else CounterBuffer()) for m in METRICS]
         self._pours = [self._pour(m, tally) for m, tally in self._tallies]
         self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
         self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
@@ -465,9 +465,9 @@ class Metrics:
         if not self._several:
             ProcessCollector(registry=self.registry)
 
-    def _pour(self, metric: Metric, tally: Sums | Spreads) -> Callable[[], None]:
+    def _pour(self, metric: Metric, tally: CounterBuffer | HistogramBuffer) -> Callable[[], None]:
         name, help, labels = metric.name, metric.help, metric.labels
-        if isinstance(tally, Sums):
+        if isinstance(tally, CounterBuffer):
             return partial(_pour_sums, Counter(name, help, labels, registry=self.registry), tally)
         histogram = Histogram(name, help, labels, registry=self.registry, buckets=metric.buckets)
         return partial(_pour_spreads, histogram, tally)
@@ -478,8 +478,8 @@ class Metrics:
             return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
         return partial(_set, self._gauge(name, help, labels, figure.mode), figure, shared)
 
-    def _gauge(self, name: str, help: str, labels: Labels, mode: Mode) -> Gauge:
-        return Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
+    def _gauge(self, name: str, help: str, labels: Labels, mode: Mode) -> prometheus_client.Gauge:
+        return prometheus_client.Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
 
     def named(self, model: str) -> str:
         """A model's label; `other` for one that nobody knows, and for new ones once there are `MOST_MODELS`."""
@@ -566,12 +566,12 @@ class _Family(Collector):
         )
 
 
-def _pour_sums(counter: Counter, sums: Sums) -> None:
+def _pour_sums(counter: Counter, sums: CounterBuffer) -> None:
     for labels, value in sums.taken():
         (counter.labels(*labels) if labels else counter).inc(value)
 
 
-def _pour_spreads(histogram: Histogram, spreads: Spreads) -> None:
+def _pour_spreads(histogram: Histogram, spreads: HistogramBuffer) -> None:
     """There is no way but this to add many values at once."""
     for labels, counts, total in spreads.taken():
         child = histogram.labels(*labels) if labels else histogram
@@ -586,7 +586,7 @@ def _add_up(counter: Counter, figure: Figure[S], shared: S, before: dict[Labels,
         before[labels] = total
 
 
-def _set(gauge: Gauge, figure: Figure[S], shared: S) -> None:
+def _set(gauge: prometheus_client.Gauge, figure: Figure[S], shared: S) -> None:
     for labels, value in figure.read(shared):
         (gauge.labels(*labels) if labels else gauge).set(value)
 

@@ -11,10 +11,10 @@ from proxy.apis.openai_chat import request
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, Learned, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Window
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
-from proxy.model.scan import Glance, Total
+from proxy.model.scan import Scan, Total
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import Spent
@@ -28,7 +28,7 @@ OBSERVED = (b"x-plimsoll-mode", b"observe")
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestContext:
     """What is known of one request so far. Times are of `time.perf_counter`, in seconds.
 
     `body` is as the client sent it, `plain` without its content-encoding, without the key of our own in messages, and
@@ -53,14 +53,14 @@ class Visit:
     prompt: Prompt | None = None
     facts: Facts | None = None
     plan: Plan | None = None
-    glance: Glance | None = None
+    scan: Scan | None = None
     lore: tuple[Entry, ...] = ()
     total: Total | None = None
     window: Window | None = None
     sure: bool = False
     sender: Headers = ()
     caller: bytes = b""
-    learned: Learned = NOTHING_LEARNED
+    learned: LearnedLimits = NOTHING_LEARNED
     probing: bool = False
     counting: asyncio.Task[None] | None = None
     uncounted: bool = False
@@ -113,12 +113,12 @@ class Visit:
 
     def let_go(self, counted: object = None) -> None:
         """Its answer begins, or it is over: what was read and made of it is not needed any more, only its figures."""
-        plan, glance = self.plan, self.glance
+        plan, scan = self.plan, self.scan
         if plan is not None:
             self._measured, self._unit = self._of(plan), self.unit
             self.plan = None
-        if glance is not None:
-            self._reply, self.glance = glance.reserve, None
+        if scan is not None:
+            self._reply, self.scan = scan.reserve, None
         self.prompt = self.facts = None
         self.body = self.plain = self.payload = b""
         if self.room is not None:
@@ -193,10 +193,10 @@ class Visit:
 
     def notices(self) -> list[str]:
         """What the client asked for that changed nothing, and what was not asked for here."""
-        if self.plan is None and self.glance is None:
+        if self.plan is None and self.scan is None:
             return []  # it was not understood
         window = self.window if self.plan is None else self.plan.before.window
-        messages = count(self.plan.before) if self.plan else self.glance.seen.count if self.glance else 0
+        messages = count(self.plan.before) if self.plan else self.scan.seen.count if self.scan else 0
         unasked = [f"{kind} that is not known yet would be asked for" for kind in self.unasked]
         return [*notices(self.controls, window, messages), *unasked]
 
@@ -218,7 +218,7 @@ class Visit:
     @property
     def reply(self) -> int | None:
         """The reply limit that the client set."""
-        return self._reply if self.glance is None else self.glance.reserve
+        return self._reply if self.scan is None else self.scan.reserve
 
     @property
     def told(self) -> Usage | None:

@@ -11,9 +11,9 @@ from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, with_learned
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, Learned, Proof, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Window
 from proxy.model.outcome import Outcome, Refusal
-from proxy.model.plan import Draft, Facts, Ladder, Rival
+from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.observe import log
@@ -32,7 +32,7 @@ STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT})  # sources of windows tha
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResolvedModel:
     """What follows from the upstream's list for as long as that is the same, where nothing was learned: a model's
     window under the user's limit, and a number for all that its counts depend on besides the request."""
 
@@ -57,9 +57,9 @@ class Knowledge:
     offline: bool = False
     _cuts: Bounded[tuple[str, bytes], Cut] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
-    _standing: Bounded[str, Standing] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _standing: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
-    def known(self, model: str, learned: Learned = NOTHING_LEARNED) -> Window:
+    def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window by what is known without waiting, and by what was `learned`; a guess where that is
         nothing."""
         told = self._told(model)
@@ -69,7 +69,7 @@ class Knowledge:
         """Who asks; empty as long as nobody need know."""
         return tenant_of(headers) if self.cache.shared or self.cache.personal(model) else b""
 
-    def learned(self, model: str, caller: bytes) -> Learned:
+    def learned(self, model: str, caller: bytes) -> LearnedLimits:
         """What refusals proved of a model for a caller, and may be planned with, and what answers told of its counts. A
         row that the user wrote outranks what was proved, and what the upstream lists what was only supposed."""
         learned = self.cache.learned_now(model, caller) if caller else NOTHING_LEARNED
@@ -91,7 +91,9 @@ class Knowledge:
         listed = self.listing.now(model) if found.guessed else None
         return found if listed is None else replace(listed, limit_field=found.limit_field, alternates=found.alternates)
 
-    def window_now(self, model: str, ladder: Ladder, cap: int | None, learned: Learned = NOTHING_LEARNED) -> Window:
+    def window_now(
+        self, model: str, ladder: Ladder, cap: int | None, learned: LearnedLimits = NOTHING_LEARNED
+    ) -> Window:
         """The window that is planned with: the model's own under the caps of the client and the user. A guess that a
         ladder assumes to be true is never raised by the user's limit."""
         if cap is None and (learned is NOTHING_LEARNED or not learned.bounds):
@@ -100,18 +102,18 @@ class Knowledge:
                 return standing.window
         return self.under_caps(self.known(model, learned), ladder, cap)
 
-    def _stands_now(self, model: str) -> Standing | None:
+    def _stands_now(self, model: str) -> ResolvedModel | None:
         standing = self._standing.get(model)
         return None if standing is None or standing.listed != self.listing.version else standing
 
-    def _stands(self, model: str, ladder: Ladder) -> Standing | None:
+    def _stands(self, model: str, ladder: Ladder) -> ResolvedModel | None:
         """What stands as long as the upstream's list; None for what may change by itself: a guess."""
         known = self.known(model)
         if known.guessed:
             return None
         window = self.under_caps(known, ladder, None)
         counted_as = self._counted_as(model, NOTHING_LEARNED)
-        return self._standing.put(model, Standing(self.listing.version, window, counted_as))
+        return self._standing.put(model, ResolvedModel(self.listing.version, window, counted_as))
 
     def under_caps(self, window: Window, ladder: Ladder, cap: int | None) -> Window:
         """A window under the caps of the client and the user."""
@@ -122,7 +124,7 @@ class Knowledge:
         return window if self.limit is None else capped(window, self.limit, LIMIT)
 
     async def ready(
-        self, model: str, ladder: Ladder, cap: int | None, headers: Headers, learned: Learned = NOTHING_LEARNED
+        self, model: str, ladder: Ladder, cap: int | None, headers: Headers, learned: LearnedLimits = NOTHING_LEARNED
     ) -> None:
         """Waits for the upstream's list where nobody knows the model or one that it may be moved to, and for encodings
         that no request needed before."""
@@ -140,42 +142,42 @@ class Knowledge:
         cap: int | None,
         headers: Headers,
         caller: bytes = b"",
-        learned: Learned = NOTHING_LEARNED,
+        learned: LearnedLimits = NOTHING_LEARNED,
     ) -> Facts:
         """All that a plan for this prompt needs, with what was `learned` of its model."""
         model = prompt.model
         await self.ready(model, ladder, cap, headers, learned)
         window = self.window_now(model, ladder, cap, learned)
-        rivals = tuple(self._rival(prompt, name, ladder, cap, caller) for name in _allowed(ladder))
-        return Facts(window, self.meter(prompt, model, learned), rivals, learned=learned)
+        candidates = tuple(self._rival(prompt, name, ladder, cap, caller) for name in _allowed(ladder))
+        return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)
 
-    def _rival(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, caller: bytes) -> Rival:
+    def _rival(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, caller: bytes) -> CandidateModel:
         """A client's cap holds wherever its request goes; but it does not say what a model holds that nobody knows."""
         learned = self.learned(model, caller)
         window = self.known(model, learned)
         if not window.guessed:
             window = self.window_now(model, ladder, cap, learned)
-        return Rival(model, window, partial(self.meter, prompt, model, learned))
+        return CandidateModel(model, window, partial(self.meter, prompt, model, learned))
 
     async def refresh(self, model: str, ladder: Ladder, caller: bytes) -> None:
         """Looks for what other replicas learned of the models that a request may go to: waits for Redis at most its
         budget, and only now and then."""
         await self.cache.learn_of([(name, caller) for name in (model, *_allowed(ladder))])
 
-    def counted_as(self, model: str, learned: Learned = NOTHING_LEARNED) -> int:
+    def counted_as(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> int:
         """A number for all that a model's counts depend on besides the request."""
         plain = learned.scale == 1.0 and learned.correction is None
         standing = self._stands_now(model) if plain else None
         return self._counted_as(model, learned) if standing is None else standing.counted_as
 
-    def _counted_as(self, model: str, learned: Learned) -> int:
+    def _counted_as(self, model: str, learned: LearnedLimits) -> int:
         return hash((model, learned.scale, learned.correction)) & MASK
 
-    def meter(self, prompt: Prompt, model: str, learned: Learned = NOTHING_LEARNED) -> Meter:
+    def meter(self, prompt: Prompt, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Meter:
         """Counts this prompt the way that a model does."""
         return meter_for(prompt, model, self.cache.memory, learned, self.windows.tokenizer(model), self.families)
 
-    def prove(self, sent: Draft, refusal: Refusal, after: Learned, caller: bytes, *, opaque: bool) -> None:
+    def prove(self, sent: Draft, refusal: Refusal, after: LearnedLimits, caller: bytes, *, opaque: bool) -> None:
         """Keeps what a refusal of `sent`, which taught `after`, proves for later requests of the same caller."""
         told = self._told(sent.model)
         proved = proven(sent, refusal, after, told, opaque=opaque)
@@ -200,7 +202,7 @@ class Knowledge:
         cut = self._cuts.put(key, Cut(used, sent) if before is None else before.again(used, sent))
         if cut is not before and cut.proves and self._told(model).source != RULES:
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
-            self.cache.prove(model, key[1], Learned(max_input=cut.read), proof)
+            self.cache.prove(model, key[1], LearnedLimits(max_input=cut.read), proof)
 
     async def listed_anew(self, model: str, headers: Headers) -> bool:
         """Asks for the upstream's list again where it is what a model's window is known from, and is old; whether it
@@ -232,4 +234,4 @@ class Knowledge:
 
 def _allowed(ladder: Ladder) -> dict[str, None]:
     """The models that a request may be moved to on its way down a ladder."""
-    return {name: None for rung in ladder.rungs for name in rung.models}
+    return {name: None for ladder_step in ladder.steps for name in ladder_step.models}

@@ -16,7 +16,7 @@ from proxy.http.cancellation import leaving
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import (
     BrokenOff,
-    Gone,
+    ClientDisconnected,
     Receive,
     Scope,
     Send,
@@ -33,10 +33,10 @@ from proxy.model.outcome import Outcome, Refusal
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
-from proxy.request.context import Visit
+from proxy.request.context import RequestContext
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import FAILED, Planner
-from proxy.request.refusal_detection import Looking, came_to_nothing, plainly, unreadable
+from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
 from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import Extras
 from proxy.upstreams.internal_client import caller_of
@@ -62,13 +62,13 @@ class Gateway:
     settings: Settings
     planner: Planner
     upstream: Upstream
-    looking: Looking
+    looking: RefusalDetector
     metrics: Metrics
     budget: Budget
     tell: Callable[[Outcome], None]
     extras: Extras | None = None  # where calls on the operator's money depend on whom the upstream accepts
     behind: set[asyncio.Task[None]] = field(default_factory=set)
-    over: list[Visit] = field(default_factory=list)
+    over: list[RequestContext] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
 
     async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,199 +77,201 @@ class Gateway:
         if b"?" in target:  # as in headers, so that nobody need know of both
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        visit = Visit(request.NAME, self.settings.mode, path=request.PATH if target == USUAL else shown(target))
+        context = RequestContext(
+            request.NAME, self.settings.mode, path=request.PATH if target == USUAL else shown(target)
+        )
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            visit.payload = await self._arrive(visit, scope, receive, cycle)
-            if visit.sure and visit.total is None:
-                self.planner.count_later(visit, scope["headers"])
-            await self._exchange(visit, scope, target, receive, send, cycle)
+            context.payload = await self._arrive(context, scope, receive, cycle)
+            if context.sure and context.total is None:
+                self.planner.count_later(context, scope["headers"])
+            await self._exchange(context, scope, target, receive, send, cycle)
         except ClientError as error:
-            visit.status, visit.result = error.status, visit.result or "rejected"
-            unsent = replace(visit.plan, notes=()) if visit.plan else None  # what was tried was not done
+            context.status, context.result = error.status, context.result or "rejected"
+            unsent = replace(context.plan, notes=()) if context.plan else None  # what was tried was not done
             await send_error(send, error, plan_headers(unsent, sent=False) if unsent else ())
         except UpstreamError as failure:
-            visit.status, visit.result = failure.status, "upstream_error"
+            context.status, context.result = failure.status, "upstream_error"
             if failure.code == UNREACHABLE:
                 self.planner.knowledge.doubt()
             await send_error(send, failure.for_client())
         except BrokenOff:
-            visit.result = "broken_off"
-        except Gone:
-            visit.status, visit.result = CLIENT_LEFT, "cancelled"
+            context.result = "broken_off"
+        except ClientDisconnected:
+            context.status, context.result = CLIENT_LEFT, "cancelled"
         except asyncio.CancelledError:  # the server stops
-            visit.result = "stopped"
-            if visit.status:
+            context.result = "stopped"
+            if context.status:
                 raise  # the client must see that its answer breaks off
-            visit.status = stopped().status
+            context.status = stopped().status
             await send_error(send, stopped())
         except Exception as error:  # where nothing can be forwarded any more; uvicorn would log its text
-            self.planner.caught(visit, error)
-            if not visit.status:
-                visit.status = FAILED.status
+            self.planner.caught(context, error)
+            if not context.status:
+                context.status = FAILED.status
                 await send_error(send, FAILED)
         finally:
             self.metrics.in_flight.dec()
-            visit.returns()
-            self._let_go(visit)
-            self._leave(visit)
+            context.returns()
+            self._let_go(context)
+            self._leave(context)
 
-    async def _arrive(self, visit: Visit, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
+    async def _arrive(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
         """Reads the request and prepares what to send. Our own time does not count the client's."""
-        asked = visit.controls = controls(scope["headers"])
-        visit.mode = asked.mode or visit.mode
+        asked = context.controls = controls(scope["headers"])
+        context.mode = asked.mode or context.mode
         settings = self.settings
-        visit.room = room = Room(self.budget)
+        context.room = room = Room(self.budget)
         body = body_here(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-        visit.body = body
+        context.body = body
         began = time.perf_counter()
         try:
-            return await self.planner.prepare(visit, scope["headers"])
+            return await self.planner.prepare(context, scope["headers"])
         finally:
-            visit.own_seconds += time.perf_counter() - began
+            context.own_seconds += time.perf_counter() - began
 
     async def _exchange(
-        self, visit: Visit, scope: Scope, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
+        self, context: RequestContext, scope: Scope, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
     ) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         empty: tuple[Answer, bytes] | None = None
         for left in reversed(range(HEALS + 1)):
             with leaving(receive, cycle):
-                answer, seen, refusal = await self._ask(visit, scope, target)
+                answer, seen, refusal = await self._ask(context, scope, target)
             if empty is not None:
                 if refusal is None and answer.status < 400:  # its length was not why: the client gets what there was
                     await answer.close()
-                    (answer, seen), visit.usage = empty, None
+                    (answer, seen), context.usage = empty, None
                 empty = None
-            elif left and visit.stream and not visit.sure and came_to_nothing(answer, seen):
-                whole = await self._in_one_piece(visit)
+            elif left and context.stream and not context.sure and came_to_nothing(answer, seen):
+                whole = await self._in_one_piece(context)
                 if whole is not None:
-                    empty, visit.payload = (answer, seen), whole
+                    empty, context.payload = (answer, seen), whole
                     continue
             try:
-                smaller = await self._heal(visit, refusal, scope) if refusal is not None and left else None
+                smaller = await self._heal(context, refusal, scope) if refusal is not None and left else None
                 if smaller is None:
-                    visit.healed = bool(visit.refusals) and refusal is None and answer.status < 400
-                    if refusal is not None and visit.result in ("", "fitted"):
-                        visit.result = "refused"
-                    await self._relay(visit, answer, seen, receive, send, cycle)
+                    context.healed = bool(context.refusals) and refusal is None and answer.status < 400
+                    if refusal is not None and context.result in ("", "fitted"):
+                        context.result = "refused"
+                    await self._relay(context, answer, seen, receive, send, cycle)
                     return
-                visit.payload = smaller
+                context.payload = smaller
             finally:
                 await answer.close()
 
-    async def _ask(self, visit: Visit, scope: Scope, target: bytes) -> tuple[Answer, bytes, Refusal | None]:
+    async def _ask(self, context: RequestContext, scope: Scope, target: bytes) -> tuple[Answer, bytes, Refusal | None]:
         """The answer, what had to be read of it to tell whether it is a refusal, and the refusal that it is."""
         headers = scope["headers"]
-        if visit.payload is not visit.body:
+        if context.payload is not context.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
-        visit.departs()
-        answer = await self.upstream.send("POST", target, headers, visit.payload)
-        visit.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
+        context.departs()
+        answer = await self.upstream.send("POST", target, headers, context.payload)
+        context.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
         if self.extras is not None:
             self.extras.saw(caller_of(headers), answer.status)
-        if visit.ladder is None or not visit.acts:
+        if context.ladder is None or not context.acts:
             return answer, b"", None
         body = answer.at_hand()
         if body is not None:  # as most are: short, plain and here already
-            visit.usage = plain_usage(body) if answer.status == 200 else None
-            if visit.usage is not None:
+            context.usage = plain_usage(body) if answer.status == 200 else None
+            if context.usage is not None:
                 return answer, body, None
             answer.put_back(body)
         if unreadable(answer):
             await answer.close()
-            answer = await self.upstream.send("POST", target, plainly(headers), visit.payload)
+            answer = await self.upstream.send("POST", target, plainly(headers), context.payload)
         try:
-            seen, refusal = await self.looking.at(answer, near=not visit.sure)
+            seen, refusal = await self.looking.at(answer, near=not context.sure)
         except BaseException:
             await answer.close()
             raise
         if refusal is not None:
-            visit.refusals.append(refusal.rule)
+            context.refusals.append(refusal.rule)
         return answer, seen, refusal
 
-    async def _in_one_piece(self, visit: Visit) -> bytes | None:
+    async def _in_one_piece(self, context: RequestContext) -> bytes | None:
         """What was sent, without the wish for a stream: what an empty stream does not say, a plain answer does."""
         try:
-            return await self.planner.measuring.unstreamed(visit)
+            return await self.planner.measuring.unstreamed(context)
         except Exception as error:
-            self.planner.caught(visit, error)
+            self.planner.caught(context, error)
             return None
 
-    async def _heal(self, visit: Visit, refusal: Refusal, scope: Scope) -> bytes | None:
-        visit.returns()
-        if visit.counting is not None:
-            visit.counting.cancel()  # somebody waits now: it is counted anew, and at once
+    async def _heal(self, context: RequestContext, refusal: Refusal, scope: Scope) -> bytes | None:
+        context.returns()
+        if context.counting is not None:
+            context.counting.cancel()  # somebody waits now: it is counted anew, and at once
         began = time.perf_counter()
         try:
-            return await self.planner.healed(visit, refusal, scope["headers"])
+            return await self.planner.healed(context, refusal, scope["headers"])
         finally:
-            visit.own_seconds += time.perf_counter() - began
+            context.own_seconds += time.perf_counter() - began
 
     async def _relay(
-        self, visit: Visit, answer: Answer, seen: bytes, receive: Receive, send: Send, cycle: Cycle | None
+        self, context: RequestContext, answer: Answer, seen: bytes, receive: Receive, send: Send, cycle: Cycle | None
     ) -> None:
         """Hands the answer on, watching it go by; a short plain one that is here already, as most are, at once."""
-        extra = visit.headers()
-        if visit.healed:
-            visit.result = "healed"
-        visit.status = answer.status
-        if visit.usage is not None and visit.truncated(visit.usage):
-            extra.append((b"x-plimsoll-truncated", b"%d" % visit.usage.prompt))
-        if visit.usage is not None and cycle is not None:
-            visit.begins()
+        extra = context.headers()
+        if context.healed:
+            context.result = "healed"
+        context.status = answer.status
+        if context.usage is not None and context.truncated(context.usage):
+            extra.append((b"x-plimsoll-truncated", b"%d" % context.usage.prompt))
+        if context.usage is not None and cycle is not None:
+            context.begins()
             if handed_on(cycle, answer, seen, extra):
                 return
-        self._let_go(visit)
+        self._let_go(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
-        visit.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
+        context.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         await relay(
-            answer, receive, send, first=(seen,), extra=extra, watch=tap.feed, started=visit.begins, cycle=cycle
+            answer, receive, send, first=(seen,), extra=extra, watch=tap.feed, started=context.begins, cycle=cycle
         )
 
-    def _let_go(self, visit: Visit) -> None:
+    def _let_go(self, context: RequestContext) -> None:
         """Nothing of its body is kept while its answer goes by: no refusal can be healed any more."""
-        if visit.counting is None or visit.counting.done():
-            visit.let_go()
+        if context.counting is None or context.counting.done():
+            context.let_go()
         else:
-            visit.counting.add_done_callback(visit.let_go)
+            context.counting.add_done_callback(context.let_go)
 
-    def _leave(self, visit: Visit) -> None:
+    def _leave(self, context: RequestContext) -> None:
         """Tells the outcome; a count that is still being made is waited for, but not by the client."""
-        if visit.counting is None or visit.counting.done():
-            self._is_over(visit)
+        if context.counting is None or context.counting.done():
+            self._is_over(context)
             return
-        task = asyncio.create_task(self._late(visit, visit.counting))
+        task = asyncio.create_task(self._late(context, context.counting))
         self.behind.add(task)
         task.add_done_callback(self.behind.discard)
 
-    async def _late(self, visit: Visit, counting: asyncio.Task[None]) -> None:
+    async def _late(self, context: RequestContext, counting: asyncio.Task[None]) -> None:
         await asyncio.wait([counting])
-        self._is_over(visit)
+        self._is_over(context)
 
-    def _is_over(self, visit: Visit) -> None:
+    def _is_over(self, context: RequestContext) -> None:
         """Its outcome is told when the loop has written the answer, together with those of others that end now: one
         after the other costs half of what they cost in between."""
         if not self.over:
             asyncio.get_running_loop().call_soon(self._tell)
-        self.over.append(visit)
+        self.over.append(context)
 
     def _tell(self) -> None:
         over, self.over = self.over, []
-        for visit in over:
-            self._told(visit)
+        for context in over:
+            self._told(context)
 
-    def _told(self, visit: Visit) -> None:
+    def _told(self, context: RequestContext) -> None:
         try:
-            outcome = _marked(visit, visit.outcome())
-            self.planner.learn_ratio(visit, outcome)
+            outcome = _marked(context, context.outcome())
+            self.planner.learn_ratio(context, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
         except Exception as error:
-            self.planner.caught(visit, error)
+            self.planner.caught(context, error)
 
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""
@@ -304,9 +306,9 @@ class Gateway:
         self._tell()
 
 
-def _marked(visit: Visit, outcome: Outcome) -> Outcome:
+def _marked(context: RequestContext, outcome: Outcome) -> Outcome:
     """The outcome, with a mark where its usage says that the upstream cut the prompt without a word."""
     counted, usage = outcome.prompt_sent, outcome.usage
     if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
         return outcome
-    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, visit.unit, usage) else outcome
+    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, context.unit, usage) else outcome

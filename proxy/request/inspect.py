@@ -10,9 +10,9 @@ from proxy.apis.openai_chat import request
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
-from proxy.http.relay import Gone, Receive, Scope, Send, read_body, send_error
+from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
 from proxy.model.plan import Mode
-from proxy.request.context import Visit
+from proxy.request.context import RequestContext
 from proxy.request.model_records import learned_of
 from proxy.request.prepare import FAILED, Planner
 from proxy.upstreams.internal_client import tenant_of
@@ -40,7 +40,7 @@ class Inspecting:
         except ClientError as error:
             await send_error(send, error)
             return
-        except Gone:
+        except ClientDisconnected:
             return
         finally:
             room.leave()
@@ -50,23 +50,23 @@ class Inspecting:
 
     async def plan_of(self, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        visit = Visit(request.NAME, Mode.FIT, controls(headers), body=body, asks=False, room=room)
+        context = RequestContext(request.NAME, Mode.FIT, controls(headers), body=body, asks=False, room=room)
         measuring, knowledge = self.planner.measuring, self.planner.knowledge
         try:
-            model = (await measuring.look(visit, headers)).model
-            visit.caller = tenant_of(headers)
-            ladder = self.planner.ladder_for(visit)
-            await knowledge.refresh(model, ladder, visit.caller)
-            visit.learned = knowledge.learned(model, visit.caller)
-            visit.lore = self.planner.lore_for(visit, ladder)
-            made = await measuring.measure(visit, headers, ladder)
-            sent = await measuring.render(visit, made) if made.changed else visit.plain
-            told = inspection(made, msgspec.Raw(sent), visit.notices())
-            return {**told, "learned": learned_of(knowledge.cache, knowledge.families, model, visit.caller)}
+            model = (await measuring.look(context, headers)).model
+            context.caller = tenant_of(headers)
+            ladder = self.planner.ladder_for(context)
+            await knowledge.refresh(model, ladder, context.caller)
+            context.learned = knowledge.learned(model, context.caller)
+            context.lore = self.planner.lore_for(context, ladder)
+            made = await measuring.measure(context, headers, ladder)
+            sent = await measuring.render(context, made) if made.changed else context.plain
+            told = inspection(made, msgspec.Raw(sent), context.notices())
+            return {**told, "learned": learned_of(knowledge.cache, knowledge.families, model, context.caller)}
         except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:
             raise
         except Exception as error:
-            self.planner.caught(visit, error)
+            self.planner.caught(context, error)
             raise FAILED from None

@@ -18,15 +18,15 @@ from proxy.http.memory_budget import Room
 from proxy.model import oversized_json
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import Json
-from proxy.model.limits import Learned
+from proxy.model.limits import LearnedLimits
 from proxy.model.plan import Facts, Ladder, Plan, Want
 from proxy.model.ports import Meter
-from proxy.model.scan import Glance, Marks, Stretch, Total
+from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, Total
 from proxy.model.structs import replace
-from proxy.request.context import Visit
+from proxy.request.context import RequestContext
 from proxy.request.decompression import unpacked
 from proxy.request.facts import Knowledge
-from proxy.request.prefix_cache import Grown
+from proxy.request.prefix_cache import PrefixCache
 from proxy.request.totals import Part, Totals
 from proxy.request.wants.embeddings import Embeddings
 from proxy.request.wants.summaries import Summaries
@@ -34,7 +34,7 @@ from proxy.upstreams.extra_calls import Spent
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
 from proxy.wire.scan import NotUnderstood, mended
-from proxy.wire.scan import glance as first_look
+from proxy.wire.scan import scan as scan_body
 
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
@@ -65,46 +65,46 @@ class Measuring:
     summaries: Summaries
     embeddings: Embeddings
     max_body: int
-    grown: Grown = field(default_factory=Grown)
+    prefixes: PrefixCache = field(default_factory=PrefixCache)
     threads: ThreadPoolExecutor = field(default_factory=_pool)
     _counting: dict[str, Ladder] = field(default_factory=dict)
 
-    async def look(self, visit: Visit, headers: Headers) -> Glance:
+    async def look(self, context: RequestContext, headers: Headers) -> Scan:
         """A first look at the body, without its messages. Raises `NotUnderstood`."""
-        glance = self.look_now(visit, headers)
-        return await self.look_closer(visit, headers) if glance is None or glance.seen.keyed else glance
+        scan = self.look_now(context, headers)
+        return await self.look_closer(context, headers) if scan is None or scan.seen.keyed else scan
 
-    def look_now(self, visit: Visit, headers: Headers) -> Glance | None:
+    def look_now(self, context: RequestContext, headers: Headers) -> Scan | None:
         """A first look, where that is quick; else `look_closer` must take it. Raises `NotUnderstood`."""
         if value_of(headers, b"content-encoding") is not None:
             return None
-        known = self.grown.find(visit.body)
-        new = len(visit.body) - (known.end if known is not None else 0)
-        if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(visit.body) > _most(visit.body)):
+        known = self.prefixes.find(context.body)
+        new = len(context.body) - (known.end if known is not None else 0)
+        if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(context.body) > _most(context.body)):
             return None
-        visit.plain, glance = _read(visit.body, known)
-        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
-        return glance
+        context.plain, scan = _read(context.body, known)
+        context.scan, context.model, context.stream = scan, scan.model, scan.stream
+        return scan
 
-    async def look_closer(self, visit: Visit, headers: Headers) -> Glance:
+    async def look_closer(self, context: RequestContext, headers: Headers) -> Scan:
         """What `look_now` left: to unpack and read a long body, and to take the key of our own out of its messages.
         Raises `NotUnderstood`."""
-        if visit.glance is not None:
-            await self._unkey(visit)
-            return visit.glance
+        if context.scan is not None:
+            await self._unkey(context)
+            return context.scan
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        plain = await unpacked(visit.body, coding, self.max_body, self._aside, visit.room)
-        visit.plain, glance = await self._aside(len(plain) > CROWDED, _looked, plain)
-        visit.glance, visit.model, visit.stream = glance, glance.model, glance.stream
-        if glance.seen.keyed:
-            await self._unkey(visit)
-        return glance
+        plain = await unpacked(context.body, coding, self.max_body, self._aside, context.room)
+        context.plain, scan = await self._aside(len(plain) > CROWDED, _looked, plain)
+        context.scan, context.model, context.stream = scan, scan.model, scan.stream
+        if scan.seen.keyed:
+            await self._unkey(context)
+        return scan
 
-    async def _unkey(self, visit: Visit) -> None:
+    async def _unkey(self, context: RequestContext) -> None:
         """Takes the key of our own out of the messages, and pins those that it says."""
-        heavy = len(visit.plain) > HEAVY_BYTES
-        visit.plain, pins = await self._aside(heavy, request.without_ours, visit.plain)
-        visit.controls = replace(visit.controls, pins=visit.controls.pins | pins)
+        heavy = len(context.plain) > HEAVY_BYTES
+        context.plain, pins = await self._aside(heavy, request.without_ours, context.plain)
+        context.controls = replace(context.controls, pins=context.controls.pins | pins)
 
     async def unkeyed(self, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
         """A body that is not understood without the key of our own in its messages; itself where they have none.
@@ -113,23 +113,23 @@ class Measuring:
         plain = await unpacked(body, coding, self.max_body, self._aside, room)
         return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, body, plain)
 
-    async def total(self, visit: Visit, glance: Glance, ladder: Ladder, headers: Headers) -> Total:
+    async def total(self, context: RequestContext, scan: Scan, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
-        heavy = glance.new > HEAVY_BYTES
-        marks = await self._aside(heavy, self.totals.marks, glance, visit.learned)
+        heavy = scan.new > HEAVY_BYTES
+        marks = await self._aside(heavy, self.totals.marks, scan, context.learned)
         found = self.totals.known(marks)
-        await self.knowledge.ready(glance.model, ladder, visit.controls.window, headers, visit.learned)
+        await self.knowledge.ready(scan.model, ladder, context.controls.window, headers, context.learned)
         if found is None:
-            part = await self._aside(heavy, self.totals.unknown, marks, visit.plain, glance)
-            found = await self._counted(marks, part, glance.new, visit.learned)
+            part = await self._aside(heavy, self.totals.unknown, marks, context.plain, scan)
+            found = await self._counted(marks, part, scan.new, context.learned)
         if marks is not None:
-            await self._aside(heavy, self.grown.keep, visit.plain, glance, marks)
-        cap = visit.controls.window
-        visit.total, visit.window = found, self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
+            await self._aside(heavy, self.prefixes.keep, context.plain, scan, marks)
+        cap = context.controls.window
+        context.total, context.window = found, self.knowledge.window_now(scan.model, ladder, cap, context.learned)
         return found
 
-    async def _counted(self, marks: Marks | None, part: Part, size: int, learned: Learned) -> Total:
+    async def _counted(self, marks: PrefixDigest | None, part: Part, size: int, learned: LearnedLimits) -> Total:
         if size <= INLINE_BYTES:
             return self.totals.count(marks, part, learned)
         meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
@@ -141,65 +141,67 @@ class Measuring:
         self.knowledge.cache.store_counts(shared)
         return found
 
-    def known(self, visit: Visit, glance: Glance, ladder: Ladder) -> bool:
+    def known(self, context: RequestContext, scan: Scan, ladder: Ladder) -> bool:
         """Whether the request's total is known without counting; leaves it in the visit."""
-        if glance.new > HEAVY_BYTES:
+        if scan.new > HEAVY_BYTES:
             return False
-        marks = self.totals.marks(glance, visit.learned)
-        visit.total = self.totals.known(marks)
-        if visit.total is None or marks is None:
+        marks = self.totals.marks(scan, context.learned)
+        context.total = self.totals.known(marks)
+        if context.total is None or marks is None:
             return False
-        self.grown.keep(visit.plain, glance, marks)
-        if visit.window is None:
-            cap = visit.controls.window
-            visit.window = self.knowledge.window_now(glance.model, ladder, cap, visit.learned)
+        self.prefixes.keep(context.plain, scan, marks)
+        if context.window is None:
+            cap = context.controls.window
+            context.window = self.knowledge.window_now(scan.model, ladder, cap, context.learned)
         return True
 
-    async def measure(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+    async def measure(self, context: RequestContext, headers: Headers, ladder: Ladder) -> Plan:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
-        heavy, cap = len(visit.plain) > HEAVY_BYTES, visit.controls.window
-        visit.prompt = await self._aside(heavy, request.parse, visit.plain, visit.controls.pins)
-        caller = b"" if visit.probing else visit.caller  # then the limits of models that it may be moved to, too
-        facts = await self.knowledge.facts(visit.prompt, ladder, cap, headers, caller, visit.learned)
-        visit.facts = replace(facts, knowledge={LOREBOOKS: visit.lore}) if visit.lore else facts
-        visit.plan = await self.plan(visit, visit.facts, ladder, headers)
-        return visit.plan
+        heavy, cap = len(context.plain) > HEAVY_BYTES, context.controls.window
+        context.prompt = await self._aside(heavy, request.parse, context.plain, context.controls.pins)
+        caller = b"" if context.probing else context.caller  # then the limits of models that it may be moved to, too
+        facts = await self.knowledge.facts(context.prompt, ladder, cap, headers, caller, context.learned)
+        context.facts = replace(facts, knowledge={LOREBOOKS: context.lore}) if context.lore else facts
+        context.plan = await self.plan(context, context.facts, ladder, headers)
+        return context.plan
 
-    async def count(self, visit: Visit, headers: Headers, ladder: Ladder) -> Plan:
+    async def count(self, context: RequestContext, headers: Headers, ladder: Ladder) -> Plan:
         """The same, but no step has its turn: it only counts."""
-        return await self.measure(visit, headers, self._without_steps(ladder))
+        return await self.measure(context, headers, self._without_steps(ladder))
 
-    async def plan(self, visit: Visit, facts: Facts, ladder: Ladder, headers: Headers) -> Plan:
+    async def plan(self, context: RequestContext, facts: Facts, ladder: Ladder, headers: Headers) -> Plan:
         """The plan with these facts, and with what its steps want besides: each step is told once, if only that what it
         wants cannot be had."""
-        made = await self._planned(visit, facts, ladder)
-        for _ in ladder.rungs:
+        made = await self._planned(context, facts, ladder)
+        for _ in ladder.steps:
             if made.want is None:
                 break
-            told = await self._told(visit, made.want, headers)
+            told = await self._told(context, made.want, headers)
             facts = replace(facts, knowledge={**facts.knowledge, made.want.key: told})
-            made = await self._planned(visit, facts, ladder)
+            made = await self._planned(context, facts, ladder)
         return made
 
-    async def _told(self, visit: Visit, want: Want, headers: Headers) -> Json:
+    async def _told(self, context: RequestContext, want: Want, headers: Headers) -> Json:
         """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
         own time."""
         teller = self.embeddings if want.kind == embedding_scores.KIND else self.summaries
-        if visit.spent is None:
-            visit.spent = Spent()
+        if context.spent is None:
+            context.spent = Spent()
         began = time.perf_counter()
-        told = await teller.told(want, headers, visit.acts and visit.asks and not self.knowledge.offline, visit.spent)
-        if not told and not visit.asks and want.kind not in visit.unasked:
-            visit.unasked += (want.kind,)
+        told = await teller.told(
+            want, headers, context.acts and context.asks and not self.knowledge.offline, context.spent
+        )
+        if not told and not context.asks and want.kind not in context.unasked:
+            context.unasked += (want.kind,)
         waited = time.perf_counter() - began
-        visit.own_seconds -= waited
-        visit.upstream_seconds += waited
+        context.own_seconds -= waited
+        context.upstream_seconds += waited
         return told
 
-    async def _planned(self, visit: Visit, facts: Facts, ladder: Ladder) -> Plan:
+    async def _planned(self, context: RequestContext, facts: Facts, ladder: Ladder) -> Plan:
         """The plan with these facts alone: at once where that is quick, else in a thread. Long counts that are new are
         fetched from Redis, or made and kept for others."""
-        size, prompt = len(visit.plain) + sum(len(entry.content) for entry in visit.lore), visit.prompt
+        size, prompt = len(context.plain) + sum(len(entry.content) for entry in context.lore), context.prompt
         assert prompt is not None
         if size <= INLINE_BYTES:
             return plan(prompt, ladder, facts)
@@ -217,22 +219,22 @@ class Measuring:
     def _without_steps(self, ladder: Ladder) -> Ladder:
         found = self._counting.get(ladder.name)
         if found is None:
-            found = self._counting[ladder.name] = replace(ladder, rungs=())
+            found = self._counting[ladder.name] = replace(ladder, steps=())
         return found
 
-    async def render(self, visit: Visit, made: Plan) -> bytes:
+    async def render(self, context: RequestContext, made: Plan) -> bytes:
         """The JSON of what is to be sent."""
-        assert visit.prompt is not None
-        return await self._aside(len(visit.plain) > HEAVY_BYTES, request.render, visit.prompt, made)
+        assert context.prompt is not None
+        return await self._aside(len(context.plain) > HEAVY_BYTES, request.render, context.prompt, made)
 
-    async def unstreamed(self, visit: Visit) -> bytes:
+    async def unstreamed(self, context: RequestContext) -> bytes:
         """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
-        plain = visit.plain if visit.payload is visit.body else visit.payload
+        plain = context.plain if context.payload is context.body else context.payload
         return await self._aside(len(plain) > HEAVY_BYTES, request.without_stream, plain)
 
-    async def beside(self, visit: Visit, work: Callable[..., T], *args: object) -> T:
+    async def beside(self, context: RequestContext, work: Callable[..., T], *args: object) -> T:
         """Does something that takes the longer the longer the request is."""
-        return await self._aside(len(visit.plain) > HEAVY_BYTES, work, *args)
+        return await self._aside(len(context.plain) > HEAVY_BYTES, work, *args)
 
     async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
         """Does it at once, or where it is heavy in a thread."""
@@ -249,7 +251,7 @@ class Measuring:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _looked(plain: bytes) -> tuple[bytes, Glance]:
+def _looked(plain: bytes) -> tuple[bytes, Scan]:
     """A first look at a body. Raises `NotUnderstood`, for one with too much in it before it is read."""
     if (why := _too_much(plain)) is not None:
         raise NotUnderstood(why)
@@ -270,27 +272,27 @@ def _most(body: bytes) -> int:
     return VALUES + len(body) // VALUE_BYTES
 
 
-def _read(body: bytes, known: Stretch | None = None) -> tuple[bytes, Glance]:
+def _read(body: bytes, known: KnownPrefix | None = None) -> tuple[bytes, Scan]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
         long = known is None and len(body) > oversized_json.LONGEST
-        plain, found = body, _glanced(body) if long else first_look(body, known)
+        plain, found = body, _glanced(body) if long else scan_body(body, known)
     except NotUnderstood:
         mendable = mended(body)
         if mendable is None:
             raise
-        plain, found = mendable, first_look(mendable)
+        plain, found = mendable, scan_body(mendable)
     if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
         raise NotUnderstood("there are more messages in it than we plan with")
     return plain, found
 
 
-def _glanced(body: bytes) -> Glance:
+def _glanced(body: bytes) -> Scan:
     """A first look at a body too long to be decoded at once, without what its bytes could prove, and without marks: no
     window holds it, so it is planned, and never known by its bytes. Raises `NotUnderstood`."""
     if (outline := oversized_json.outline(body)) is None:
-        return first_look(body)
-    return replace(first_look(outline.text), most=None, marks=None, text=body)
+        return scan_body(body)
+    return replace(scan_body(outline.text), most=None, marks=None, text=body)
 
 
 def _unkeyed(body: bytes, plain: bytes) -> bytes:
@@ -315,4 +317,6 @@ def _new_in(part: Part, meter: Meter) -> list[Pair]:
 def _untouched(counted: Plan, ladder: Ladder) -> Plan | None:
     """The plan where no step's turn comes; None where one does."""
     first = counted.before
-    return counted if counted.trusting or not any(due(rung, first, first) for rung in ladder.rungs) else None
+    return (
+        counted if counted.trusting or not any(due(ladder_step, first, first) for ladder_step in ladder.steps) else None
+    )

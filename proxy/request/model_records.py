@@ -18,7 +18,7 @@ from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import Gone, Receive, Scope, Send, read_body, send_error
+from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
 from proxy.tokens.families import Families
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
@@ -111,7 +111,7 @@ class Learning:
         except ClientError as error:
             await send_error(send, error)
             return
-        except Gone:
+        except ClientDisconnected:
             return
         payload = msgspec.json.encode(told)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]

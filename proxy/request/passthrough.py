@@ -13,7 +13,7 @@ from proxy.errors import ClientError, stopped
 from proxy.http.client.dialer import tune
 from proxy.http.relay import (
     BrokenOff,
-    Gone,
+    ClientDisconnected,
     Receive,
     Scope,
     Send,
@@ -108,7 +108,7 @@ class _Passage:
         except BrokenOff:
             assert self.answer is not None
             return "broken_off", self.answer.status
-        except Gone:
+        except ClientDisconnected:
             return "cancelled", CLIENT_LEFT
         return "passed", answer.status
 
@@ -137,7 +137,7 @@ class _Passage:
             upstream = answer.take()
             client = self._cycle.switched(to_client(answer.headers))
             if client is None:
-                raise Gone
+                raise ClientDisconnected
             tune(client.transport.get_extra_info("socket"))
             self._begins()
             self._tunnel = tunnel = Tunnel(client, upstream)

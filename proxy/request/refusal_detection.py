@@ -17,7 +17,7 @@ TELLING = frozenset({400, 413, 422})  # statuses of refusals: asked again, such 
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class RefusalDetector:
     """Knows refusals by the rules."""
 
     rules: Rules

@@ -10,8 +10,8 @@ from proxy.apis.openai_chat import request
 from proxy.fit.blocks import runs
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Message, Prompt
-from proxy.model.limits import NOTHING_LEARNED, Learned, Margin, Quality
-from proxy.model.scan import Glance, Marks, Total
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality
+from proxy.model.scan import PrefixDigest, Scan, Total
 from proxy.request.facts import Knowledge
 from proxy.tokens.counting_key import SEED
 from proxy.tokens.meter import unit_of
@@ -55,14 +55,14 @@ class Totals:
     _frames: Bounded[int, Frame] = field(default_factory=lambda: Bounded(MOST))
     _tokens: Bounded[int, int] = field(default_factory=lambda: Bounded(MOST))
 
-    def marks(self, glance: Glance, learned: Learned = NOTHING_LEARNED) -> Marks | None:
+    def marks(self, scan: Scan, learned: LearnedLimits = NOTHING_LEARNED) -> PrefixDigest | None:
         """Digests of the messages and of all else that their counts depend on; none where some part's cost is not in
         the bytes."""
-        if glance.marks is None:
+        if scan.marks is None:
             return None
-        return glance.marks(xxh3_64_intdigest(glance.head, SEED ^ self.knowledge.counted_as(glance.model, learned)))
+        return scan.marks(xxh3_64_intdigest(scan.head, SEED ^ self.knowledge.counted_as(scan.model, learned)))
 
-    def known(self, marks: Marks | None) -> Total | None:
+    def known(self, marks: PrefixDigest | None) -> Total | None:
         """The total of a request all of whose bytes were counted before; takes a microsecond."""
         if marks is None:
             return None
@@ -72,7 +72,7 @@ class Totals:
             return None
         return frame.total(tokens, marks.count)
 
-    def unknown(self, marks: Marks | None, body: bytes, glance: Glance) -> Part:
+    def unknown(self, marks: PrefixDigest | None, body: bytes, scan: Scan) -> Part:
         """The part of a conversation that was not counted yet. Raises `NotUnderstood`."""
         if marks is None:
             return Part(request.parse(body))
@@ -80,13 +80,13 @@ class Totals:
             before = self._tokens.get(marks.latest[-back])
             if before is not None:
                 start = marks.count - back + 1
-                rest = _from(start, body, glance)
+                rest = _from(start, body, scan)
                 first = next(message for message in rest.messages if message.index >= start)
                 if first.answers is None:  # a result belongs to the block before it, whose cost changes with it
                     return Part(rest, start, before)
         return Part(request.parse(body, plain=True))
 
-    def count(self, marks: Marks | None, part: Part, learned: Learned = NOTHING_LEARNED) -> Total:
+    def count(self, marks: PrefixDigest | None, part: Part, learned: LearnedLimits = NOTHING_LEARNED) -> Total:
         """Counts what is new and remembers the whole. May take long where much is new: then it is for a thread."""
         meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
         new, newest = part.new, 0
@@ -103,9 +103,9 @@ class Totals:
         return frame.total(tokens, part.start + len(new))
 
 
-def _from(start: int, body: bytes, glance: Glance) -> Prompt:
+def _from(start: int, body: bytes, scan: Scan) -> Prompt:
     """The messages from `start` on, and the first instructions; read of what is new alone, where that is all."""
-    known = glance.known
+    known = scan.known
     if known is not None and known.seen.count == start:
-        return request.parse(glance.text, plain=True, known=known)
+        return request.parse(scan.text, plain=True, known=known)
     return request.parse(body, start=start, plain=True)

@@ -17,7 +17,18 @@ from proxy.simulator.counting import count_prompt
 from proxy.simulator.embedding import embeddings
 from proxy.simulator.laws import complaint, laws_for
 from proxy.simulator.replies import CREATED, answer, chunks, event, reply_to
-from proxy.simulator.sending import Answer, BrokenOff, Gone, Headers, Receive, Scope, Send, body_of, lifespan, respond
+from proxy.simulator.sending import (
+    Answer,
+    BrokenOff,
+    ClientDisconnected,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    body_of,
+    lifespan,
+    respond,
+)
 from proxy.simulator.settings import Received, SimulatorConfig, overridden
 from proxy.simulator.words import SPEECHES
 
@@ -71,7 +82,7 @@ class Simulator:
             request = Received(scope["method"], scope["path"], scope.get("query_string", b""), headers, body)
             self.received.append(request)
             await self._answer(request, receive, send)
-        except Gone:
+        except ClientDisconnected:
             self.gone += 1
         finally:
             self.open -= 1

@@ -19,7 +19,7 @@ class BrokenOff(Exception):
     """Raised to make the server cut the connection in the middle of an answer, as `break_after` asks."""
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client hung up."""
 
 
@@ -33,7 +33,7 @@ class Answer:
 
 
 async def respond(answer: Answer, config: SimulatorConfig, receive: Receive, send: Send) -> None:
-    """Sends an answer, as slowly and as badly as it is told. Raises `Gone`, `BrokenOff`."""
+    """Sends an answer, as slowly and as badly as it is told. Raises `ClientDisconnected`, `BrokenOff`."""
     gone = asyncio.ensure_future(_hung_up(receive))
     try:
         await _pause(config.head_delay, gone)
@@ -50,13 +50,13 @@ async def respond(answer: Answer, config: SimulatorConfig, receive: Receive, sen
 
 
 async def _pause(seconds: float, gone: asyncio.Future[None]) -> None:
-    """Waits, at least for the turn of others. Raises `Gone` once the client hung up."""
+    """Waits, at least for the turn of others. Raises `ClientDisconnected` once the client hung up."""
     if seconds:
         await asyncio.wait([gone], timeout=seconds)
     else:
         await asyncio.sleep(0)
     if gone.done():
-        raise Gone
+        raise ClientDisconnected
 
 
 async def _hung_up(receive: Receive) -> None:
@@ -66,12 +66,12 @@ async def _hung_up(receive: Receive) -> None:
 
 
 async def body_of(receive: Receive) -> bytes:
-    """The whole body of a request. Raises `Gone`."""
+    """The whole body of a request. Raises `ClientDisconnected`."""
     parts = []
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(parts)

@@ -10,7 +10,7 @@ from xxhash import xxh3_128_digest
 
 from proxy.model import oversized_json
 from proxy.model.conversation import Message, Prompt
-from proxy.model.limits import Correction, Learned, Margin, Quality
+from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Memory, Meter
 from proxy.model.structs import replace
@@ -20,7 +20,7 @@ from proxy.tokens.families import ASSUMED, BUILT_IN, SURE, Families, Family
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.request_overhead import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 
-NOTHING = Learned()
+NOTHING = LearnedLimits()
 INSTRUCTIONS = ("system", "developer")
 CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
 NO_OTHER = 0.03  # a learned ratio nearer to 1 is noise where counts are exact; a larger one says: another model
@@ -37,7 +37,7 @@ def meter_for(
     prompt: Prompt,
     model: str,
     memory: Memory,
-    learned: Learned = NOTHING,
+    learned: LearnedLimits = NOTHING,
     tokenizer: str | None = None,
     families: Families = BUILT_IN,
 ) -> Meter:

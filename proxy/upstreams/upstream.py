@@ -13,8 +13,8 @@ import httpx
 
 from proxy.errors import ClientError, ConfigError
 from proxy.http.client.egress import DIRECT, PORTS, Egress
-from proxy.http.client.pool import MOST, Pool, Timeouts, Wired
-from proxy.http.client.response import Exchange, Fault, LinkError, Sink
+from proxy.http.client.pool import MOST, Pool, Timeouts, WireRequest
+from proxy.http.client.response import Fault, LinkError, ResponseReader, Sink
 from proxy.http.tunnel import Taken
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
@@ -135,7 +135,7 @@ class Answer:
 
     def take(self) -> Taken:
         """The connection itself, where the answer is 101. Raises UpstreamError where that is lost already."""
-        assert isinstance(self._reply, Exchange)
+        assert isinstance(self._reply, ResponseReader)
         try:
             return self._reply.take()
         except LinkError as error:
@@ -221,7 +221,7 @@ class Upstream:
         """
         ready = self._headers(method, target, headers, body)
         try:
-            return Answer(await self._link.send(Wired(method, self.target(target), ready, body or b"")))
+            return Answer(await self._link.send(WireRequest(method, self.target(target), ready, body or b"")))
         except LinkError as error:
             raise UpstreamError.of(error) from error
 
@@ -230,7 +230,7 @@ class Upstream:
         Otherwise as `send`."""
         ready = [*self._headers("GET", target, headers, None), *SWITCH]
         try:
-            return Answer(await self._link.send(Wired("GET", self.target(target), ready, b"", upgrades=True)))
+            return Answer(await self._link.send(WireRequest("GET", self.target(target), ready, b"", upgrades=True)))
         except LinkError as error:
             raise UpstreamError.of(error) from error
 
@@ -312,7 +312,7 @@ class _OverHttpx:
         self._transport, self._url = transport, url
         self._timeout = {**asdict(timeouts), "pool": timeouts.connect}
 
-    async def send(self, wired: Wired) -> Reply:
+    async def send(self, wired: WireRequest) -> Reply:
         if wired.upgrades:
             raise LinkError(Fault.CONNECT, "Connections of httpx cannot be taken over.")
         request = httpx.Request(

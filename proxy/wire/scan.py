@@ -1,6 +1,6 @@
 """A first look at a chat request: what it asks for, and what its bytes prove of its length; contents are left unread.
 
-Of a conversation that grew, a `Stretch` of messages that was read before is not read again.
+Of a conversation that grew, a `KnownPrefix` of messages that was read before is not read again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xxhash import xxh3_64
 
 from proxy.model import oversized_json
 from proxy.model.names import name_of
-from proxy.model.scan import Glance, Marks, Seen, Stretch
+from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 
 RESULTS = ("tool", "function")
 INSTRUCTIONS = ("system", "developer")
@@ -84,10 +84,10 @@ _ARRAY = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 CHEAP = COSTLY(_Top("", []))  # of a request that has none of them, as most are
 CHEAP_HEAD = b"\0".join(CHEAP)
-UNSEEN = Seen()
+UNSEEN = ScanState()
 
 
-def glance(body: bytes, known: Stretch | None = None) -> Glance:
+def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     """A first look, in one pass and with contents left unread. Raises `NotUnderstood`.
 
     Its bytes bound a plain prompt's tokens: a byte-level tokenizer never makes more tokens than there are bytes, and
@@ -98,13 +98,13 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     """
     text = body if known is None else _without(body, known)
     if known is not None and text is None:
-        return glance(body)
+        return scan(body)
     assert text is not None
     try:
         top = _TOP.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if known is not None:
-            return glance(body)  # so that the reason speaks of the body that the client sent
+            return scan(body)  # so that the reason speaks of the body that the client sent
         raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
     asks = [ask for said in (top.max_completion_tokens, top.max_tokens) if said is not None if (ask := limit_of(said))]
     if top.n is not None:
@@ -115,7 +115,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     costly = COSTLY(top)
     cheap = costly == CHEAP
     bounded = not seen.opaque and not seen.heard and (cheap or not _unprovable(top))
-    return Glance(
+    return Scan(
         name_of(top.model),
         max(asks) if asks else None,
         bool(top.stream),
@@ -128,7 +128,7 @@ def glance(body: bytes, known: Stretch | None = None) -> Glance:
     )
 
 
-def _looked(messages: Sequence[_Message], before: Seen) -> Seen:
+def _looked(messages: Sequence[_Message], before: ScanState) -> ScanState:
     count, opaque, heard, surplus = before.count, before.opaque, before.heard, before.surplus
     late, parallel, keyed = before.late, before.parallel, before.keyed
     led = before.led if count else messages[0].role in INSTRUCTIONS
@@ -149,14 +149,14 @@ def _looked(messages: Sequence[_Message], before: Seen) -> Seen:
             keyed = True
         if place and m.role in INSTRUCTIONS and not led:
             late = True
-    return Seen(count + len(messages), opaque, heard, surplus, late, parallel, keyed, led)
+    return ScanState(count + len(messages), opaque, heard, surplus, late, parallel, keyed, led)
 
 
-def _marks(body: bytes, messages: Sequence[_Message], known: Stretch | None, seed: int) -> Marks | None:
+def _marks(body: bytes, messages: Sequence[_Message], known: KnownPrefix | None, seed: int) -> PrefixDigest | None:
     """Digests of messages, each of all that counts in it and in those before it: JSON values one after another cannot
     be mistaken for others. None where there are no messages."""
     if known is not None and known.marks.seed != seed:
-        again = glance(body).marks
+        again = scan(body).marks
         return None if again is None else again(seed)
     before = None if known is None else known.marks
     running = xxh3_64(seed=seed) if before is None else before.state.copy()
@@ -185,10 +185,10 @@ def _marks(body: bytes, messages: Sequence[_Message], known: Stretch | None, see
         return None
     if len(latest) > LATEST:
         latest = latest[-LATEST:]
-    return Marks(seed, latest[0] if first is None else first, count + len(messages), latest, running)
+    return PrefixDigest(seed, latest[0] if first is None else first, count + len(messages), latest, running)
 
 
-def stretch_of(body: bytes, seen: Glance, marks: Marks) -> Stretch | None:
+def known_prefix_of(body: bytes, seen: Scan, marks: PrefixDigest) -> KnownPrefix | None:
     """All messages of a body as a stretch that a later one may begin with; None where nothing is new in it, or where
     it cannot be said for certain where they stand."""
     text, known = seen.text, seen.known
@@ -204,11 +204,11 @@ def stretch_of(body: bytes, seen: Glance, marks: Marks) -> Stretch | None:
     end = at + len(raw[:-1].rstrip(BLANKS))
     lead = bytes(_LIST.decode(raw)[0]) if seen.seen.led and known is None else b""
     if known is None:
-        return Stretch(at + 1, end, lead, seen.seen, marks)
-    return Stretch(known.start, end + len(body) - len(text), known.lead, seen.seen, marks)
+        return KnownPrefix(at + 1, end, lead, seen.seen, marks)
+    return KnownPrefix(known.start, end + len(body) - len(text), known.lead, seen.seen, marks)
 
 
-def _without(body: bytes, known: Stretch) -> bytes | None:
+def _without(body: bytes, known: KnownPrefix) -> bytes | None:
     """The body without its messages that are known; None where it does not go on as it must."""
     at, end = known.end, len(body)
     while at < end and body[at] in BLANKS:

@@ -21,7 +21,7 @@ from typing import Any
 from proxy.config.rules import load_rules
 from proxy.model.outcome import Refusal
 from proxy.wire.refusals import Rules, recognise
-from tests.e2e.house import KEY, PATH, plimsoll
+from tests.e2e.services import KEY, PATH, plimsoll
 from tests.recorder import Peer, Request, answer, recording
 from tests.serving import ask, post
 

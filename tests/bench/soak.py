@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.simulator.app import simulator
-from tests.e2e.house import sentence, talk
+from tests.e2e.services import sentence, talk
 from tests.e2e.world import listening
 from tests.hostile.harness import CHAT, Running, running
 from tests.makers import tool_round
@@ -239,7 +239,7 @@ async def read_answer(reader: asyncio.StreamReader, websocket: bool) -> Got | No
     return Got(status, headers, body)
 
 
-async def visit(day: Day, kind: Kind) -> None:
+async def context(day: Day, kind: Kind) -> None:
     """One request on a connection of its own; some clients leave before they have their answer."""
     raw, began = kind.raw(day.chance), time.monotonic()
     try:
@@ -274,7 +274,7 @@ async def client(day: Day, pause: float) -> None:
     weights = [kind.weight for kind in KINDS]
     while not day.over:
         (kind,) = day.chance.choices(KINDS, weights)
-        await visit(day, kind)
+        await context(day, kind)
         await asyncio.sleep(day.chance.expovariate(1 / pause))
 
 

@@ -17,7 +17,7 @@ from proxy.cache.cache import Cache
 from proxy.cache.redis import BACKENDS, backend_of
 from proxy.cache.remote import BUDGET
 from proxy.errors import ConfigError
-from proxy.model.limits import Correction, Learned, Proof
+from proxy.model.limits import Correction, LearnedLimits, Proof
 from tests.cache.shelf import until
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
@@ -127,11 +127,11 @@ def test_two_proxies_on_one_redis_share_their_counts(server: RedisServer) -> Non
 def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await two.learn_of([("gpt-4", CALLER)])
-        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         one.observe("gpt-4", CALLER, 1.26)
         await until(lambda: two.learned_now("gpt-4", CALLER).window == 6000)
         await until(lambda: two.correction_now("gpt-4", CALLER, 1.0) == Correction(1.26))
-        one.prove("other", CALLER, Learned(max_input=100), Proof(0, 0))
+        one.prove("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
         await until(lambda: len(server.names()) == 4)
         await two.learn_of([("other", CALLER)])
         await until(lambda: two.learned_now("other", CALLER).max_input == 100)
@@ -143,7 +143,7 @@ def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
         one.contents.put("summary", b"caller", b"key", CANARY)
-        one.prove("a-private-model", CALLER, Learned(window=6000), Proof(0, 0))
+        one.prove("a-private-model", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
         async with asyncio.timeout(10):
             while await two.contents.get("summary", b"caller", b"key") != CANARY:
@@ -259,7 +259,7 @@ def dead(url: str) -> list[float]:
         await until(lambda: failing(cache))
         for _ in range(49):
             waits.append(await asked(cache))
-            cache.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+            cache.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
             assert cache.learned_now("m", CALLER).window == 5
         await cache.learn_of([("m2", CALLER)])
         assert await cache.contents.get("summary", b"c", b"k") is None
@@ -340,7 +340,7 @@ def test_a_redis_that_is_killed_under_load_costs_no_request_and_is_used_again_wh
         results = await asyncio.gather(*running, return_exceptions=True)
         assert all(isinstance(result, asyncio.CancelledError) for result in results)
         assert max(waits) < BUDGET + 2 * SLACK
-        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         await until(server.names)
 
     run(test, server.url)
@@ -358,7 +358,7 @@ def test_a_full_redis_is_still_read() -> None:
             await until(lambda: two.open_breakers()[("writing",)])
             assert (failing(two), two.troubles()[("lost",)]) == (False, 10)
             server.cli("CONFIG", "SET", "maxmemory", "0")
-            two.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+            two.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
             await until(lambda: len(server.names()) == 11)
 
         run(test, server.url, caches=2)
@@ -388,7 +388,7 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
         assert await fetched(two) == RIGHT
 
     async def told(one: Cache, two: Cache) -> None:
-        one.prove("m", CALLER, Learned(window=5), Proof(0, 0))
+        one.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
 
     async def agreed(one: Cache, two: Cache) -> None:
@@ -518,7 +518,7 @@ def test_without_a_url_everything_is_remembered_in_this_process() -> None:
         one.memory.put(PAIRS[0][0], (5,))
         one.store_counts(PAIRS)
         assert one.memory.get(PAIRS[0][0]) == (5,)
-        one.prove("gpt-4", CALLER, Learned(window=6000), Proof(0, 0))
+        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         one.observe("gpt-4", CALLER, 1.1)
         await one.learn_of([("gpt-4", CALLER)])
         assert one.learned_now("gpt-4", CALLER).window == 6000

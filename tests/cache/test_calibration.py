@@ -13,7 +13,7 @@ from proxy.cache.calibration import (
     LATEST,
     MARGINS,
     MOST_VOTES,
-    NOTCH,
+    RATIO_STEP,
     Agreement,
     Calibration,
     pack,
@@ -101,7 +101,7 @@ def test_one_of_many_answers_that_is_far_above_is_left_out() -> None:
 def test_figures_stay_within_what_was_seen(seen: list[float]) -> None:
     found = taught(*seen)
     latest = seen[-LATEST:]
-    assert found.ratio is not None and min(latest) - 2 * NOTCH <= found.ratio <= max(latest) + 2 * NOTCH
+    assert found.ratio is not None and min(latest) - 2 * RATIO_STEP <= found.ratio <= max(latest) + 2 * RATIO_STEP
     assert found.share is None or MARGINS[0] <= found.share <= MARGINS[1]
     assert len(found.latest) <= LATEST and found.count == len(seen)
 

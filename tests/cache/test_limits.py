@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cache.limits import LIFE, Limits, pack, unpack
-from proxy.model.limits import NOTHING_LEARNED, Learned, Proof
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof
 from proxy.model.structs import replace
 
 NOW = 1_000_000.0
 PROOF = Proof(0, NOW, "context_length", 5_000, 500, 5_100, "exact")
 learned = st.builds(
-    Learned,
+    LearnedLimits,
     st.none() | st.integers(1, 10**6),
     st.none() | st.integers(1, 10**6),
     st.sampled_from([1.0, 0.5, 1.3, 4.0]),
@@ -27,7 +27,7 @@ times = st.floats(1, 1e6)
 steps = st.lists(st.tuples(st.none() | learned, st.integers(1, 10**6), times), max_size=6)
 
 
-def lived(found: Sequence[tuple[Learned | None, int, float]]) -> Limits:
+def lived(found: Sequence[tuple[LearnedLimits | None, int, float]]) -> Limits:
     """A record after refusals, and answers to so many tokens."""
     record = Limits()
     for told, used, now in found:
@@ -39,21 +39,21 @@ def lived(found: Sequence[tuple[Learned | None, int, float]]) -> Limits:
 
 
 def test_what_was_proved_is_learned_with_its_proof() -> None:
-    record = Limits().proved(Learned(8_192, 7_000, 1.2, alternates=True), PROOF)
-    assert record.learned(NOW) == Learned(8_192, 7_000, 1.2, alternates=True)
+    record = Limits().proved(LearnedLimits(8_192, 7_000, 1.2, alternates=True), PROOF)
+    assert record.learned(NOW) == LearnedLimits(8_192, 7_000, 1.2, alternates=True)
     assert record.proofs["window"] == replace(PROOF, value=8_192)
 
 
 def test_a_refusal_adds_to_what_was_proved_before() -> None:
-    record = Limits().proved(Learned(8_192), PROOF).proved(Learned(max_input=7_000), PROOF)
-    assert record.learned(NOW) == Learned(8_192, 7_000)
-    assert record.proved(Learned(4_096), PROOF).learned(NOW) == Learned(4_096, 7_000)
+    record = Limits().proved(LearnedLimits(8_192), PROOF).proved(LearnedLimits(max_input=7_000), PROOF)
+    assert record.learned(NOW) == LearnedLimits(8_192, 7_000)
+    assert record.proved(LearnedLimits(4_096), PROOF).learned(NOW) == LearnedLimits(4_096, 7_000)
 
 
 def test_a_window_that_was_named_outranks_one_that_was_supposed() -> None:
-    record = Limits().proved(Learned(5_000, supposed=True), PROOF)
-    assert record.learned(NOW) == Learned(5_000, supposed=True)
-    assert record.proved(Learned(6_000), PROOF).learned(NOW) == Learned(6_000)
+    record = Limits().proved(LearnedLimits(5_000, supposed=True), PROOF)
+    assert record.learned(NOW) == LearnedLimits(5_000, supposed=True)
+    assert record.proved(LearnedLimits(6_000), PROOF).learned(NOW) == LearnedLimits(6_000)
 
 
 @pytest.mark.parametrize("kind", LIFE)
@@ -65,28 +65,28 @@ def test_every_proof_ends(kind: str) -> None:
 
 
 def test_what_was_forgotten_does_not_hold() -> None:
-    record = Limits().proved(Learned(5_000), PROOF)
+    record = Limits().proved(LearnedLimits(5_000), PROOF)
     assert record.learned(NOW + 1, since=NOW) is NOTHING_LEARNED
-    assert record.learned(NOW + 1, since=NOW - 1) == Learned(5_000)
+    assert record.learned(NOW + 1, since=NOW - 1) == LearnedLimits(5_000)
 
 
 def test_an_answer_takes_back_the_limits_that_it_disproves() -> None:
-    record = Limits().proved(Learned(8_192, 7_000, 1.2), PROOF)
+    record = Limits().proved(LearnedLimits(8_192, 7_000, 1.2), PROOF)
 
-    def after(used: int, reply: int = 0, agrees: bool = True, probed: bool = False) -> Learned:
+    def after(used: int, reply: int = 0, agrees: bool = True, probed: bool = False) -> LearnedLimits:
         return record.answered(used, reply, NOW + 1, agrees=agrees, probed=probed).learned(NOW + 2)
 
     assert after(7_000) == record.learned(NOW)
-    assert after(7_001) == Learned(8_192, None, 1.2)
-    assert after(8_193) == Learned(scale=1.2)
+    assert after(7_001) == LearnedLimits(8_192, None, 1.2)
+    assert after(8_193) == LearnedLimits(scale=1.2)
     assert after(7_000, 1_193) == record.learned(NOW)  # some count the reply, and some do not
-    assert after(7_000, 1_193, probed=True) == Learned(None, 7_000)
+    assert after(7_000, 1_193, probed=True) == LearnedLimits(None, 7_000)
     assert after(7_000, 1_193, agrees=False, probed=True) == record.learned(NOW)  # it was cut silently
     assert record.answered(100, 0, NOW, agrees=True, probed=False) is record
 
 
 def test_a_word_outranks_the_one_before_it_though_the_clock_goes_backwards() -> None:
-    old = Limits().proved(Learned(5_000), PROOF)
+    old = Limits().proved(LearnedLimits(5_000), PROOF)
     back = old.answered(6_000, 0, NOW - 50, agrees=True, probed=False)
     assert old.joined(back).learned(NOW) == back.joined(old).learned(NOW) == NOTHING_LEARNED
 

@@ -13,10 +13,10 @@ from proxy.cache.counts import Tally
 from proxy.cache.forgotten import Forgotten
 from proxy.cache.keyring import SECRET, Keyring
 from proxy.cache.limits import LIFE
-from proxy.cache.model_records import PROBE_AFTER, Teaching
+from proxy.cache.model_records import PROBE_AFTER, ModelRecords
 from proxy.cache.remote import Remote
 from proxy.cache.replicated import ACTIVE
-from proxy.model.limits import NOTHING_LEARNED, Correction, Learned, Proof
+from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof
 from tests.cache.shelf import Shelf, until
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
@@ -39,17 +39,17 @@ class Replica:
     def __init__(self, shelf: Shelf, clock: Clock, upstream: str = "https://api") -> None:
         self.remote = Remote(shelf, SECRET)
         self.tally = Tally()
-        self.teaching = Teaching(upstream, self.remote, Keyring(b"secret"), self.tally, clock, clock)
+        self.teaching = ModelRecords(upstream, self.remote, Keyring(b"secret"), self.tally, clock, clock)
         self.remote.start()
         self.remote.spawn(self.teaching.refresh_on())
 
     async def learn_of(self, model: str = "m", caller: bytes = ANN) -> None:
         await self.teaching.learn_of([(model, caller)])
 
-    def prove(self, learned: Learned, caller: bytes = ANN) -> None:
+    def prove(self, learned: LearnedLimits, caller: bytes = ANN) -> None:
         self.teaching.prove("m", caller, learned, PROOF)
 
-    def learned(self, caller: bytes = ANN) -> Learned:
+    def learned(self, caller: bytes = ANN) -> LearnedLimits:
         return self.teaching.learned("m", caller)
 
 
@@ -68,9 +68,9 @@ def run(
     asyncio.run(whole())
 
 
-def alone(clock: Clock | None = None, forgotten: Forgotten | None = None) -> Teaching:
+def alone(clock: Clock | None = None, forgotten: Forgotten | None = None) -> ModelRecords:
     clock = clock or Clock()
-    return Teaching("https://api", None, Keyring(None), Tally(), clock, clock, forgotten=forgotten)
+    return ModelRecords("https://api", None, Keyring(None), Tally(), clock, clock, forgotten=forgotten)
 
 
 def test_without_a_backend_lessons_stay_in_this_process() -> None:
@@ -78,10 +78,10 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
         teaching = alone()
         await teaching.learn_of([("m", ANN)])
         assert not teaching.personal("m")
-        teaching.prove("m", ANN, Learned(window=4096), PROOF)
+        teaching.prove("m", ANN, LearnedLimits(window=4096), PROOF)
         teaching.observe("m", ANN, 1.25)
         await teaching.refresh()
-        assert teaching.personal("m") and teaching.learned("m", ANN) == Learned(window=4096)
+        assert teaching.personal("m") and teaching.learned("m", ANN) == LearnedLimits(window=4096)
         assert teaching.correction("m", ANN, 1.0) == Correction(1.24) and teaching.corrected("m")
         assert teaching.correction("other", ANN, 1.0) is None and not teaching.corrected("other")
 
@@ -90,16 +90,16 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
 
 def test_what_one_caller_proved_holds_for_nobody_else() -> None:
     teaching = alone()
-    teaching.prove("m", ANN, Learned(4096, 4000, 1.5, alternates=True), PROOF)
+    teaching.prove("m", ANN, LearnedLimits(4096, 4000, 1.5, alternates=True), PROOF)
     assert teaching.learned("m", BOB) is teaching.learned("other", ANN) is NOTHING_LEARNED
     teaching.answered("m", BOB, 10_000, 0, agrees=True, probed=True)
-    assert teaching.learned("m", ANN) == Learned(4096, 4000, 1.5, alternates=True)
+    assert teaching.learned("m", ANN) == LearnedLimits(4096, 4000, 1.5, alternates=True)
 
 
 def test_one_request_in_each_interval_may_try_a_limit() -> None:
     clock = Clock()
     teaching = alone(clock)
-    teaching.prove("m", ANN, Learned(window=4096), PROOF)
+    teaching.prove("m", ANN, LearnedLimits(window=4096), PROOF)
     for _ in range(3):
         assert not teaching.probes("m", ANN)
         clock.now += PROBE_AFTER - 1
@@ -107,7 +107,7 @@ def test_one_request_in_each_interval_may_try_a_limit() -> None:
         clock.now += 1
         assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]
     clock.now += PROBE_AFTER / 2
-    teaching.prove("m", ANN, Learned(window=4096), PROOF)  # it was refused: proven anew
+    teaching.prove("m", ANN, LearnedLimits(window=4096), PROOF)  # it was refused: proven anew
     clock.now += PROBE_AFTER / 2
     assert not teaching.probes("m", ANN)
 
@@ -115,7 +115,7 @@ def test_one_request_in_each_interval_may_try_a_limit() -> None:
 def test_a_window_that_grew_is_found_by_the_first_request_after_a_minute() -> None:
     clock = Clock()
     teaching = alone(clock)
-    teaching.prove("m", ANN, Learned(window=2_048), PROOF)
+    teaching.prove("m", ANN, LearnedLimits(window=2_048), PROOF)
     clock.now += 60
     assert teaching.probes("m", ANN)
     teaching.answered("m", ANN, 5_000, 500, agrees=True, probed=True)
@@ -126,7 +126,7 @@ def test_after_the_upstream_was_away_each_limit_is_tried_at_once_and_once() -> N
     clock = Clock()
     teaching = alone(clock)
     for caller in (ANN, BOB):
-        teaching.prove("m", caller, Learned(window=4096), PROOF)
+        teaching.prove("m", caller, LearnedLimits(window=4096), PROOF)
     clock.now += 1
     teaching.doubt()
     for caller in (ANN, BOB):
@@ -138,24 +138,24 @@ def test_what_one_worker_forgets_all_forget_and_learn_again() -> None:
     one, two = alone(clock, shared), alone(clock, shared)
     for teaching in (one, two):
         for caller in (ANN, BOB):
-            teaching.prove("m", caller, Learned(window=4096), PROOF)
-        teaching.prove("other", ANN, Learned(window=4096), PROOF)
+            teaching.prove("m", caller, LearnedLimits(window=4096), PROOF)
+        teaching.prove("other", ANN, LearnedLimits(window=4096), PROOF)
     clock.now += 1
     one.forget("m")
     for teaching in (one, two):
         assert teaching.learned("m", ANN) is teaching.learned("m", BOB) is NOTHING_LEARNED
-        assert teaching.learned("other", ANN) == Learned(4096)
+        assert teaching.learned("other", ANN) == LearnedLimits(4096)
     clock.now += 1
-    two.prove("m", ANN, Learned(window=3000), PROOF)
-    assert two.learned("m", ANN) == Learned(3000)
+    two.prove("m", ANN, LearnedLimits(window=3000), PROOF)
+    assert two.learned("m", ANN) == LearnedLimits(3000)
 
 
 def test_what_is_known_is_shown_with_its_proof_and_its_end_and_without_who_it_was() -> None:
     clock = Clock()
     teaching = alone(clock)
-    teaching.prove("m", ANN, Learned(4096, scale=1.5), PROOF)
-    teaching.prove("m", BOB, Learned(max_input=100), PROOF)
-    teaching.prove("other", ANN, Learned(5000, supposed=True), PROOF)
+    teaching.prove("m", ANN, LearnedLimits(4096, scale=1.5), PROOF)
+    teaching.prove("m", BOB, LearnedLimits(max_input=100), PROOF)
+    teaching.prove("other", ANN, LearnedLimits(5000, supposed=True), PROOF)
     shown = teaching.shown("m")
     assert {(one.kind, one.proof.value) for one in shown} == {("window", 4096), ("scale", 1.5), ("max_input", 100)}
     assert all(one.until == clock.now + LIFE[one.kind] and one.proof.rule == "context_length" for one in shown)
@@ -168,11 +168,11 @@ def test_what_is_known_is_shown_with_its_proof_and_its_end_and_without_who_it_wa
 
 def test_what_one_replica_learned_the_other_knows_at_its_first_request_for_the_model() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         await two.learn_of()
         await two.learn_of(caller=BOB)
-        assert two.learned() == Learned(window=4096)
+        assert two.learned() == LearnedLimits(window=4096)
         assert two.learned(BOB) is NOTHING_LEARNED
 
     run(test)
@@ -183,7 +183,7 @@ def test_a_model_in_use_is_refreshed_beside_the_requests(monkeypatch: pytest.Mon
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await two.learn_of()
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: two.learned().window == 4096)
 
     run(test)
@@ -240,15 +240,15 @@ def test_a_caller_has_corrections_of_its_own_and_many_callers_agree_on_one_for_a
 
 def test_what_two_replicas_learned_at_once_is_joined_and_not_overwritten() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         first = next(iter(shelf.values.values()))
-        two.prove(Learned(max_input=3000))
+        two.prove(LearnedLimits(max_input=3000))
         await until(lambda: next(iter(shelf.values.values())) != first)
-        assert two.learned() == Learned(4096, 3000)
+        assert two.learned() == LearnedLimits(4096, 3000)
         clock.now += 2 * ACTIVE
         await one.learn_of()
-        assert one.learned() == Learned(4096, 3000)
+        assert one.learned() == LearnedLimits(4096, 3000)
 
     run(test)
 
@@ -257,13 +257,13 @@ def test_what_was_taken_back_is_taken_back_everywhere(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "REFRESH", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(4096, 3000))
+        one.prove(LearnedLimits(4096, 3000))
         await until(lambda: shelf.values)
         await one.learn_of()
         await two.learn_of()
-        assert two.learned() == Learned(4096, 3000)
+        assert two.learned() == LearnedLimits(4096, 3000)
         two.teaching.answered("m", ANN, 3001, 0, agrees=True, probed=False)
-        await until(lambda: one.learned() == Learned(4096))
+        await until(lambda: one.learned() == LearnedLimits(4096))
         one.teaching.answered("m", ANN, 4097, 0, agrees=True, probed=False)
         await until(lambda: two.learned() == NOTHING_LEARNED)
         await one.teaching.refresh()
@@ -277,10 +277,10 @@ def test_what_one_replica_forgets_all_forget(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "REFRESH", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(4096))
+        one.prove(LearnedLimits(4096))
         await until(lambda: shelf.values)
         await two.learn_of()
-        assert two.learned() == Learned(4096)
+        assert two.learned() == LearnedLimits(4096)
         clock.now += 1
         one.teaching.forget("m")
         await until(lambda: two.learned() is NOTHING_LEARNED)
@@ -292,7 +292,7 @@ def test_what_one_replica_forgets_all_forget(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_was_supposed_ends_at_the_same_time_everywhere() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(window=7000, supposed=True))
+        one.prove(LearnedLimits(window=7000, supposed=True))
         await until(lambda: shelf.values)
         await two.learn_of()
         assert two.learned().window == 7000
@@ -307,7 +307,7 @@ def test_a_backend_that_was_emptied_is_told_again_what_was_learned(monkeypatch: 
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await one.learn_of()
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         shelf.values.clear()
         await until(lambda: shelf.values)
@@ -317,7 +317,7 @@ def test_a_backend_that_was_emptied_is_told_again_what_was_learned(monkeypatch: 
 
 def test_each_upstream_has_lessons_of_its_own() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         await two.learn_of()
         assert two.learned() is NOTHING_LEARNED
@@ -327,7 +327,7 @@ def test_each_upstream_has_lessons_of_its_own() -> None:
 
 def test_a_poisoned_record_is_none() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         (name,) = shelf.values
         shelf.values[name] = shelf.values[name][:-1] + b"\x07"
@@ -346,7 +346,7 @@ def test_what_could_not_be_told_is_told_later() -> None:
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await until(lambda: shelf.answered >= 2)
         shelf.fault = "ConnectionError"
-        one.prove(Learned(window=4096))
+        one.prove(LearnedLimits(window=4096))
         await until(lambda: not one.remote.reading.closed)
         shelf.fault = ""
         await until(lambda: one.remote.reading.closed)
@@ -363,10 +363,10 @@ def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: 
     monkeypatch.setattr(module, "MOST_LIMITS", 10)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        teaching = Teaching("u", one.remote, Keyring(b"secret"), Tally(), clock, clock)
+        teaching = ModelRecords("u", one.remote, Keyring(b"secret"), Tally(), clock, clock)
         for number in range(100):
             teaching.observe(f"m{number}\ud800", b"%d" % number, 1.5)
-            teaching.prove(f"m{number}\ud800", b"%d" % number, Learned(5_000), PROOF)
+            teaching.prove(f"m{number}\ud800", b"%d" % number, LearnedLimits(5_000), PROOF)
             teaching.probes(f"m{number}", b"%d" % number)
             await teaching.learn_of([(f"m{number}", b"%d" % number)])
         for records in (teaching._calibrations, teaching._agreements, teaching._limits):
@@ -406,12 +406,12 @@ def test_counts_that_are_forgotten_do_not_come_back_from_another_replica(monkeyp
 
 def test_a_wall_clock_that_was_set_back_makes_no_request_a_probe() -> None:
     clock, wall = Clock(), Clock()
-    teaching = Teaching("https://api", None, Keyring(None), Tally(), clock, wall)
-    teaching.prove("m", ANN, Learned(window=2_048), PROOF)
+    teaching = ModelRecords("https://api", None, Keyring(None), Tally(), clock, wall)
+    teaching.prove("m", ANN, LearnedLimits(window=2_048), PROOF)
     teaching.doubt()
     wall.now -= 3_600
     assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]
-    teaching.prove("m", ANN, Learned(window=2_048), PROOF)
+    teaching.prove("m", ANN, LearnedLimits(window=2_048), PROOF)
     assert not teaching.probes("m", ANN)
     clock.now += PROBE_AFTER
     assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]

@@ -12,7 +12,7 @@ import pytest
 from proxy.config import ladders
 from proxy.config.ladders import Lore, Use, impose, known_steps, parse_ladder, parse_lores, parse_uses
 from proxy.config.rules import load_rules
-from proxy.model.plan import Ladder, Rung
+from proxy.model.plan import Ladder, LadderStep
 
 STEP = """
 from __future__ import annotations
@@ -71,24 +71,33 @@ def test_what_stands_above_the_steps_holds_for_all_of_them(steps: str) -> None:
 def test_a_row_becomes_a_rung_with_the_steps_parameters(steps: str) -> None:
     ladder, problems = parsed('[[step]]\nname = "trim"\nat = 0.85\ncap_tokens = 300\nshare = 1\nto = ["a", "b"]', steps)
     assert problems == []
-    (rung,) = ladder.rungs
-    assert (rung.step, rung.at, rung.of_original, rung.models) == ("trim", 0.85, True, ("a", "b"))
-    params = rung.apply(None, None)  # type: ignore[arg-type]
+    (ladder_step,) = ladder.steps
+    assert (ladder_step.step, ladder_step.at, ladder_step.of_original, ladder_step.models) == (
+        "trim",
+        0.85,
+        True,
+        ("a", "b"),
+    )
+    params = ladder_step.apply(None, None)  # type: ignore[arg-type]
     assert (params.cap_tokens, params.share, params.to) == (300, 1.0, ("a", "b"))  # type: ignore[union-attr]
 
 
 def test_rows_keep_their_order_and_a_step_may_stand_twice(steps: str) -> None:
     ladder, problems = parsed('step = [{name="plain"}, {name="trim"}, {name="plain", at=1}]', steps)
     assert problems == []
-    assert [(rung.step, rung.at) for rung in ladder.rungs] == [("plain", None), ("trim", None), ("plain", 1.0)]
-    assert not ladder.rungs[0].of_original
+    assert [(ladder_step.step, ladder_step.at) for ladder_step in ladder.steps] == [
+        ("plain", None),
+        ("trim", None),
+        ("plain", 1.0),
+    ]
+    assert not ladder.steps[0].of_original
 
 
 def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> None:
     text = 'step = [{name="trim"}, {name="trim", to=["mine"]}, {name="plain"}]'
     ladder, problems = parsed(text, steps, {"trim": {"to": ["given"], "share": 0.25}})
     assert problems == []
-    assert [rung.models for rung in ladder.rungs] == [("given",), ("mine",), ()]
+    assert [ladder_step.models for ladder_step in ladder.steps] == [("given",), ("mine",), ()]
 
 
 @pytest.mark.parametrize(
@@ -132,9 +141,9 @@ def test_the_steps_that_there_are_are_the_files_in_their_folder() -> None:
 def test_a_real_step_is_bound_to_its_parameters() -> None:
     ladder, problems = parse_ladder("test", {"step": [{"name": "clamp_output", "floor": 400}]}, {})
     assert problems == []
-    (rung,) = ladder.rungs
-    assert isinstance(rung, Rung) and isinstance(rung.apply, partial)
-    assert rung.apply.keywords["params"].floor == 400
+    (ladder_step,) = ladder.steps
+    assert isinstance(ladder_step, LadderStep) and isinstance(ladder_step.apply, partial)
+    assert ladder_step.apply.keywords["params"].floor == 400
 
 
 def test_uses_say_which_ladder_a_model_takes() -> None:
@@ -153,17 +162,17 @@ SUMMARY = '[[step]]\nname = "summarise_history"\nat = 0.85'
 
 def test_a_step_that_takes_no_part_has_no_threshold() -> None:
     ladder, problems = parsed(SUMMARY, ladders.STEPS)
-    assert problems == [] and [rung.step for rung in ladder.rungs] == ["summarise_history"]
-    assert ladder.rungs[0].at is None and (ladder.least_at, ladder.least_ahead) == (math.inf, math.inf)
+    assert problems == [] and [ladder_step.step for ladder_step in ladder.steps] == ["summarise_history"]
+    assert ladder.steps[0].at is None and (ladder.least_at, ladder.least_ahead) == (math.inf, math.inf)
 
 
 def test_a_step_that_looks_ahead_does_so_from_a_threshold_of_its_own() -> None:
     given = {"summarise_history": {"model": "m", "ready": 0.6}}
     ladder, problems = parsed(SUMMARY, ladders.STEPS, given)
-    (rung,) = ladder.rungs
-    assert problems == [] and rung.ahead is not None and (rung.at, rung.ahead.at) == (0.85, 0.6)
+    (ladder_step,) = ladder.steps
+    assert problems == [] and ladder_step.ahead is not None and (ladder_step.at, ladder_step.ahead.at) == (0.85, 0.6)
     assert (ladder.least_at, ladder.least_ahead) == (0.85, 0.6)
-    assert rung.apply.keywords["params"].at == 0.85  # type: ignore[attr-defined]
+    assert ladder_step.apply.keywords["params"].at == 0.85  # type: ignore[attr-defined]
 
 
 def test_shipped_ladders_look_ahead_and_sum_up_only_where_a_model_is_given() -> None:

@@ -37,11 +37,13 @@ def test_the_built_in_ladders_are_there() -> None:
 def test_a_ladder_of_the_users_replaces_the_built_in_one_of_that_name(tmp_path: Path) -> None:
     folder = written(tmp_path, ladder='[[step]]\nname = "clamp_output"', ladders__agent="floor = 7", ladders__mine="")
     loaded = load_rules(folder)
-    assert [rung.step for rung in loaded.ladders["default"].rungs] == ["clamp_output"]
+    assert [ladder_step.step for ladder_step in loaded.ladders["default"].steps] == ["clamp_output"]
     assert loaded.ladders["agent"].floor == 7
     assert "mine" in loaded.ladders
     own = load_rules(None).ladders["chat"]
-    assert [rung.step for rung in loaded.ladders["chat"].rungs] == [rung.step for rung in own.rungs]
+    assert [ladder_step.step for ladder_step in loaded.ladders["chat"].steps] == [
+        ladder_step.step for ladder_step in own.steps
+    ]
 
 
 def test_a_request_takes_the_ladder_it_wants_else_its_models_else_the_default(tmp_path: Path) -> None:
@@ -69,7 +71,9 @@ def test_a_default_ladder_that_there_is_not_stops_the_start() -> None:
 
 def test_parameters_given_elsewhere_reach_the_steps() -> None:
     loaded = load_rules(None, given={"switch_model": {"to": ("gpt-4o",)}})
-    models = [rung.models for rung in loaded.ladders["default"].rungs if rung.step == "switch_model"]
+    models = [
+        ladder_step.models for ladder_step in loaded.ladders["default"].steps if ladder_step.step == "switch_model"
+    ]
     assert models == [("gpt-4o",)]
 
 
@@ -261,7 +265,7 @@ def test_the_environments_budgets_stand_above_those_of_a_ladder() -> None:
     plain, loaded = load_rules(None), load_rules(None, imposed=imposed)
 
     def budgets(found: Rules, name: str) -> list[int | None]:
-        params = [getattr(rung.apply, "keywords", {}).get("params") for rung in found.ladders[name].rungs]
+        params = [getattr(ladder_step.apply, "keywords", {}).get("params") for ladder_step in found.ladders[name].steps]
         return [getattr(one, key) for one in params for key in ("budget", "total") if getattr(one, key, None)]
 
     assert budgets(plain, "rag") == [150_000, 50_000, 200_000]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.bootstrap import settle
-from tests.e2e.house import KEY, PATH, body, error, ours, plimsoll, sentence, talk
+from tests.e2e.services import KEY, PATH, body, error, ours, plimsoll, sentence, talk
 from tests.recorder import recording
 from tests.serving import ask, dialling, get, post, run
 

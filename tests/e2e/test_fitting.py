@@ -14,7 +14,7 @@ import pytest
 
 from proxy.observe.log import json_line, text_line
 from proxy.simulator.app import SimulatorConfig
-from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, sentence, talk
+from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, sentence, talk
 from tests.recorder import EVENTS, Peer, Request, chunk, recording
 from tests.serving import ask, dialling, eventually, get, post, run
 
@@ -184,7 +184,7 @@ def test_a_request_that_does_not_fit_is_made_to_and_every_change_is_reported(cha
     async def check() -> None:
         windows = {"gpt-4": 8_192, "gpt-4o-mini": 128_000}
         async with before_simulator(SimulatorConfig(windows=windows), **environment) as (up, proxy):
-            assert await straight(proxy.house.settings.upstream, sent) == 400
+            assert await straight(proxy.services.settings.upstream, sent) == 400
             reply = await proxy.chat(sent)
             assert reply.status == 200
             headers, outcome = ours(reply), await proxy.told()

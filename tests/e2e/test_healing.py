@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from proxy.model.limits import Learned
+from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.simulator.counting import count_prompt
 from proxy.simulator.words import SPEECHES
-from tests.e2e.house import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
+from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, get, post, run
 
@@ -50,11 +50,11 @@ def test_a_window_smaller_than_we_think_costs_the_client_nothing(speaks: str, st
             outcome = await proxy.told(2)
             if speaks in NAMES_NOTHING:  # what names no figure says nothing of a window that is known
                 assert outcome.result == "healed"
-                assert proxy.learned("gpt-4") == Learned()
+                assert proxy.learned("gpt-4") == LearnedLimits()
                 return
             assert len(up.received) == before + 1  # else the next request knows
             assert (outcome.result, outcome.refusals) == ("fitted", ())
-            assert proxy.learned("gpt-4") != Learned()
+            assert proxy.learned("gpt-4") != LearnedLimits()
 
     run(check(), 30)
 
@@ -112,7 +112,7 @@ def test_a_body_that_a_gateway_will_not_take_shrinks_no_window_for_others(said: 
         async with recording(script) as up, plimsoll(up.url) as proxy:
             assert (await proxy.chat(body([*LONG, *talk(200)], model))).status == 200
             assert (await proxy.told()).result == "healed"
-            assert proxy.learned(model) == Learned()
+            assert proxy.learned(model) == LearnedLimits()
             assert (await proxy.chat(whole)).status == 200
             assert up.requests[-1].body == whole
 
@@ -187,7 +187,7 @@ def test_a_refusal_of_neighbours_that_a_cut_made_is_healed_and_learned() -> None
                 assert (reply.status, len(up.requests)) == (200, asked)
             first, *others = map(roles, up.requests)
             assert first != turns[: len(first)] and all(found == turns[: len(found)] for found in others)
-            assert proxy.learned("gpt-4") == Learned(alternates=True)
+            assert proxy.learned("gpt-4") == LearnedLimits(alternates=True)
             assert (await proxy.told(1)).result == "healed"
 
     run(check())
@@ -336,7 +336,7 @@ def test_what_only_looks_like_a_refusal_is_passed_on_untouched(what: str) -> Non
                 assert reply.header(name) == [value]
             told = await proxy.told()
             assert (told.refusals, told.result) == ((), "passed")
-            assert proxy.learned("gpt-4") == Learned()
+            assert proxy.learned("gpt-4") == LearnedLimits()
 
     run(check())
 
@@ -351,7 +351,7 @@ def test_a_refusal_of_the_model_that_was_switched_to_teaches_that_one() -> None:
             assert [r.json()["model"] for r in up.received] == ["gpt-4o-mini", "gpt-4o"]
             assert all(len(r.json()["messages"]) == 402 for r in up.received)
             assert proxy.learned("gpt-4o-mini").window == 9_000
-            assert proxy.learned("gpt-4") == Learned()
+            assert proxy.learned("gpt-4") == LearnedLimits()
             await proxy.chat(body(talk(400)))
             assert [r.json()["model"] for r in up.received] == ["gpt-4o-mini", "gpt-4o", "gpt-4o"]
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.house import body, error, ours, plimsoll, talk
+from tests.e2e.services import body, error, ours, plimsoll, talk
 from tests.recorder import recording
 from tests.serving import run
 

@@ -17,7 +17,7 @@ from proxy.config.settings import read_settings
 from proxy.http.server.serve import Server, configuration
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import SimulatorConfig
-from tests.e2e.house import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
+from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording
 from tests.serving import ask, eventually, get, post, run, serving
 
@@ -137,8 +137,8 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "looking": ("proxy.request.measure.first_look", True),
-    "looking at a short one": ("proxy.request.measure.first_look", False),
+    "looking": ("proxy.request.measure.scan_body", True),
+    "looking at a short one": ("proxy.request.measure.scan_body", False),
     "parsing": ("proxy.apis.openai_chat.request.parse", True),
     "parsing a short one": ("proxy.apis.openai_chat.request.parse", False),
     "planning": ("proxy.request.measure.plan", True),
@@ -331,8 +331,8 @@ async def two_ports() -> AsyncIterator[tuple[Recorder, int, int]]:
     """A proxy with a port of its own for those who watch it, before a recorder: data port, admin port."""
     outcomes: list[Outcome] = []
     async with recording() as up:
-        house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, "PLIMSOLL_ADMIN_PORT": "9"}), outcomes.append)
-        async with serving(create_app(house)) as data, serving(create_admin(house)) as admin:
+        services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, "PLIMSOLL_ADMIN_PORT": "9"}), outcomes.append)
+        async with serving(create_app(services)) as data, serving(create_admin(services)) as admin:
             yield up, data.ports[0], admin.ports[0]
 
 
@@ -379,8 +379,8 @@ def test_readiness_needs_neither_redis_nor_the_upstream() -> None:
 def test_readiness_falls_before_anything_else_when_told_to_stop() -> None:
     async def check() -> None:
         async with recording() as up:
-            house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url}), lambda outcome: None)
-            async with serving(create_app(house)) as server:
+            services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url}), lambda outcome: None)
+            async with serving(create_app(services)) as server:
                 port = server.ports[0]
                 assert (await ask(port, get(b"/readyz"))).status == 200
                 server.lifespan.state["draining"] = True  # what the server does first (tests/http/server/test_serve.py)
@@ -388,7 +388,7 @@ def test_readiness_falls_before_anything_else_when_told_to_stop() -> None:
                 assert (reply.status, reply.body) == (503, b"not ready\n")
                 assert (await ask(port, get(b"/healthz"))).status == 200
                 assert (await ask(port, post(LONG, KEY, target=PATH))).status == 200  # who still comes is served
-            assert not house.ready
+            assert not services.ready
 
     run(check())
 
@@ -396,8 +396,8 @@ def test_readiness_falls_before_anything_else_when_told_to_stop() -> None:
 def test_a_stop_waits_for_running_answers() -> None:
     async def check() -> None:
         async with before_simulator(SimulatorConfig(head_delay=0.5)) as (up, proxy):
-            house = proxy.house
-            server = Server(configuration(create_app(house), "127.0.0.1", 0, drain=5))
+            services = proxy.services
+            server = Server(configuration(create_app(services), "127.0.0.1", 0, drain=5))
             task = asyncio.create_task(server.serve())
             await eventually(lambda: server.started, 5)
             port = server.ports[0]

@@ -14,7 +14,7 @@ import pytest
 
 from proxy.observe.log import json_line, text_line
 from proxy.simulator.app import SimulatorConfig
-from tests.e2e.house import PATH, Running, body, plimsoll, sentence, simulating
+from tests.e2e.services import PATH, Running, body, plimsoll, sentence, simulating
 from tests.recorder import EVENTS, Peer, Request, Script, answer, chunk, head, recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import Reply, dialling, eventually, get, post, run
@@ -192,7 +192,7 @@ async def played(proxy: Running, scene: Scene) -> str:
         await client.send(get(b"/metrics"))
         metrics = (await client.reply()).body.decode()
     lines = [line(outcome, 1.0) for outcome in proxy.outcomes for line in (json_line, text_line)]
-    return metrics + "".join(lines) + repr(proxy.outcomes) + repr(proxy.house.settings)
+    return metrics + "".join(lines) + repr(proxy.outcomes) + repr(proxy.services.settings)
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -213,7 +213,7 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 
 PLACES = (
-    "proxy.request.measure.first_look",
+    "proxy.request.measure.scan_body",
     "proxy.apis.openai_chat.request.parse",
     "proxy.apis.openai_chat.request.render",
     "proxy.request.measure.plan",
@@ -284,7 +284,7 @@ def test_a_dump_of_redis_tells_nothing(server: RedisServer, capfd: pytest.Captur
     async def check() -> bytes:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096, "gpt-4-32k": 32_768})) as (_, upstream):
             async with plimsoll(upstream, **OURS, PLIMSOLL_REDIS=url) as proxy:
-                await eventually(lambda: proxy.house.cache.open_breakers() == {("reading",): 0, ("writing",): 0}, 5)
+                await eventually(lambda: proxy.services.cache.open_breakers() == {("reading",): 0, ("writing",): 0}, 5)
                 for sent in (LONG, large, SHORT):
                     assert (await proxy.chat(sent)).status == 200
                 await eventually(lambda: len(redis_cli(server, "--scan").split()) >= 5, 5)

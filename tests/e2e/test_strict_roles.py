@@ -11,7 +11,7 @@ import pytest
 from proxy.config.rules import load_rules
 from proxy.simulator.app import SimulatorConfig
 from proxy.simulator.laws import complaint, laws_for
-from tests.e2e.house import before_simulator, body, sentence
+from tests.e2e.services import before_simulator, body, sentence
 from tests.makers import assistant, system, tool_round, user
 from tests.serving import run
 

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from proxy.cache import remote
-from proxy.model.limits import Learned
+from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.tokens.encodings import Encoding
-from tests.e2e.house import Running, body, ours, plimsoll, sentence, simulating, talk
+from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import ask, eventually, get, run
@@ -50,13 +50,13 @@ async def pair(upstream: str, server: RedisServer, secret: str = SECRET) -> Asyn
 
 def connected(proxy: Running) -> bool:
     """Whether it asks its Redis."""
-    remote = proxy.house.cache._remote
-    return remote is not None and remote.reading.closed and proxy.house.cache._keyring.seals is not None
+    remote = proxy.services.cache._remote
+    return remote is not None and remote.reading.closed and proxy.services.cache._keyring.seals is not None
 
 
 def hits(proxy: Running) -> int:
     """How often Redis knew what it was asked."""
-    return proxy.house.cache.lookups()["redis", "hit"]
+    return proxy.services.cache.lookups()["redis", "hit"]
 
 
 def counts(server: RedisServer) -> int:
@@ -136,7 +136,7 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
 def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServer) -> None:
     async def check() -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 8_192})) as (up, url), pair(url, server) as (one, two):
-            one.teach("gpt-4", Learned(window=4_096))
+            one.teach("gpt-4", LearnedLimits(window=4_096))
             for proxy in (one, two):
                 await proxy.chat(body(talk(2)))
             await eventually(lambda: two.learned("gpt-4").window == 4_096, 6)
@@ -240,7 +240,7 @@ def test_a_wrong_password_costs_no_request(capfd: pytest.CaptureFixture[str]) ->
 def test_proxies_without_a_secret_agree_on_one(server: RedisServer) -> None:
     async def check() -> None:
         async with recording() as up, pair(up.url, server, "") as (one, two):
-            await eventually(lambda: one.house.cache._keyring._secret == two.house.cache._keyring._secret, 5)
+            await eventually(lambda: one.services.cache._keyring._secret == two.services.cache._keyring._secret, 5)
             await one.chat(body(LONG, "gpt-4-32k"))
             await eventually(lambda: counts(server) >= 4, 5)
             await two.chat(body(LONG, "gpt-4-32k"))

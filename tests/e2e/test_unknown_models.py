@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.simulator.app import Simulator, SimulatorConfig
-from tests.e2e.house import KEY, PATH, before_simulator, body, ours, plimsoll, talk
+from tests.e2e.services import KEY, PATH, before_simulator, body, ours, plimsoll, talk
 from tests.recorder import Peer, Request, answer, recording
 from tests.serving import ask, eventually, get, post, run
 
@@ -174,7 +174,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             assert time.perf_counter() - began < 1.0
             assert json.loads(up.requests[-1].body)["messages"] == LONG
             late.set()  # what comes late is there for the next request
-            await eventually(lambda: proxy.house.gateway.planner.knowledge.listing._question is None)
+            await eventually(lambda: proxy.services.gateway.planner.knowledge.listing._question is None)
             assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200
             assert (await proxy.told(2)).window == 4_096
             assert sum(r.method == b"GET" for r in up.requests) == 1

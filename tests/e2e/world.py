@@ -57,8 +57,8 @@ def world(config: SimulatorConfig | None = None, **environment: str) -> Iterator
     with listening(app) as upstream:
         straight = f"http://127.0.0.1:{upstream}/v1"
         outcomes: list[Outcome] = []
-        house = build(read_settings({"PLIMSOLL_UPSTREAM": straight, **environment}), outcomes.append)
-        with listening(create_app(house)) as port:
+        services = build(read_settings({"PLIMSOLL_UPSTREAM": straight, **environment}), outcomes.append)
+        with listening(create_app(services)) as port:
             yield World(app, straight, f"http://127.0.0.1:{port}/v1", outcomes)
 
 

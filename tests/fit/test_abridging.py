@@ -13,8 +13,8 @@ from proxy.fit.plan import plan
 from proxy.model import oversized_json
 from proxy.model.plan import Facts, Plan
 from proxy.model.structs import replace
-from tests.e2e.house import body
-from tests.request.test_prepare import house
+from tests.e2e.services import body
+from tests.request.test_prepare import services
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +28,11 @@ def planned(
     messages: Sequence[Any], ladder: str = "default", pins: Sequence[int] = (), steps: Sequence[str] = ()
 ) -> Plan:
     """The plan for a model of 8,192 tokens."""
-    made = house()
+    made = services()
     prompt = request.parse(body(list(messages), "gpt-4"), pins)
     knowledge, chosen = made.gateway.planner.knowledge, made.rules.ladders[ladder]
     if steps:
-        chosen = replace(chosen, rungs=tuple(rung for rung in chosen.rungs if rung.step in steps))
+        chosen = replace(chosen, steps=tuple(ladder_step for ladder_step in chosen.steps if ladder_step.step in steps))
     meter = knowledge.meter(prompt, "gpt-4")
     return plan(prompt, chosen, Facts(knowledge.window_now("gpt-4", chosen, None), meter))
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.learn import LEAST_SUPPOSED, PLAUSIBLE, STINT, apply_learned, learn, proven
+from proxy.fit.learn import LEAST_SUPPOSED, PLAUSIBLE, UNKNOWN_REFUSAL_SHRINK, apply_learned, learn, proven
 from proxy.fit.plan import plan
-from proxy.model.limits import NOTHING_LEARNED, Learned, Margin, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -25,7 +25,7 @@ def sent(window: int = 1000, guessed: bool = False, max_tokens: int = 100) -> tu
 def test_a_refusal_teaches_the_window_it_names() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=300, prompt=219))
-    assert taught is not None and taught.window.tokens == 300 and taught.learned == Learned(window=300)
+    assert taught is not None and taught.window.tokens == 300 and taught.learned == LearnedLimits(window=300)
     assert taught.window.source == "refusal"
 
 
@@ -61,7 +61,7 @@ def test_a_completion_that_the_refusal_names_goes_before_what_was_sent() -> None
 def test_a_count_that_cannot_be_true_scales_nothing() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=300, prompt=219 * 9))
-    assert taught is not None and taught.learned == Learned(window=300)
+    assert taught is not None and taught.learned == LearnedLimits(window=300)
 
 
 def test_a_count_cut_short_teaches_more_than_it_says() -> None:
@@ -85,7 +85,7 @@ def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
 def test_a_refusal_without_figures_teaches_less_than_was_sent() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r"))
-    assert taught is not None and taught.window.tokens == int(STINT * 319)
+    assert taught is not None and taught.window.tokens == int(UNKNOWN_REFUSAL_SHRINK * 319)
     assert taught.learned.supposed and taught.window.source == "supposed"
 
 
@@ -94,24 +94,26 @@ def test_a_figure_that_follows_is_no_supposition_any_more() -> None:
     once = learn(known, what, Refusal("r"))
     assert once is not None
     twice = learn(once, replace(what, window=once.window), Refusal("r", limit=150))
-    assert twice is not None and twice.learned == Learned(window=150)
+    assert twice is not None and twice.learned == LearnedLimits(window=150)
 
 
 def test_a_bound_in_bytes_is_none_in_tokens() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=300, prompt=900, bounds="body"))
-    assert taught is not None and taught.learned == Learned(window=int(STINT * 319), supposed=True)
+    assert taught is not None and taught.learned == LearnedLimits(
+        window=int(UNKNOWN_REFUSAL_SHRINK * 319), supposed=True
+    )
 
 
 def test_a_guess_is_no_bound_on_the_prompt_alone() -> None:
     known, what = sent(window=8192, guessed=True, max_tokens=9000)
     taught = learn(known, what, Refusal("r", bounds="input"))
-    assert taught is not None and taught.learned == Learned(window=8192, supposed=True)
+    assert taught is not None and taught.learned == LearnedLimits(window=8192, supposed=True)
 
 
 def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:
     known, what = sent(window=1, max_tokens=1)
-    known = replace(known, learned=Learned(window=1))
+    known = replace(known, learned=LearnedLimits(window=1))
     assert learn(known, what, Refusal("r")) is None
 
 
@@ -120,12 +122,12 @@ def test_a_refusal_of_neighbours_teaches_that_roles_alternate_where_they_did_not
     assert learn(known, draft([user("a")], 1000), refusal) is None  # they did: it means something else
     users = draft([user("a"), user("b")], 1000)
     taught = learn(known, users, refusal)
-    assert taught is not None and taught.window.alternates and taught.learned == Learned(alternates=True)
+    assert taught is not None and taught.window.alternates and taught.learned == LearnedLimits(alternates=True)
     assert taught.window.tokens == 1000 and learn(taught, users, refusal) is None
 
 
 def test_what_was_learned_lies_over_the_table() -> None:
-    known = apply_learned(facts(1000, max_input=900), Learned(window=500, max_input=2000, scale=1.5))
+    known = apply_learned(facts(1000, max_input=900), LearnedLimits(window=500, max_input=2000, scale=1.5))
     assert (known.window.tokens, known.window.max_input) == (2000, 900)
     assert known.meter.text("one two") == 3
 
@@ -172,7 +174,7 @@ def asked(tokens: int, reply: int | None = None, quality: Quality = Quality.EXAC
     return plan(prompt([user(words(tokens - 7))], **fields), ladder(), known).draft
 
 
-def proves(what: Draft, refusal: Refusal, *, opaque: bool = False) -> Learned:
+def proves(what: Draft, refusal: Refusal, *, opaque: bool = False) -> LearnedLimits:
     known = Facts(what.window, what.meter)
     taught = learn(known, what, refusal)
     after = NOTHING_LEARNED if taught is None else taught.learned
@@ -183,7 +185,7 @@ def test_a_limit_is_proven_where_the_request_was_over_it() -> None:
     assert proves(asked(5_000), Refusal("r", limit=4_096, prompt=5_010)).window == 4_096
     assert proves(asked(5_000), Refusal("r", limit=4_096)).window == 4_096
     assert proves(asked(3_000, 2_000), Refusal("r", limit=4_096)).window == 4_096
-    assert proves(asked(5_000), Refusal("r", limit=4_096, bounds="input")) == Learned(max_input=4_096)
+    assert proves(asked(5_000), Refusal("r", limit=4_096, bounds="input")) == LearnedLimits(max_input=4_096)
     assert proves(asked(5_000), Refusal("r", excess=1_000)).window == 4_500
 
 
@@ -197,10 +199,10 @@ def test_a_request_that_was_not_over_a_limit_proves_none(tokens: int, bounds: st
 
 def test_an_upstreams_count_that_may_be_true_proves_a_limit_and_by_how_much_ours_is_off() -> None:
     estimate = asked(3_500, quality=Quality.ESTIMATED)
-    assert proves(estimate, Refusal("r", limit=8_000, prompt=9_000)) == Learned(8_000, scale=9_000 / 3_500)
+    assert proves(estimate, Refusal("r", limit=8_000, prompt=9_000)) == LearnedLimits(8_000, scale=9_000 / 3_500)
     assert proves(asked(3_500), Refusal("r", limit=8_000, prompt=9_000)) == NOTHING_LEARNED
-    assert proves(asked(3_500), Refusal("r", limit=4_096, prompt=4_200)) == Learned(4_096, scale=4_200 / 3_500)
-    assert proves(estimate, Refusal("r", limit=4_096, prompt=4_200), opaque=True) == Learned(4_096)
+    assert proves(asked(3_500), Refusal("r", limit=4_096, prompt=4_200)) == LearnedLimits(4_096, scale=4_200 / 3_500)
+    assert proves(estimate, Refusal("r", limit=4_096, prompt=4_200), opaque=True) == LearnedLimits(4_096)
 
 
 def test_what_is_stated_already_is_not_proven() -> None:
@@ -212,8 +214,10 @@ def test_what_is_stated_already_is_not_proven() -> None:
 
 def test_suppositions_are_kept_only_of_models_that_nobody_knows_and_do_not_add_up() -> None:
     silent = Refusal("r")
-    assert proves(asked(5_000, guessed=True), silent) == Learned(int(STINT * 5_500), supposed=True)
-    assert proves(asked(9_000, guessed=True), silent) == Learned(8_192, supposed=True)
+    assert proves(asked(5_000, guessed=True), silent) == LearnedLimits(
+        int(UNKNOWN_REFUSAL_SHRINK * 5_500), supposed=True
+    )
+    assert proves(asked(9_000, guessed=True), silent) == LearnedLimits(8_192, supposed=True)
     assert proves(asked(5_000), silent) == NOTHING_LEARNED
     assert proves(asked(3_000, source="supposed"), silent) == NOTHING_LEARNED
     assert proves(asked(5_000, guessed=True), silent, opaque=True) == NOTHING_LEARNED
@@ -227,7 +231,7 @@ def test_what_bounds_no_window_proves_nothing(bounds: str) -> None:
 
 def test_that_roles_alternate_is_proven() -> None:
     what = draft([user("a"), user("b")], 1000)
-    assert proves(what, Refusal("r", bounds="roles")) == Learned(alternates=True)
+    assert proves(what, Refusal("r", bounds="roles")) == LearnedLimits(alternates=True)
 
 
 figures = st.none() | st.integers(0, 20_000)

@@ -12,7 +12,7 @@ from proxy.apis.openai_chat import request
 from proxy.config.rules import Rules, load_rules
 from proxy.fit.nested import DEEPEST, decoded
 from proxy.fit.plan import plan
-from proxy.model.limits import Learned, Window
+from proxy.model.limits import LearnedLimits, Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
 from tests.makers import prompt, system, tool_round, user
@@ -66,7 +66,7 @@ def test_conversations_full_of_deep_json_are_cut(name: str, depth: int, kind: tu
         model="gpt-4o",
         max_tokens=50,
     )
-    meter = meter_for(whole, "gpt-4o", Remembering(), Learned(), None)
+    meter = meter_for(whole, "gpt-4o", Remembering(), LearnedLimits(), None)
     made = plan(whole, rules().ladders[name], Facts(Window(1_500), meter))
     assert made.fits and made.changed
     assert request.parse(request.render(whole, made))

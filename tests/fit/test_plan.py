@@ -2,7 +2,7 @@
 
 from proxy.fit.plan import plan
 from proxy.model.limits import Window
-from proxy.model.plan import Draft, Facts, Rung, Want
+from proxy.model.plan import Draft, Facts, LadderStep, Want
 from proxy.model.structs import replace
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, user, words
 
@@ -23,41 +23,41 @@ LONG = [user(words(50)) for _ in range(4)]
 
 
 def test_what_fits_is_left_alone() -> None:
-    found = plan(prompt(LONG), ladder(Rung("never", never), Rung("later", never, at=0.99)), facts(4000))
+    found = plan(prompt(LONG), ladder(LadderStep("never", never), LadderStep("later", never, at=0.99)), facts(4000))
     assert found.fits and not found.changed and found.draft is found.before
 
 
 def test_what_fits_to_the_token_is_left_alone() -> None:
     exact = prompt(LONG, max_tokens=10)  # 219 tokens
-    assert not plan(exact, ladder(Rung("never", never)), facts(229)).changed
-    assert plan(exact, ladder(Rung("halve", halve)), facts(228)).changed
+    assert not plan(exact, ladder(LadderStep("never", never)), facts(229)).changed
+    assert plan(exact, ladder(LadderStep("halve", halve)), facts(228)).changed
 
 
 def test_a_step_without_at_acts_when_it_does_not_fit() -> None:
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve)), facts(200))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("halve", halve)), facts(200))
     assert found.fits
     assert [(n.step, n.tokens_before, n.tokens_after) for n in found.notes] == [("halve", 219, 111)]
 
 
 def test_a_step_with_at_acts_from_that_load_though_it_fits() -> None:
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve, at=0.5)), facts(400))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("halve", halve, at=0.5)), facts(400))
     assert [n.step for n in found.notes] == ["halve"]
 
 
 def test_thresholds_compare_the_draft_as_it_stands_unless_the_step_compares_the_original() -> None:
-    rungs = (
-        Rung("halve", halve, at=0.5),
-        Rung("now", never, at=0.5),
-        Rung("original", halve, at=0.5, of_original=True),
+    steps = (
+        LadderStep("halve", halve, at=0.5),
+        LadderStep("now", never, at=0.5),
+        LadderStep("original", halve, at=0.5, of_original=True),
     )
-    assert [n.step for n in plan(prompt(LONG, max_tokens=10), ladder(*rungs), facts(400)).notes] == [
+    assert [n.step for n in plan(prompt(LONG, max_tokens=10), ladder(*steps), facts(400)).notes] == [
         "halve",
         "original",
     ]
 
 
 def test_a_step_that_changes_nothing_is_not_noted() -> None:
-    assert plan(prompt(LONG, max_tokens=10), ladder(Rung("same", same)), facts(100)).notes == ()
+    assert plan(prompt(LONG, max_tokens=10), ladder(LadderStep("same", same)), facts(100)).notes == ()
 
 
 def test_what_no_step_made_is_made_in_the_end_and_noted_with_what_it_costs() -> None:
@@ -65,7 +65,7 @@ def test_what_no_step_made_is_made_in_the_end_and_noted_with_what_it_costs() -> 
         short = found.with_blocks(found.blocks[:1]).blocks[0]
         return found.with_blocks([replace(block, later=lambda: short, most=60) for block in found.blocks[:2]])
 
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("late", late)), facts(200))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("late", late)), facts(200))
     assert found.draft.prompt == 111 and all(block.later is None for block in found.draft.blocks)
     assert [(n.tokens_before, n.tokens_after) for n in found.notes] == [(219, 111)]
 
@@ -74,7 +74,7 @@ def test_what_was_thought_to_fit_is_made_before_it_is_believed() -> None:
     def late(found: Draft, known: Facts) -> Draft:
         return found.with_blocks([replace(block, later=lambda block=block: block, most=9) for block in found.blocks])
 
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("late", late), Rung("halve", halve)), facts(200))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("late", late), LadderStep("halve", halve)), facts(200))
     assert found.fits and [(n.tokens_before, n.tokens_after) for n in found.notes] == [(219, 219), (219, 111)]
 
 
@@ -83,14 +83,18 @@ def test_a_step_that_only_needed_what_an_earlier_one_decided_is_not_noted() -> N
         short = found.blocks[0]
         return found.with_blocks([replace(block, later=lambda: short, most=60) for block in found.blocks[:2]])
 
-    looks = Rung("looks", lambda found, known: found.made())
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("late", late), looks, Rung("halve", halve)), facts(100))
+    looks = LadderStep("looks", lambda found, known: found.made())
+    found = plan(
+        prompt(LONG, max_tokens=10), ladder(LadderStep("late", late), looks, LadderStep("halve", halve)), facts(100)
+    )
     assert [(n.step, n.tokens_before, n.tokens_after) for n in found.notes] == [("late", 219, 111), ("halve", 111, 57)]
 
 
 def test_a_want_stops_the_walk_and_is_handed_out() -> None:
     want = Want("summary", "k")
-    found = plan(prompt(LONG, max_tokens=9), ladder(Rung("ask", lambda d, f: want), Rung("never", never)), facts(100))
+    found = plan(
+        prompt(LONG, max_tokens=9), ladder(LadderStep("ask", lambda d, f: want), LadderStep("never", never)), facts(100)
+    )
     assert found.want is want
 
 
@@ -101,15 +105,17 @@ def test_steps_can_go_back_to_what_the_client_sent() -> None:
         seen.append(known.original)
         return found
 
-    found = plan(prompt(LONG, max_tokens=10), ladder(Rung("halve", halve), Rung("look", look, at=0.0)), facts(200))
+    found = plan(
+        prompt(LONG, max_tokens=10), ladder(LadderStep("halve", halve), LadderStep("look", look, at=0.0)), facts(200)
+    )
     assert seen == [found.before]
 
 
 def test_a_guessed_window_cuts_nothing_unless_the_ladder_assumes_it() -> None:
     guess = replace(facts(100), window=Window(100, guessed=True))
-    trusting = plan(prompt(LONG), ladder(Rung("never", never)), guess)
+    trusting = plan(prompt(LONG), ladder(LadderStep("never", never)), guess)
     assert trusting.fits and trusting.trusting and not trusting.changed
-    assert plan(prompt(LONG), ladder(Rung("halve", halve), unknown="assume"), guess).changed
+    assert plan(prompt(LONG), ladder(LadderStep("halve", halve), unknown="assume"), guess).changed
 
 
 def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_turns() -> None:
@@ -120,7 +126,7 @@ def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_t
     known = facts(100)
     for alternates, sent_ in ((False, 4), (True, 3)):
         one = replace(known, window=replace(known.window, alternates=alternates))
-        found = plan(prompt(told, max_tokens=50), ladder(Rung("cut", cut)), one)
+        found = plan(prompt(told, max_tokens=50), ladder(LadderStep("cut", cut)), one)
         assert found.fits and len(list(found.draft.messages)) == sent_
         assert [n.step for n in found.notes] == ["cut", "join_turns"][: 1 + alternates]
         assert found.notes[-1].tokens_after == found.draft.prompt

@@ -45,7 +45,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def house(request: pytest.FixtureRequest, workers: int) -> Iterator[Place]:
+def services(request: pytest.FixtureRequest, workers: int) -> Iterator[Place]:
     """A proxy for all tests of a module, with the module's SETTINGS."""
     settings: dict[str, str] = getattr(request.module, "SETTINGS", {})
     with upstream() as there, running(there.url, workers=workers, admin=False, **settings) as proxy:
@@ -53,7 +53,7 @@ def house(request: pytest.FixtureRequest, workers: int) -> Iterator[Place]:
 
 
 @pytest.fixture
-def place(house: Place) -> Place:
+def place(services: Place) -> Place:
     """The same, with an upstream that has seen nothing and answers everything."""
-    house.scripted()
-    return house
+    services.scripted()
+    return services

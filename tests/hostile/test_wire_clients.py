@@ -28,10 +28,10 @@ MiB = 1 << 20
 
 
 @pytest.fixture(scope="module", autouse=True)
-def slow_heads(house: Place) -> Iterator[list[Wire]]:
+def slow_heads(services: Place) -> Iterator[list[Wire]]:
     """Clients that never come to the end of a request's head: they begin with the module, and are looked at last."""
     with contextlib.ExitStack() as stack:
-        silent, half, drip = (stack.enter_context(Wire(house.proxy.port)) for _ in range(3))
+        silent, half, drip = (stack.enter_context(Wire(services.proxy.port)) for _ in range(3))
         half.send(b"POST /v1/chat/completions HTTP/1.1\r\nhost: pro")
         over = threading.Event()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import talk
+from tests.e2e.services import talk
 from tests.hostile.conftest import Place
 from tests.hostile.harness import HELLO, Running, eventually, friendly, ok, running, upstream
 from tests.hostile.raw import Wire, chunked, get, post, tried

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.simulator.laws import complaint, laws_for
-from tests.e2e.house import sentence, talk
+from tests.e2e.services import sentence, talk
 from tests.e2e.test_bad_input import NOT_UNDERSTOOD, ODD
 from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT, HELLO

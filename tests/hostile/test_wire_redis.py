@@ -13,7 +13,7 @@ from itertools import count
 
 import pytest
 
-from tests.e2e.house import sentence
+from tests.e2e.services import sentence
 from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT, Running, eventually, running, upstream
 from tests.hostile.raw import Wire, post
@@ -102,7 +102,7 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def house(workers: int, redis: RedisServer) -> Iterator[Place]:
+def services(workers: int, redis: RedisServer) -> Iterator[Place]:
     """A proxy that has reached it."""
     with upstream() as there:
         with running(there.url, workers=workers, admin=False, PLIMSOLL_REDIS=redis.url, **SECRET) as proxy:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.house import sentence, talk
+from tests.e2e.services import sentence, talk
 from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT, HELLO, eventually, friendly, ok, refused, running, upstream
 from tests.hostile.raw import Wire, get, post, tried

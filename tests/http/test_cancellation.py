@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from proxy.http.cancellation import PRESSED_RATE, PRESSED_SECONDS, Gone, Interrupt, Message, Stalling, Unread
+from proxy.http.cancellation import (
+    PRESSED_RATE,
+    PRESSED_SECONDS,
+    ClientDisconnected,
+    Interrupt,
+    Message,
+    ProgressTimeout,
+    Unread,
+)
 from proxy.http.relay import unless_gone
 from tests.serving import run
 
@@ -46,7 +54,7 @@ def test_work_ends_when_its_client_leaves() -> None:
         await asyncio.sleep(0.3)
         assert not waiting.done()
         visitor.leaves.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await asyncio.wait_for(waiting, 1)
         assert ended.is_set()
 
@@ -169,7 +177,7 @@ def given_up(rate: float, speed: float, pressed: bool) -> float:
 
     async def look() -> float:
         came, clock = 0, Clock()
-        stalling: Any = Stalling(60, Late, lambda: came, rate, lambda: pressed)
+        stalling: Any = ProgressTimeout(60, Late, lambda: came, rate, lambda: pressed)
         stalling._clock.waiting.discard(stalling)
         began = stalling.due - PRESSED_SECONDS
         stalling._clock, stalling._task = clock, Nobody()

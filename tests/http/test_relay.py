@@ -12,7 +12,17 @@ import pytest
 from proxy.errors import ClientError
 from proxy.http.client.response import Fault, LinkError
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import BrokenOff, Gone, Message, Upload, read_body, receive_body, relay, send_error, target_of
+from proxy.http.relay import (
+    BrokenOff,
+    ClientDisconnected,
+    Message,
+    Upload,
+    read_body,
+    receive_body,
+    relay,
+    send_error,
+    target_of,
+)
 from proxy.upstreams.upstream import Answer
 from tests.serving import run
 
@@ -147,7 +157,7 @@ def test_a_body_that_pauses_too_long_is_given_up() -> None:
 
 def test_a_client_that_leaves_in_its_body_is_gone() -> None:
     async def check() -> None:
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await receive_body(Visitor({"type": "http.disconnect"}).receive, 1)
 
     run(check())
@@ -318,7 +328,7 @@ def leaves_after(visitor: Visitor, chunk: bytes) -> Callable[[bytes], None]:
 def test_a_client_that_leaves_in_an_answer_gives_it_up() -> None:
     async def check() -> None:
         visitor, made = Visitor(), reply(b"data: {}\n\n", asyncio.Event(), headers=SSE)
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await relay(Answer(made), visitor.receive, visitor.send, watch=leaves_after(visitor, b"data: {}\n\n"))
         assert made.closed
 

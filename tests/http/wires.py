@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from proxy.http.client.connection import Connection
-from proxy.http.client.response import Exchange
+from proxy.http.client.response import ResponseReader
 
 
 class Wire(asyncio.Transport):
@@ -35,15 +35,15 @@ class Wire(asyncio.Transport):
 
 
 class Bench:
-    """A connection with an exchange on it, its transport, and how it ended."""
+    """A connection with an reader on it, its transport, and how it ended."""
 
     def __init__(self, method: str = "GET", sent: bool = True) -> None:
         self.ends: list[bool] = []
         self.connection = Connection(asyncio.get_running_loop(), lambda _, reusable: self.ends.append(reusable))
         self.wire = Wire()
         self.connection.connection_made(self.wire)
-        self.exchange: Exchange = self.connection.begin(method)
-        self.exchange.sent = sent
+        self.reader: ResponseReader = self.connection.begin(method)
+        self.reader.sent = sent
 
     def comes(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -51,6 +51,6 @@ class Bench:
 
     async def all(self) -> bytes:
         body = b""
-        while data := await self.exchange.read():
+        while data := await self.reader.read():
             body += data
         return body

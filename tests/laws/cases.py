@@ -17,7 +17,7 @@ from proxy.fit.lore import LOREBOOKS, Entry, Logic
 from proxy.fit.plan import start
 from proxy.model.conversation import Prompt
 from proxy.model.limits import Margin, Quality, Window
-from proxy.model.plan import Draft, Facts, Rival
+from proxy.model.plan import CandidateModel, Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
@@ -174,7 +174,7 @@ def case(
 ) -> Case:
     """The request of these numbers: the same numbers, the same request, in whatever process."""
     tight, space, ask, reserve, floor, bound, kind, margin, ratio = fit
-    n, fields, pin, rivals = extras
+    n, fields, pin, candidates = extras
     told = talk(turns, opening)
     meter = meter_of(kind, margin, ratio)
     encoded = msgspec.Raw(msgspec.json.encode(told))
@@ -191,8 +191,10 @@ def case(
     max_input = (None, None, int(tokens * 0.5), int(tokens * 0.9))[bound % 4]
     other = meter.scaled(1.2)
     others = tuple(
-        Rival(f"rival-{i}", Window(tokens * (i + 1), (None, tokens)[i // 2], (None, 700)[i % 2]), lambda: other)
-        for i in range(rivals % 4)
+        CandidateModel(
+            f"rival-{i}", Window(tokens * (i + 1), (None, tokens)[i // 2], (None, 700)[i % 2]), lambda: other
+        )
+        for i in range(candidates % 4)
     )
     return Case(
         body=msgspec.json.encode(head),

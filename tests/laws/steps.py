@@ -12,7 +12,7 @@ from typing import Any
 
 from proxy.fit import steps
 from proxy.fit.relevance.text.vectors import Vector, packed
-from proxy.model.plan import Draft, Facts, Rung, Step, Want
+from proxy.model.plan import Draft, Facts, LadderStep, Step, Want
 from proxy.model.structs import replace
 from tests.makers import words
 
@@ -93,6 +93,6 @@ def _vectors(want: Want) -> Mapping[str, Vector]:
     return {text: packed([Random(f"{text} {i}").gauss() for i in range(8)]) for text in want.payload["texts"]}
 
 
-def rung(name: str, variation: int = 0, at: float | None = None) -> Rung:
+def ladder_step(name: str, variation: int = 0, at: float | None = None) -> LadderStep:
     """The step in its place in a ladder."""
-    return Rung(name, step(name, variation), at, bool(getattr(module(name), "OF_ORIGINAL", False)))
+    return LadderStep(name, step(name, variation), at, bool(getattr(module(name), "OF_ORIGINAL", False)))

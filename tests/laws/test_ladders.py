@@ -14,17 +14,17 @@ from proxy.model.structs import replace
 from proxy.wire.report import fates
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, orderly
-from tests.laws.steps import NAMES, TO, rung
+from tests.laws.steps import NAMES, TO, ladder_step
 from tests.laws.test_steps import parsed
 from tests.makers import ladder
 
 SHIPPED = load_rules(None, given={"switch_model": {"to": TO}}).ladders
 DEFAULT = load_rules(None).ladders["default"]  # without models to switch to
 THRESHOLDS = (None, None, None, 0.5, 0.9)
-rungs = st.builds(rung, st.sampled_from(NAMES), st.integers(0, 13), st.sampled_from(THRESHOLDS))
+steps = st.builds(ladder_step, st.sampled_from(NAMES), st.integers(0, 13), st.sampled_from(THRESHOLDS))
 any_ladder = st.one_of(
     st.sampled_from(sorted(SHIPPED)).map(lambda name: SHIPPED[name]),
-    st.lists(rungs, max_size=7).map(lambda found: ladder(*found)),
+    st.lists(steps, max_size=7).map(lambda found: ladder(*found)),
 )
 every_ladder = pytest.mark.parametrize("name", sorted(SHIPPED))
 
@@ -39,7 +39,7 @@ def walked(case: Case, found: Ladder) -> None:
     prompt = case.prompt
     draft = first = case.counted(prompt)
     facts = replace(case.facts, original=first)
-    for one in of(case, found).rungs:
+    for one in of(case, found).steps:
         after = one.apply(draft, facts) if due(one, draft, first) else draft
         if isinstance(after, Want):
             continue
@@ -74,9 +74,9 @@ def test_no_step_of_a_ladder_lets_a_user_speak_straight_after_a_result(case: Cas
 
 def strict(case: Case) -> Case:
     """The same for models that take user and assistant in turn only."""
-    rivals = tuple(replace(r, window=replace(r.window, alternates=True)) for r in case.facts.rivals)
+    candidates = tuple(replace(r, window=replace(r.window, alternates=True)) for r in case.facts.candidates)
     window = replace(case.facts.window, alternates=True)
-    return replace(case, facts=replace(case.facts, window=window, rivals=rivals))
+    return replace(case, facts=replace(case.facts, window=window, candidates=candidates))
 
 
 @given(case=orderly(), found=any_ladder)

@@ -13,7 +13,7 @@ from proxy.fit.plan import start
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
-from proxy.wire.scan import glance
+from proxy.wire.scan import scan
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 
@@ -79,7 +79,7 @@ def test_no_prompt_is_larger_than_its_bytes_prove(
     if answer is not None:
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "a", "schema": answer}}
     body = json.dumps(fields, ensure_ascii=plain, separators=(",", ":")).encode()
-    most = glance(body).most
+    most = scan(body).most
     sent = request.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
     assert most is not None and counted <= most

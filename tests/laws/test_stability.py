@@ -12,7 +12,7 @@ from proxy.fit.plan import plan
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 from tests.laws.cases import conversation, exchanges
-from tests.laws.steps import rung
+from tests.laws.steps import ladder_step
 from tests.makers import facts, ladder, prompt, tool_round, user, words
 
 # One block a turn: users, assistants, tool rounds of one call and of several.
@@ -26,7 +26,7 @@ def drafts(told: list[dict[str, Any]], starts: list[int], window: int, known: Fa
     found = []
     for end in [*starts[1:], len(told)]:
         sent = prompt(told[:end], max_tokens=window // 10)
-        found.append(plan(sent, ladder(rung("prune_history")), known or facts(window)).draft)
+        found.append(plan(sent, ladder(ladder_step("prune_history")), known or facts(window)).draft)
     return found
 
 

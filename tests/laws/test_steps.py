@@ -18,7 +18,7 @@ from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, drawn, orderly
-from tests.laws.steps import NAMES, VARIATIONS, rung, step
+from tests.laws.steps import NAMES, VARIATIONS, ladder_step, step
 from tests.makers import ladder
 
 variations = st.integers(0, 13)
@@ -95,8 +95,8 @@ def test_a_step_that_did_its_work_does_no_more(name: str, case: Case, variation:
 @every_step
 @given(case=cases(), variation=variations, at=st.sampled_from([None, 0.3, 0.7, 0.9, 1.0]))
 def test_under_the_line_nothing_is_done(name: str, case: Case, variation: int, at: float | None) -> None:
-    rungs = ladder(rung(name, variation, at), default_reserve=case.default_reserve, floor=case.floor)
-    found = plan(case.prompt, rungs, case.facts)
+    steps = ladder(ladder_step(name, variation, at), default_reserve=case.default_reserve, floor=case.floor)
+    found = plan(case.prompt, steps, case.facts)
     if found.before.excess <= 0 and (at is None or found.before.load < at):
         assert found.draft is found.before and not found.changed
 
@@ -104,9 +104,9 @@ def test_under_the_line_nothing_is_done(name: str, case: Case, variation: int, a
 @every_step
 @given(case=cases(), variation=variations)
 def test_what_nobody_knows_is_kept_as_it_came(name: str, case: Case, variation: int) -> None:
-    rungs = ladder(rung(name, variation, 0.0), default_reserve=case.default_reserve, floor=case.floor)
+    steps = ladder(ladder_step(name, variation, 0.0), default_reserve=case.default_reserve, floor=case.floor)
     prompt = case.prompt
-    laws.assert_fields_kept(case.body, request.render(prompt, plan(prompt, rungs, case.facts)))
+    laws.assert_fields_kept(case.body, request.render(prompt, plan(prompt, steps, case.facts)))
 
 
 def digest(count: int) -> str:

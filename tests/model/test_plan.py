@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.model.conversation import Message, text_of
 from proxy.model.limits import Margin, Window
-from proxy.model.plan import Drop, Ladder, Plan, Rung
+from proxy.model.plan import Drop, Ladder, LadderStep, Plan
 from proxy.model.structs import replace
 from tests.makers import WordMeter, draft, tool_round, user, words
 
@@ -150,8 +150,10 @@ def test_the_least_threshold_of_a_ladder_is_the_lowest_at() -> None:
     def same(found: Any, facts: Any) -> Any:
         return found
 
-    assert Ladder("none", (Rung("a", same),)).least_at == math.inf
-    assert Ladder("some", (Rung("a", same, 0.9), Rung("b", same), Rung("c", same, 0.8))).least_at == 0.8
+    assert Ladder("none", (LadderStep("a", same),)).least_at == math.inf
+    assert (
+        Ladder("some", (LadderStep("a", same, 0.9), LadderStep("b", same), LadderStep("c", same, 0.8))).least_at == 0.8
+    )
 
 
 def test_a_plan_fits_where_its_draft_does_or_the_upstream_shall_tell() -> None:

@@ -14,7 +14,7 @@ from proxy.errors import ClientError
 from proxy.http.memory_budget import FACTOR, Budget, Room
 from proxy.request.decompression import ALWAYS, PIECE, RATIO, unpacked
 from proxy.wire.scan import NotUnderstood
-from tests.e2e.house import body, talk
+from tests.e2e.services import body, talk
 
 PLAIN = body(talk(20))
 

@@ -15,9 +15,9 @@ from proxy.config.windows import load_windows
 from proxy.fit.learn import learn
 from proxy.fit.plan import start
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, Learned, Proof, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Quality, Window
 from proxy.model.outcome import Refusal
-from proxy.model.plan import Facts, Ladder, Rung
+from proxy.model.plan import Facts, Ladder, LadderStep
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
@@ -37,7 +37,7 @@ REFUSED = Refusal("x", limit=5_000)
 CALLER = b"whoever asks"
 
 
-def teach(one: Knowledge, model: str, learned: Learned) -> None:
+def teach(one: Knowledge, model: str, learned: LearnedLimits) -> None:
     """As if a refusal had proved it."""
     one.cache.prove(model, CALLER, learned, Proof(0, 0))
 
@@ -80,7 +80,7 @@ def allowing(*models: str) -> Ladder:
     def stay(draft: object, known: object) -> object:
         return draft
 
-    return ladder(Rung("switch_model", stay, models=models))  # type: ignore[arg-type]
+    return ladder(LadderStep("switch_model", stay, models=models))  # type: ignore[arg-type]
 
 
 def source(window: Window) -> tuple[int, str, bool]:
@@ -99,7 +99,7 @@ def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Pat
     (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
     for rules, known in ((None, (5_000, "refusal", False)), (tmp_path, (7_000, "rules", False))):
         one = knowledge(rules=rules)
-        teach(one, "gpt-4", Learned(window=5_000))
+        teach(one, "gpt-4", LearnedLimits(window=5_000))
         assert source(believed(one, "gpt-4")) == known
         assert source(one.known("gpt-4"))[0] == (8_192 if rules is None else 7_000)  # others know nothing of it
 
@@ -110,7 +110,7 @@ def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) ->
     assert one.known("mistral-small-latest").alternates and one.known("google/gemma-3-27b-it").alternates
     assert not one.known("gpt-4").alternates and not one.known("gemma-2-9b-it").alternates
     for model in ("gpt-4", NOBODY, "gemma-2-9b-it"):
-        teach(one, model, Learned(alternates=True))
+        teach(one, model, LearnedLimits(alternates=True))
     assert believed(one, "gpt-4").alternates and believed(one, NOBODY).alternates and believed(one, NOBODY).guessed
     assert not believed(one, "gemma-2-9b-it").alternates  # as the user says
 
@@ -161,18 +161,18 @@ def test_caps_hold_and_never_raise_what_is_known(
 
 def test_rivals_have_windows_and_counters_of_their_own() -> None:
     found = facts(knowledge(offline=True), "gpt-4", allowing("gpt-4o", NOBODY, "gpt-4o"))
-    assert [(r.model, r.window.tokens) for r in found.rivals] == [("gpt-4o", 128_000), (NOBODY, 8_192)]
-    assert [r.meter().quality for r in found.rivals] == [Quality.EXACT, Quality.ESTIMATED]
+    assert [(r.model, r.window.tokens) for r in found.candidates] == [("gpt-4o", 128_000), (NOBODY, 8_192)]
+    assert [r.meter().quality for r in found.candidates] == [Quality.EXACT, Quality.ESTIMATED]
 
 
 def test_a_rival_that_only_the_upstreams_list_knows_is_a_rival() -> None:
     found = facts(knowledge(), "gpt-4", allowing(NOBODY), cap=100_000)
-    assert [source(r.window) for r in found.rivals] == [(4_096, "upstream", False)]
+    assert [source(r.window) for r in found.candidates] == [(4_096, "upstream", False)]
 
 
 def test_a_clients_cap_holds_for_rivals_but_says_nothing_of_those_that_nobody_knows() -> None:
     found = facts(knowledge(offline=True), "gpt-4", allowing("gpt-4o", NOBODY), cap=20_000)
-    assert [source(r.window) for r in found.rivals] == [(20_000, "header", False), (8_192, "guess", True)]
+    assert [source(r.window) for r in found.candidates] == [(20_000, "header", False), (8_192, "guess", True)]
 
 
 # Counts.
@@ -220,7 +220,7 @@ def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:
     one = knowledge()
     first = one.counted_as("gpt-4")
     assert one.counted_as("gpt-4") == first != one.counted_as("gpt-4o")
-    teach(one, "gpt-4", Learned(scale=1.3))
+    teach(one, "gpt-4", LearnedLimits(scale=1.3))
     assert one.counted_as("gpt-4", one.learned("gpt-4", CALLER)) != one.counted_as("gpt-4") == first
 
 
@@ -250,7 +250,7 @@ def test_a_family_of_the_users_decides_how_a_model_is_counted(tmp_path: Path) ->
 # What refusals teach.
 
 
-def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str = "gpt-4", **how: bool) -> Learned:
+def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str = "gpt-4", **how: bool) -> LearnedLimits:
     """What is known for the next request of the same caller after a refusal."""
     known, asked = facts(one, model), replace(asked, model=model)
     sent = start(asked, LEARNS, known)
@@ -262,26 +262,26 @@ def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str =
 
 def test_what_a_refusal_proved_is_kept_for_the_callers_next_request_with_its_proof() -> None:
     one = knowledge()
-    assert refused(one, REFUSED) == Learned(5_000)
+    assert refused(one, REFUSED) == LearnedLimits(5_000)
     (shown,) = one.cache.shown("gpt-4")
     assert (shown.kind, shown.proof.value, shown.proof.rule, shown.proof.quality) == ("window", 5_000, "x", "exact")
     assert shown.proof.counted > 5_000
-    assert one.learned("gpt-4", b"another") == Learned()
+    assert one.learned("gpt-4", b"another") == LearnedLimits()
 
 
 def test_a_row_of_the_users_is_never_overridden(tmp_path: Path) -> None:
     (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
     one = knowledge(rules=tmp_path)
-    assert refused(one, Refusal("x", limit=5_000, bounds="input")) == refused(one, REFUSED) == Learned()
+    assert refused(one, Refusal("x", limit=5_000, bounds="input")) == refused(one, REFUSED) == LearnedLimits()
 
 
 def test_a_prompt_that_cannot_be_counted_proves_nothing_of_how_we_count() -> None:
-    assert refused(knowledge(), replace(REFUSED, prompt=6_000), opaque=True) == Learned(5_000)
+    assert refused(knowledge(), replace(REFUSED, prompt=6_000), opaque=True) == LearnedLimits(5_000)
 
 
 @pytest.mark.parametrize("bounds", ["window", "input", "body", "request"])
 def test_a_refusal_without_figures_proves_nothing_of_a_known_window(bounds: str) -> None:
-    assert refused(knowledge(), Refusal("x", bounds=bounds)) == Learned()
+    assert refused(knowledge(), Refusal("x", bounds=bounds)) == LearnedLimits()
 
 
 def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_the_window() -> None:
@@ -292,12 +292,12 @@ def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_th
 @pytest.mark.parametrize("bounds", ["body", "request"])
 def test_what_bounds_no_window_proves_nothing_of_any_model(bounds: str) -> None:
     for model in (NOBODY, "gpt-4"):
-        assert refused(knowledge(lists=False), Refusal("x", limit=900, bounds=bounds), model=model) == Learned()
+        assert refused(knowledge(lists=False), Refusal("x", limit=900, bounds=bounds), model=model) == LearnedLimits()
 
 
 def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
     one = knowledge()
-    teach(one, NOBODY, Learned(window=3_000, supposed=True))
+    teach(one, NOBODY, LearnedLimits(window=3_000, supposed=True))
     assert believed(one, NOBODY).tokens == 3_000
     asyncio.run(one.listing.ask(NOBODY, ()))
     assert believed(one, NOBODY).tokens == 4_096
@@ -306,7 +306,7 @@ def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
 def test_nobody_need_know_who_asks_until_something_was_learned() -> None:
     one, headers = knowledge(), [(b"authorization", b"Bearer sk-test")]
     assert one.caller(headers, "gpt-4") == b""
-    teach(one, "gpt-4", Learned(window=5_000))
+    teach(one, "gpt-4", LearnedLimits(window=5_000))
     assert one.caller(headers, "gpt-4") == caller_of(headers)
 
 

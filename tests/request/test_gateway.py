@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.http.client.response import Fault, LinkError
-from proxy.model.limits import Learned
+from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
-from proxy.model.scan import Marks, Total
+from proxy.model.scan import PrefixDigest, Total
 from proxy.request.totals import Part, Totals
 from proxy.upstreams.upstream import Answer, UpstreamError
 from proxy.wire.headers import Header
-from tests.e2e.house import TOO_MUCH, body, sentence, talk
+from tests.e2e.services import TOO_MUCH, body, sentence, talk
 
 JSON = (b"content-type", b"application/json")
 DONE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":'
@@ -60,9 +60,9 @@ class Desk:
         self.sent: list[tuple[bytes, list[Header]]] = []
         self.replies: list[Reply] = []
         settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
-        self.house: House = build(settings, self.outcomes.append)
+        self.services: Services = build(settings, self.outcomes.append)
         self._answer = answer
-        self.house.gateway.upstream = self  # type: ignore[assignment]
+        self.services.gateway.upstream = self  # type: ignore[assignment]
 
     async def send(
         self, method: str, target: bytes, headers: Iterable[Header], payload: bytes | AsyncIterator[bytes] | None = None
@@ -88,7 +88,7 @@ class Desk:
             got.append(message)
 
         scope = {"type": "http", "method": "POST", "headers": [*headers], "plimsoll.target": b"/v1/chat/completions"}
-        await self.house.gateway.chat(scope, receive, send)
+        await self.services.gateway.chat(scope, receive, send)
         return got
 
 
@@ -98,7 +98,7 @@ def asking(sent: bytes, answer: Sender, *headers: Header, stays: bool = True, **
 
     async def ask() -> list[Any]:
         got = await desk.chat(sent, *headers, stays=stays)
-        await desk.house.gateway.close()
+        await desk.services.gateway.close()
         return got
 
     return desk, asyncio.run(ask())
@@ -112,7 +112,7 @@ def test_a_short_request_leaves_before_it_is_counted(monkeypatch: pytest.MonkeyP
     order: list[str] = []
     count = Totals.count
 
-    def counting(self: Totals, marks: Marks | None, part: Part, learned: Learned) -> Total:
+    def counting(self: Totals, marks: PrefixDigest | None, part: Part, learned: LearnedLimits) -> Total:
         order.append("counted")
         return count(self, marks, part, learned)
 
@@ -148,7 +148,7 @@ def test_a_long_request_is_counted_first_and_sent_as_it_was_made() -> None:
 def test_every_request_is_told_once_and_none_stays_in_flight(sent: bytes) -> None:
     desk, got = asking(sent, good)
     assert got[0]["type"] == "http.response.start" and len(desk.outcomes) == 1
-    assert desk.house.metrics.in_flight.now == 0
+    assert desk.services.metrics.in_flight.now == 0
     assert desk.outcomes[0].own_seconds > 0
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.upstreams.internal_client import caller_of
-from tests.e2e.house import body, talk
+from tests.e2e.services import body, talk
 
 LONG = body(talk(400), max_tokens=500)
 
 
-def house(**environment: str) -> House:
+def services(**environment: str) -> Services:
     """A house whose upstream nobody asks."""
     settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
     made = build(settings, lambda outcome: None)
@@ -25,7 +25,7 @@ def house(**environment: str) -> House:
     return made
 
 
-def asked(made: House, *pieces: bytes, gone: bool = False, headers: Any = ()) -> list[Any]:
+def asked(made: Services, *pieces: bytes, gone: bool = False, headers: Any = ()) -> list[Any]:
     """What is sent to a client whose body comes in pieces."""
     waiting = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces[:-1]]
     waiting += [{"type": "http.request", "body": piece, "more_body": gone} for piece in pieces[-1:]]
@@ -43,7 +43,7 @@ def asked(made: House, *pieces: bytes, gone: bool = False, headers: Any = ()) ->
 
 
 def test_a_plan_is_told_as_json_of_a_known_length() -> None:
-    start, told = asked(house(), LONG[:100], LONG[100:])
+    start, told = asked(services(), LONG[:100], LONG[100:])
     headers = dict(start["headers"])
     assert (start["status"], headers[b"content-type"]) == (200, b"application/json")
     assert headers[b"content-length"] == b"%d" % len(told["body"])
@@ -53,7 +53,7 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
 
 
 def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
-    made, ann, bob = house(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
+    made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
     before = asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"]
     made.gateway.planner.knowledge.cache.observe("gpt-4", caller_of(ann), 1.5)
     tokens: Any = asyncio.run(made.inspecting.plan_of(LONG, ann))["tokens"]
@@ -63,7 +63,7 @@ def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
 
 def test_a_body_that_fits_is_told_as_it_came() -> None:
     sent = b'{"messages" : [{"role":"user","content":"Hi"}],  "model":"gpt-4o"}'
-    plan = asyncio.run(house().inspecting.plan_of(sent, ()))
+    plan = asyncio.run(services().inspecting.plan_of(sent, ()))
     assert bytes(plan["request"]) == sent and plan["steps"] == []  # type: ignore[call-overload]
 
 
@@ -77,7 +77,7 @@ def test_a_body_that_fits_is_told_as_it_came() -> None:
     ],
 )
 def test_mistakes_are_told(sent: bytes, headers: Any, code: str) -> None:
-    start, told = asked(house(), sent, headers=headers)
+    start, told = asked(services(), sent, headers=headers)
     assert (start["status"], json.loads(told["body"])["error"]["code"]) == (400, code)
 
 
@@ -87,10 +87,10 @@ def test_our_own_bug_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("proxy.request.inspect.inspection", broken)
     with pytest.raises(ClientError) as raised:
-        asyncio.run(house().inspecting.plan_of(LONG, ()))
+        asyncio.run(services().inspecting.plan_of(LONG, ()))
     assert (raised.value.status, raised.value.code) == (500, "proxy_error")
     assert "canary" not in raised.value.message
 
 
 def test_a_client_that_leaves_is_told_nothing() -> None:
-    assert asked(house(), LONG[:100], gone=True) == []
+    assert asked(services(), LONG[:100], gone=True) == []

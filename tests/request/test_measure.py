@@ -11,38 +11,38 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import request
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
-from proxy.model.limits import Learned
+from proxy.model.limits import LearnedLimits
 from proxy.model.plan import Ladder, Mode, Plan
-from proxy.model.scan import Marks, Total
+from proxy.model.scan import PrefixDigest, Total
 from proxy.request import measure as module
-from proxy.request.context import Visit
+from proxy.request.context import RequestContext
 from proxy.request.measure import HEAVY_BYTES, INLINE_BYTES, SHARED_BYTES, Measuring
 from proxy.request.totals import Part, Totals
-from tests.e2e.house import body, sentence, talk
+from tests.e2e.services import body, sentence, talk
 from tests.makers import assistant, tool_round, user
 
 PLAIN = body(talk(20))
 
 
-def house() -> House:
+def services() -> Services:
     """A house whose upstream nobody asks."""
     made = build(read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1"}), lambda outcome: None)
     made.gateway.planner.knowledge.offline = True
     return made
 
 
-def measured(measuring: Measuring, sent: bytes, ladder: Ladder, *headers: tuple[bytes, bytes]) -> Visit:
+def measured(measuring: Measuring, sent: bytes, ladder: Ladder, *headers: tuple[bytes, bytes]) -> RequestContext:
     """A visit that was measured."""
-    visit = Visit("chat", Mode.FIT, body=sent)
+    context = RequestContext("chat", Mode.FIT, body=sent)
 
     async def measure() -> None:
-        await measuring.look(visit, headers)
-        await measuring.measure(visit, headers, ladder)
+        await measuring.look(context, headers)
+        await measuring.measure(context, headers, ladder)
 
     asyncio.run(measure())
-    return visit
+    return context
 
 
 # Threads.
@@ -64,50 +64,50 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
     for name in ("parse", "render"):
         noting(request, name)
-    noting(module, "first_look")
+    noting(module, "scan_body")
     noting(module, "plan")
     return seen
 
 
 def test_a_short_request_is_measured_at_once(places: dict[str, bool]) -> None:
-    one = house()
-    visit = measured(one.gateway.planner.measuring, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
-    assert len(visit.plain) <= INLINE_BYTES and places == {"first_look": True, "parse": True, "plan": True}
+    one = services()
+    context = measured(one.gateway.planner.measuring, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
+    assert len(context.plain) <= INLINE_BYTES and places == {"scan_body": True, "parse": True, "plan": True}
 
 
 def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([*talk(40), {"role": "user", "content": sentence(0, 4_000)}], "gpt-4o")
     measured(measuring, sent, ladder)
-    assert places == {"first_look": True, "parse": True, "plan": False}
+    assert places == {"scan_body": True, "parse": True, "plan": False}
     measured(measuring, sent, ladder)
     assert places["plan"] is True
 
 
 def test_a_long_request_is_cut_in_a_thread_however_well_it_is_known(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     for _ in range(2):
-        visit = measured(measuring, body(talk(400)), ladder)
-        assert visit.plan is not None and visit.plan.changed and places["plan"] is False
+        context = measured(measuring, body(talk(400)), ladder)
+        assert context.plan is not None and context.plan.changed and places["plan"] is False
 
 
 def test_a_heavy_request_is_wholly_a_threads(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 4)} for i in range(20_000)])
     assert len(sent) > HEAVY_BYTES
     for packed, headers in ((sent, ()), (gzip.compress(sent), ((b"content-encoding", b"gzip"),))):
-        visit = measured(measuring, packed, ladder, *headers)
-        assert visit.plan is not None
-        asyncio.run(measuring.render(visit, visit.plan))
-        assert places == {"first_look": False, "parse": False, "plan": False, "render": False}
-        assert visit.plain == sent
+        context = measured(measuring, packed, ladder, *headers)
+        assert context.plan is not None
+        asyncio.run(measuring.render(context, context.plan))
+        assert places == {"scan_body": False, "parse": False, "plan": False, "render": False}
+        assert context.plain == sent
 
 
 def test_large_tools_are_counted_in_a_thread_too(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     tools = [
         {"type": "function", "function": {"name": f"f{i}", "description": sentence(i, 200), "parameters": {}}}
         for i in range(20)
@@ -117,22 +117,22 @@ def test_large_tools_are_counted_in_a_thread_too(places: dict[str, bool]) -> Non
 
 
 def test_what_is_only_counted_has_no_step() -> None:
-    one = house()
-    visit = Visit("chat", Mode.FIT, body=body(talk(400)))
+    one = services()
+    context = RequestContext("chat", Mode.FIT, body=body(talk(400)))
 
     async def counted() -> Plan:
-        await one.gateway.planner.measuring.look(visit, ())
-        return await one.gateway.planner.measuring.count(visit, (), one.rules.ladders["default"])
+        await one.gateway.planner.measuring.look(context, ())
+        return await one.gateway.planner.measuring.count(context, (), one.rules.ladders["default"])
 
     made = asyncio.run(counted())
-    assert made.notes == () and made.draft.excess > 0 and visit.plan is made
+    assert made.notes == () and made.draft.excess > 0 and context.plan is made
 
 
 # Shared counts.
 
 
 def test_only_long_messages_are_asked_for_and_all_of_those_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = house()
+    one = services()
     asked: list[int] = []
     stored: list[int] = []
     cache = one.cache
@@ -148,7 +148,7 @@ def test_only_long_messages_are_asked_for_and_all_of_those_are_stored(monkeypatc
 
 
 def test_closing_ends_the_threads() -> None:
-    one = house()
+    one = services()
     one.gateway.planner.measuring.close()
     with pytest.raises(RuntimeError):
         measured(one.gateway.planner.measuring, body(talk(400)), one.rules.ladders["default"])
@@ -157,52 +157,52 @@ def test_closing_ends_the_threads() -> None:
 # Totals: what a request costs, without a plan.
 
 
-def totalled(measuring: Measuring, sent: bytes, ladder: Ladder) -> Visit:
+def totalled(measuring: Measuring, sent: bytes, ladder: Ladder) -> RequestContext:
     """A visit whose total was counted."""
-    visit = Visit("chat", Mode.FIT, body=sent)
+    context = RequestContext("chat", Mode.FIT, body=sent)
 
     async def count() -> None:
-        glance = await measuring.look(visit, ())
-        await measuring.total(visit, glance, ladder, ())
+        scan = await measuring.look(context, ())
+        await measuring.total(context, scan, ladder, ())
 
     asyncio.run(count())
-    return visit
+    return context
 
 
 @pytest.mark.parametrize("turns", [2, 60, 400])
 def test_a_total_is_what_a_plan_counts(turns: int) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body(talk(turns), "gpt-4o", max_tokens=50)
-    visit, planned = totalled(measuring, sent, ladder), measured(measuring, sent, ladder)
-    assert visit.total is not None and visit.window is not None and planned.plan is not None
+    context, planned = totalled(measuring, sent, ladder), measured(measuring, sent, ladder)
+    assert context.total is not None and context.window is not None and planned.plan is not None
     before = planned.plan.before
-    assert (visit.total.prompt, visit.total.messages) == (before.prompt, len(talk(turns)))
-    assert (visit.total.quality, visit.window.tokens) == (before.meter.quality, before.window.tokens)
+    assert (context.total.prompt, context.total.messages) == (before.prompt, len(talk(turns)))
+    assert (context.total.quality, context.window.tokens) == (before.meter.quality, before.window.tokens)
 
 
 def test_a_total_that_was_counted_is_known(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body(talk(400), "gpt-4o")
-    visit = totalled(measuring, sent, ladder)
+    context = totalled(measuring, sent, ladder)
     places.clear()
-    assert totalled(measuring, sent, ladder).total == visit.total and "parse" not in places
-    again = Visit("chat", Mode.FIT, body=sent)
-    glance = asyncio.run(measuring.look(again, ()))
-    assert measuring.known(again, glance, ladder) and again.total == visit.total
-    other = Visit("chat", Mode.FIT, body=body(talk(398), "gpt-4o"))
-    glance = asyncio.run(measuring.look(other, ()))
-    assert not measuring.known(other, glance, ladder) and other.total is None
+    assert totalled(measuring, sent, ladder).total == context.total and "parse" not in places
+    again = RequestContext("chat", Mode.FIT, body=sent)
+    scan = asyncio.run(measuring.look(again, ()))
+    assert measuring.known(again, scan, ladder) and again.total == context.total
+    other = RequestContext("chat", Mode.FIT, body=body(talk(398), "gpt-4o"))
+    scan = asyncio.run(measuring.look(other, ()))
+    assert not measuring.known(other, scan, ladder) and other.total is None
 
 
 def test_a_heavy_total_is_not_looked_up_at_once(places: dict[str, bool]) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 4)} for i in range(20_000)], "gemini-2.5-flash")
-    visit = totalled(measuring, sent, ladder)
-    assert visit.total is not None and places == {"first_look": False, "parse": False}
-    assert visit.glance is not None and not measuring.known(visit, visit.glance, ladder)
+    context = totalled(measuring, sent, ladder)
+    assert context.total is not None and places == {"scan_body": False, "parse": False}
+    assert context.scan is not None and not measuring.known(context, context.scan, ladder)
 
 
 @pytest.mark.parametrize("led", [True, False])
@@ -210,7 +210,7 @@ def test_a_heavy_total_is_not_looked_up_at_once(places: dict[str, bool]) -> None
 def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
     places: dict[str, bool], model: str, led: bool
 ) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     said = [{"role": "user", "content": sentence(i, 4)} for i in range(20_000)]
     if led:
@@ -220,50 +220,50 @@ def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
     for new in ([user("one more")], tool_round("c", "r"), [assistant("done"), user("and?")]):
         said += new
         places.clear()
-        grown = totalled(measuring, body(said, model, tools=tools), ladder)
-        assert places == {"first_look": True, "parse": True}
-        assert grown.glance is not None and grown.glance.new < 1_000
-        other = totalled(house().gateway.planner.measuring, body(said, model, tools=tools), ladder)
-        assert grown.total == other.total and grown.total is not None and grown.total.messages == len(said)
+        prefixes = totalled(measuring, body(said, model, tools=tools), ladder)
+        assert places == {"scan_body": True, "parse": True}
+        assert prefixes.scan is not None and prefixes.scan.new < 1_000
+        other = totalled(services().gateway.planner.measuring, body(said, model, tools=tools), ladder)
+        assert prefixes.total == other.total and prefixes.total is not None and prefixes.total.messages == len(said)
     places.clear()
     again = totalled(measuring, body(said, model, tools=tools), ladder)
-    assert again.total == grown.total and places == {"first_look": True}
+    assert again.total == prefixes.total and places == {"scan_body": True}
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-3.5-turbo-0301", "claude-3-opus"])
 def test_of_another_question_to_the_same_text_only_the_question_is_counted(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     told = [{"role": "system", "content": "s"}, user(sentence(0, 2_000)), *tool_round("c", "r"), assistant("yes")]
     totalled(measuring, body([*told, user("first?")], model), ladder)
     starts: list[int] = []
     count = Totals.count
 
-    def noting(self: Totals, marks: Marks | None, part: Part, learned: Learned) -> Total:
+    def noting(self: Totals, marks: PrefixDigest | None, part: Part, learned: LearnedLimits) -> Total:
         starts.append(part.start)
         return count(self, marks, part, learned)
 
     monkeypatch.setattr(Totals, "count", noting)
     again = totalled(measuring, body([*told, user("second?")], model), ladder)
     assert starts == [len(told)]
-    other = totalled(house().gateway.planner.measuring, body([*told, user("second?")], model), ladder)
+    other = totalled(services().gateway.planner.measuring, body([*told, user("second?")], model), ladder)
     assert again.total == other.total
 
 
 def test_a_result_that_came_later_is_counted_with_its_call() -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     said = [user(sentence(0, 2_000)), *tool_round("c", "result")]
     totalled(measuring, body(said[:-1], "gpt-4o"), ladder)
-    grown = totalled(measuring, body(said, "gpt-4o"), ladder)
-    other = totalled(house().gateway.planner.measuring, body(said, "gpt-4o"), ladder)
-    assert grown.glance is not None and grown.glance.known is not None and grown.total == other.total
+    prefixes = totalled(measuring, body(said, "gpt-4o"), ladder)
+    other = totalled(services().gateway.planner.measuring, body(said, "gpt-4o"), ladder)
+    assert prefixes.scan is not None and prefixes.scan.known is not None and prefixes.total == other.total
 
 
 def test_a_new_text_in_a_known_conversation_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = house()
+    one = services()
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     asked: list[int] = []
 

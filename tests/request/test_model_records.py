@@ -11,7 +11,7 @@ import pytest
 from proxy.cache.cache import Cache
 from proxy.config.settings import Settings, read_settings
 from proxy.http.memory_budget import Budget
-from proxy.model.limits import Learned, Proof
+from proxy.model.limits import LearnedLimits, Proof
 from proxy.request.model_records import Learning, is_loopback, learned_of, refusal_of
 from proxy.tokens.families import BUILT_IN
 
@@ -26,7 +26,7 @@ def settings(**environment: str) -> Settings:
 
 def taught() -> Cache:
     cache = Cache()
-    cache.prove("a/b", ANN, Learned(4_096, scale=1.5, alternates=True), PROOF)
+    cache.prove("a/b", ANN, LearnedLimits(4_096, scale=1.5, alternates=True), PROOF)
     cache.observe("a/b", BOB, 1.2)
     return cache
 

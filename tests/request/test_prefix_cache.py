@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.model.scan import Stretch
+from proxy.model.scan import KnownPrefix
 from proxy.request import prefix_cache as module
-from proxy.request.prefix_cache import LEVELS, RIVALS, Grown
-from proxy.wire.scan import glance
-from tests.e2e.house import sentence
+from proxy.request.prefix_cache import LEVELS, RIVALS, PrefixCache
+from proxy.wire.scan import scan
+from tests.e2e.services import sentence
 from tests.makers import body, user
 
 FIRST = user(sentence(0, 3_000))
 
 
-def kept(memory: Grown, messages: list[dict[str, Any]], **fields: Any) -> Stretch | None:
+def kept(memory: PrefixCache, messages: list[dict[str, Any]], **fields: Any) -> KnownPrefix | None:
     """What is known of a body when it comes; and it is kept."""
     whole = body(messages, **fields)
     known = memory.find(whole)
-    seen = glance(whole, known)
+    seen = scan(whole, known)
     assert seen.marks is not None
     marks = seen.marks(7)
     assert marks is not None
@@ -26,12 +26,12 @@ def kept(memory: Grown, messages: list[dict[str, Any]], **fields: Any) -> Stretc
     return known
 
 
-def count(known: Stretch | None) -> int:
+def count(known: KnownPrefix | None) -> int:
     return 0 if known is None else known.seen.count
 
 
 def test_a_conversation_that_grew_is_known_as_far_as_it_went_by() -> None:
-    memory, told = Grown(), [FIRST]
+    memory, told = PrefixCache(), [FIRST]
     assert kept(memory, told) is None
     for i in range(1, 40):
         told.append(user(sentence(i, 300)))
@@ -40,13 +40,13 @@ def test_a_conversation_that_grew_is_known_as_far_as_it_went_by() -> None:
 
 
 def test_a_short_one_is_not_remembered() -> None:
-    memory = Grown()
+    memory = PrefixCache()
     kept(memory, [user("a")])
     assert memory.find(body([user("a"), user("b")])) is None and not memory._ends
 
 
 def test_a_byte_that_differs_is_another_conversation() -> None:
-    memory, told = Grown(), [FIRST, user("a" * 9), user("b")]
+    memory, told = PrefixCache(), [FIRST, user("a" * 9), user("b")]
     kept(memory, told)
     assert memory.find(body([FIRST, user("a" * 8 + "c"), user("b"), user("d")])) is None
     assert count(memory.find(body([*told, user("d")]))) == 3
@@ -54,7 +54,7 @@ def test_a_byte_that_differs_is_another_conversation() -> None:
 
 
 def test_several_may_begin_alike_and_the_latest_are_remembered() -> None:
-    memory = Grown()
+    memory = PrefixCache()
     for i in range(RIVALS + 1):
         kept(memory, [FIRST, user(f"question {i}")])
     assert count(memory.find(body([FIRST, user("question 0"), user("x")]))) == 0
@@ -63,14 +63,14 @@ def test_several_may_begin_alike_and_the_latest_are_remembered() -> None:
 
 
 def test_another_model_or_other_tools_before_the_messages_are_another_body() -> None:
-    memory = Grown()
+    memory = PrefixCache()
     kept(memory, [FIRST], model="gpt-4o")
     assert memory.find(body([FIRST], model="gpt-4")) is None
 
 
 def test_the_memory_is_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(module, "MOST", 10)
-    memory = Grown()
+    memory = PrefixCache()
     for i in range(100):
         kept(memory, [user(sentence(i, 3_000))])
         assert len(memory._ends) <= 10

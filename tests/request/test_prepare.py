@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
-from proxy.model.limits import Learned, Proof
+from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Refusal, Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
-from proxy.request.context import Visit
+from proxy.request.context import RequestContext
 from proxy.request.prepare import MOST_BEHIND, PROOF_MARGIN, Planner
 from proxy.upstreams.internal_client import caller_of
 from proxy.wire.controls import Controls
-from tests.e2e.house import TOO_MUCH, body, sentence, talk
+from tests.e2e.services import TOO_MUCH, body, sentence, talk
 
 NOBODY = "acme/harbour-9b"
 CALLER = caller_of(())
 
 
-def house(**environment: str) -> House:
+def services(**environment: str) -> Services:
     """A house whose upstream nobody asks."""
     settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
     made = build(settings, lambda outcome: None)
@@ -36,14 +36,14 @@ def house(**environment: str) -> House:
     return made
 
 
-def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> Visit:
+def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> RequestContext:
     """A request that has arrived."""
-    return Visit("chat", mode, Controls(**controls), body=sent)
+    return RequestContext("chat", mode, Controls(**controls), body=sent)
 
 
-def prepared(planner: Planner, visit: Visit) -> bytes:
+def prepared(planner: Planner, context: RequestContext) -> bytes:
     """What is to be sent for it."""
-    return asyncio.run(planner.prepare(visit, ()))
+    return asyncio.run(planner.prepare(context, ()))
 
 
 def of_length(size: int, model: str = "gpt-4o", **fields: Any) -> bytes:
@@ -65,45 +65,45 @@ def of_length(size: int, model: str = "gpt-4o", **fields: Any) -> bytes:
 )
 def test_bytes_prove_that_a_request_fits_up_to_the_line_and_no_further(most: int, fields: dict[str, Any]) -> None:
     """The line is the least load at which a step acts: 0.9 for the default ladder's switch."""
-    planner = house().gateway.planner
+    planner = services().gateway.planner
     for size, sure in ((most, True), (most + 1, False)):
-        visit = visiting(of_length(size, **fields))
-        assert prepared(planner, visit) is visit.body
-        assert visit.sure is sure
-        assert (visit.plan is None, visit.result) == (True, "")
+        context = visiting(of_length(size, **fields))
+        assert prepared(planner, context) is context.body
+        assert context.sure is sure
+        assert (context.plan is None, context.result) == (True, "")
 
 
 def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
-    planner = house().gateway.planner
-    visit = visiting(body(talk(2), "gpt-4o"))
-    prepared(planner, visit)
-    assert visit.sure and visit.total is None
-    asyncio.run(planner.count(visit, ()))
-    assert visit.total is not None and visit.plan is None
+    planner = services().gateway.planner
+    context = visiting(body(talk(2), "gpt-4o"))
+    prepared(planner, context)
+    assert context.sure and context.total is None
+    asyncio.run(planner.count(context, ()))
+    assert context.total is not None and context.plan is None
     again = visiting(body(talk(2), "gpt-4o"))
     prepared(planner, again)
-    assert again.sure and again.total == visit.total
+    assert again.sure and again.total == context.total
 
 
 def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_so_many_are_kept() -> None:
     async def test() -> None:
-        planner, blocked = house().gateway.planner, threading.Event()
+        planner, blocked = services().gateway.planner, threading.Event()
         stuck = planner.aside.threads.submit(blocked.wait, 60)
         visits = []
         for number in range(MOST_BEHIND + 3):
             visits.append(
-                visit := visiting(
+                context := visiting(
                     body([{"role": "user", "content": f"{number} " + sentence(number, 2_000)}], "gpt-4.1")
                 )
             )
-            await planner.prepare(visit, ())
-            planner.count_later(visit, ())
+            await planner.prepare(context, ())
+            planner.count_later(context, ())
         await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")), ())
         assert near.total is not None or near.plan is not None
-        assert [visit.uncounted for visit in visits] == [False] * MOST_BEHIND + [True] * 3
+        assert [context.uncounted for context in visits] == [False] * MOST_BEHIND + [True] * 3
         blocked.set()
-        await asyncio.gather(*(visit.counting for visit in visits if visit.counting is not None))
-        assert stuck.result() and all((visit.total is None) is visit.uncounted for visit in visits)
+        await asyncio.gather(*(context.counting for context in visits if context.counting is not None))
+        assert stuck.result() and all((context.total is None) is context.uncounted for context in visits)
         assert visits[-1].outcome().uncounted and not planner.behind
 
     asyncio.run(test())
@@ -118,64 +118,64 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
     ],
 )
 def test_what_bytes_do_not_bound_is_not_proven_by_them(content: Any) -> None:
-    visit = visiting(body([{"role": "user", "content": content}], "gpt-4o"))
-    prepared(house().gateway.planner, visit)
-    assert not visit.sure
+    context = visiting(body([{"role": "user", "content": content}], "gpt-4o"))
+    prepared(services().gateway.planner, context)
+    assert not context.sure
 
 
 def test_a_window_that_nobody_knows_proves_nothing() -> None:
-    visit = visiting(body(talk(2), NOBODY))
-    assert prepared(house().gateway.planner, visit) is visit.body
-    assert not visit.sure
+    context = visiting(body(talk(2), NOBODY))
+    assert prepared(services().gateway.planner, context) is context.body
+    assert not context.sure
 
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
-    made = house()
-    made.cache.prove("gpt-4o", CALLER, Learned(max_input=20_000), Proof(0, 0))
+    made = services()
+    made.cache.prove("gpt-4o", CALLER, LearnedLimits(max_input=20_000), Proof(0, 0))
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
-        visit = visiting(of_length(size))
-        prepared(made.gateway.planner, visit)
-        assert visit.sure is sure
+        context = visiting(of_length(size))
+        prepared(made.gateway.planner, context)
+        assert context.sure is sure
 
 
 def test_caps_count_for_the_proof_too() -> None:
-    visit = visiting(body(talk(2), "gpt-4o"), window=1_000)
-    prepared(house().gateway.planner, visit)
-    assert not visit.sure
+    context = visiting(body(talk(2), "gpt-4o"), window=1_000)
+    prepared(services().gateway.planner, context)
+    assert not context.sure
 
 
 # Plans.
 
 
 def test_a_body_that_does_not_fit_is_written_anew() -> None:
-    visit = visiting(body(talk(400)))
-    sent = prepared(house().gateway.planner, visit)
+    context = visiting(body(talk(400)))
+    sent = prepared(services().gateway.planner, context)
     assert len(json.loads(sent)["messages"]) < 402
-    assert visit.result == "fitted" and visit.plan is not None and visit.plan.fits
+    assert context.result == "fitted" and context.plan is not None and context.plan.fits
 
 
 def test_what_cannot_fit_is_refused_with_its_figures() -> None:
-    visit = visiting(
+    context = visiting(
         body([{"role": "system", "content": sentence(0, 20)}, {"role": "user", "content": "Hi"}], **TOO_MUCH)
     )
     with pytest.raises(ClientError) as raised:
-        prepared(house().gateway.planner, visit)
-    assert (raised.value.status, raised.value.code, visit.result) == (400, "context_length_exceeded", "unfit")
+        prepared(services().gateway.planner, context)
+    assert (raised.value.status, raised.value.code, context.result) == (400, "context_length_exceeded", "unfit")
     assert "8192 tokens" in raised.value.message and "9001 for the completion" in raised.value.message
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
 def test_where_nothing_may_be_done_the_body_stays(mode: Mode) -> None:
-    visit = visiting(body(talk(400)), mode)
-    assert prepared(house().gateway.planner, visit) is visit.body
-    assert (visit.plan is None) == (mode is Mode.OFF)
+    context = visiting(body(talk(400)), mode)
+    assert prepared(services().gateway.planner, context) is context.body
+    assert (context.plan is None) == (mode is Mode.OFF)
 
 
 @pytest.mark.parametrize("sent", [b"{", b'{"model":"gpt-4","messages":"Hi"}', b"\xef\xbb\xbf{}"])
 def test_what_is_not_understood_stays_and_strict_refuses_it(sent: bytes) -> None:
-    planner, visit = house().gateway.planner, visiting(sent)
-    assert prepared(planner, visit) is visit.body
-    assert (visit.result, visit.ladder, visit.sure) == ("not_understood", None, False)
+    planner, context = services().gateway.planner, visiting(sent)
+    assert prepared(planner, context) is context.body
+    assert (context.result, context.ladder, context.sure) == ("not_understood", None, False)
     with pytest.raises(ClientError) as raised:
         prepared(planner, visiting(sent, Mode.STRICT))
     assert raised.value.code == "not_understood"
@@ -190,9 +190,9 @@ def test_a_bug_keeps_the_body_and_strict_refuses_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("proxy.request.measure.plan", broken)
-    planner, visit = house().gateway.planner, visiting(body(talk(400)))
-    assert prepared(planner, visit) is visit.body
-    assert (visit.result, visit.ladder, visit.plan, visit.facts) == ("bug", None, None, None)
+    planner, context = services().gateway.planner, visiting(body(talk(400)))
+    assert prepared(planner, context) is context.body
+    assert (context.result, context.ladder, context.plan, context.facts) == ("bug", None, None, None)
     with pytest.raises(ClientError) as raised:
         prepared(planner, visiting(body(talk(400)), Mode.STRICT))
     assert raised.value.code == "not_understood" and "canary" not in raised.value.message
@@ -202,23 +202,23 @@ def test_a_bug_keeps_the_body_and_strict_refuses_it(
 
 def test_what_turns_out_not_to_be_understood_while_it_is_counted_is_forgotten() -> None:
     sent = b'{"model":"gpt-4o","messages":[{"role":"assistant","tool_calls":[7]}]}'
-    planner, visit = house().gateway.planner, visiting(sent)
-    assert prepared(planner, visit) is visit.body and visit.sure
-    asyncio.run(planner.count(visit, ()))
-    assert (visit.result, visit.total, visit.ladder) == ("not_understood", None, None)
+    planner, context = services().gateway.planner, visiting(sent)
+    assert prepared(planner, context) is context.body and context.sure
+    asyncio.run(planner.count(context, ()))
+    assert (context.result, context.total, context.ladder) == ("not_understood", None, None)
 
 
 def test_a_bug_while_counting_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner, visit = house().gateway.planner, visiting(body(talk(2), "gpt-4o"))
-    prepared(planner, visit)
+    planner, context = services().gateway.planner, visiting(body(talk(2), "gpt-4o"))
+    prepared(planner, context)
     monkeypatch.setattr("proxy.request.totals.Totals.count", broken)
-    asyncio.run(planner.count(visit, ()))
-    assert (visit.result, visit.total, visit.ladder) == ("bug", None, None)
+    asyncio.run(planner.count(context, ()))
+    assert (context.result, context.total, context.ladder) == ("bug", None, None)
 
 
 def test_a_ladder_that_there_is_not_is_the_clients_mistake() -> None:
     with pytest.raises(ClientError) as raised:
-        prepared(house().gateway.planner, visiting(body(talk(2)), ladder="nobodys"))
+        prepared(services().gateway.planner, visiting(body(talk(2)), ladder="nobodys"))
     assert raised.value.param == "x-plimsoll-ladder"
 
 
@@ -227,142 +227,142 @@ def test_a_ladder_that_there_is_not_is_the_clients_mistake() -> None:
 REFUSED = Refusal("x", limit=4_096)
 
 
-def healed(planner: Planner, visit: Visit, refusal: Refusal = REFUSED) -> Any:
+def healed(planner: Planner, context: RequestContext, refusal: Refusal = REFUSED) -> Any:
     """What is sent after a refusal, parsed; None where nothing is."""
-    sent = asyncio.run(planner.healed(visit, refusal, ()))
+    sent = asyncio.run(planner.healed(context, refusal, ()))
     return None if sent is None else json.loads(sent)
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
 def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -> None:
-    made = house()
-    visit = visiting(body(talk(100), model))
-    assert prepared(made.gateway.planner, visit) is visit.body
-    smaller = healed(made.gateway.planner, visit)
-    assert 2 < len(smaller["messages"]) < 102 and visit.result == "fitted"
+    made = services()
+    context = visiting(body(talk(100), model))
+    assert prepared(made.gateway.planner, context) is context.body
+    smaller = healed(made.gateway.planner, context)
+    assert 2 < len(smaller["messages"]) < 102 and context.result == "fitted"
     assert made.cache.learned_now(model, CALLER).window == 4_096
-    smallest = healed(made.gateway.planner, visit, Refusal("x", limit=2_500))
+    smallest = healed(made.gateway.planner, context, Refusal("x", limit=2_500))
     assert len(smallest["messages"]) < len(smaller["messages"])
 
 
 def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned() -> None:
-    made = house()
-    visit = visiting(body(talk(100), "gpt-4o"))
-    prepared(made.gateway.planner, visit)
+    made = services()
+    context = visiting(body(talk(100), "gpt-4o"))
+    prepared(made.gateway.planner, context)
     made.cache.prove(
-        "gpt-4o", CALLER, Learned(window=4_096), Proof(0, 0)
+        "gpt-4o", CALLER, LearnedLimits(window=4_096), Proof(0, 0)
     )  # another request was refused while this one was away
-    assert len(healed(made.gateway.planner, visit)["messages"]) < 102
+    assert len(healed(made.gateway.planner, context)["messages"]) < 102
 
 
 def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
-    made = house()
-    visit = visiting(body(talk(4)))
-    prepared(made.gateway.planner, visit)
-    assert healed(made.gateway.planner, visit, Refusal("x", limit=300)) is None
+    made = services()
+    context = visiting(body(talk(4)))
+    prepared(made.gateway.planner, context)
+    assert healed(made.gateway.planner, context, Refusal("x", limit=300)) is None
 
 
 def test_a_bug_while_healing_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner, visit = house().gateway.planner, visiting(body(talk(100)))
-    prepared(planner, visit)
+    planner, context = services().gateway.planner, visiting(body(talk(100)))
+    prepared(planner, context)
     monkeypatch.setattr("proxy.request.prepare.learn", broken)
-    assert healed(planner, visit) is None and visit.result == "bug"
+    assert healed(planner, context) is None and context.result == "bug"
 
 
 ALLOWED = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o-mini,gpt-4o"}
 
 
 def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to() -> None:
-    made = house(**ALLOWED)
-    visit = visiting(body(talk(400)))
-    assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
-    assert healed(made.gateway.planner, visit, Refusal("x", limit=9_000))["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini", CALLER) == Learned(9_000)
-    assert made.cache.learned_now("gpt-4", CALLER) == Learned()
+    made = services(**ALLOWED)
+    context = visiting(body(talk(400)))
+    assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
+    assert healed(made.gateway.planner, context, Refusal("x", limit=9_000))["model"] == "gpt-4o"
+    assert made.cache.learned_now("gpt-4o-mini", CALLER) == LearnedLimits(9_000)
+    assert made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
 
 
 @pytest.mark.parametrize("bounds", ["window", "body"])
 def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotten(bounds: str) -> None:
-    made = house(**ALLOWED)
-    visit = visiting(body(talk(2_200)))
-    assert json.loads(prepared(made.gateway.planner, visit))["model"] == "gpt-4o-mini"
-    first = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))
+    made = services(**ALLOWED)
+    context = visiting(body(talk(2_200)))
+    assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
+    first = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))
     assert first["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini", CALLER) == made.cache.learned_now("gpt-4", CALLER) == Learned()
-    second = healed(made.gateway.planner, visit, Refusal("x", bounds=bounds))  # of the second, the first is not tried
+    assert made.cache.learned_now("gpt-4o-mini", CALLER) == made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
+    second = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))  # of the second, the first is not tried
     assert second is None or second["model"] == "gpt-4"
 
 
 def test_a_refusal_of_what_was_moved_that_teaches_nothing_heals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = house(**ALLOWED)
-    visit = visiting(body(talk(400)))
-    prepared(made.gateway.planner, visit)
+    made = services(**ALLOWED)
+    context = visiting(body(talk(400)))
+    prepared(made.gateway.planner, context)
     monkeypatch.setattr("proxy.request.prepare.learn", lambda facts, sent, refusal: None)
-    assert healed(made.gateway.planner, visit) is None
+    assert healed(made.gateway.planner, context) is None
 
 
 def test_nothing_heals_where_nothing_was_understood() -> None:
-    visit = visiting(b"{")
-    planner = house().gateway.planner
-    prepared(planner, visit)
-    assert healed(planner, visit) is None
+    context = visiting(b"{")
+    planner = services().gateway.planner
+    prepared(planner, context)
+    assert healed(planner, context) is None
 
 
 def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: Any) -> None:
     (tmp_path / "ladder.toml").write_text('on_unfit = "forward"\n[[step]]\nname = "clamp_output"\n')
-    made = house(PLIMSOLL_RULES=str(tmp_path))
-    visit = visiting(body(talk(400)))
-    assert prepared(made.gateway.planner, visit) is visit.body
-    assert healed(made.gateway.planner, visit, Refusal("x", limit=8_192)) is None
-    assert made.cache.learned_now("gpt-4", CALLER) == Learned()
+    made = services(PLIMSOLL_RULES=str(tmp_path))
+    context = visiting(body(talk(400)))
+    assert prepared(made.gateway.planner, context) is context.body
+    assert healed(made.gateway.planner, context, Refusal("x", limit=8_192)) is None
+    assert made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
 def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
-    made = house()
-    made.cache.prove("gpt-4", CALLER, Learned(window=4_096), Proof(0, 0))
-    visit = visiting(body(talk(100)), mode)
-    prepared(made.gateway.planner, visit)
+    made = services()
+    made.cache.prove("gpt-4", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
+    context = visiting(body(talk(100)), mode)
+    prepared(made.gateway.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
-        made.gateway.planner.learn_ratio(visit, replace(visit.outcome(), usage=Usage(usage), status=status))
+        made.gateway.planner.learn_ratio(context, replace(context.outcome(), usage=Usage(usage), status=status))
         assert made.cache.learned_now("gpt-4", CALLER).window == left
 
 
 # Ratios.
 
 
-def told(made: House, visit: Visit, usage: int, status: int = 200) -> float | None:
+def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
     """The ratio that an answer's usage taught of the model that it came from."""
-    outcome = replace(visit.outcome(), usage=Usage(usage), status=status)
-    made.gateway.planner.learn_ratio(visit, outcome)
+    outcome = replace(context.outcome(), usage=Usage(usage), status=status)
+    made.gateway.planner.learn_ratio(context, outcome)
     found = made.cache.correction_now(outcome.model_sent, caller_of(()), 1.0)
     return None if found is None else found.ratio
 
 
 @pytest.mark.parametrize("turns", [100, 8_000])
 def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
-    made = house()
-    visit = visiting(body(talk(turns), "claude-3-opus"))
-    prepared(made.gateway.planner, visit)
-    if visit.sure:
-        asyncio.run(made.gateway.planner.count(visit, ()))
-    visit.attempts = 1  # what was never sent has no count of what was
-    sent = visit.outcome().prompt_sent
+    made = services()
+    context = visiting(body(talk(turns), "claude-3-opus"))
+    prepared(made.gateway.planner, context)
+    if context.sure:
+        asyncio.run(made.gateway.planner.count(context, ()))
+    context.attempts = 1  # what was never sent has no count of what was
+    sent = context.outcome().prompt_sent
     assert sent is not None
-    assert told(made, visit, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
+    assert told(made, context, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
 
 
 @pytest.mark.parametrize("status", [200, 400])
 def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
-    made = house()
-    visit = visiting(body(talk(2 if status == 200 else 100), "claude-3-opus"))
-    prepared(made.gateway.planner, visit)
-    asyncio.run(made.gateway.planner.count(visit, ()))
-    assert told(made, visit, 50, status) is None
+    made = services()
+    context = visiting(body(talk(2 if status == 200 else 100), "claude-3-opus"))
+    prepared(made.gateway.planner, context)
+    asyncio.run(made.gateway.planner.count(context, ()))
+    assert told(made, context, 50, status) is None
 
 
 def test_the_same_body_becomes_the_same_bytes() -> None:
-    planner = house().gateway.planner
+    planner = services().gateway.planner
     assert prepared(planner, visiting(body(talk(400)))) == prepared(planner, visiting(body(talk(400))))
 
 
@@ -372,11 +372,11 @@ PIN = {"plimsoll": {"pin": True}}
 
 
 def test_a_message_that_pins_itself_stays_and_its_key_is_not_sent() -> None:
-    planner = house().gateway.planner
+    planner = services().gateway.planner
     said = [{**m, **PIN} if i == 5 else m for i, m in enumerate(talk(400))]
-    visit = visiting(body(said), pins=frozenset({7}))
-    payload = prepared(planner, visit)
-    assert b"plimsoll" not in payload and visit.result == "fitted"
+    context = visiting(body(said), pins=frozenset({7}))
+    payload = prepared(planner, context)
+    assert b"plimsoll" not in payload and context.result == "fitted"
     kept = [m["content"] for m in json.loads(payload)["messages"]]
     assert said[5]["content"] in kept and said[7]["content"] in kept and said[6]["content"] not in kept
 
@@ -385,28 +385,28 @@ def test_a_message_that_pins_itself_stays_and_its_key_is_not_sent() -> None:
 @pytest.mark.parametrize("turns", [2, 100])
 def test_the_key_is_taken_out_though_nothing_else_changes(turns: int, mode: Mode) -> None:
     """Once where bytes prove that it fits, once where it is counted."""
-    planner = house().gateway.planner
+    planner = services().gateway.planner
     said = talk(turns)
-    visit = visiting(body([{**said[0], **PIN}, *said[1:]]), mode)
-    payload = prepared(planner, visit)
+    context = visiting(body([{**said[0], **PIN}, *said[1:]]), mode)
+    payload = prepared(planner, context)
     assert json.loads(payload) == {"model": "gpt-4", "messages": said}
-    assert visit.sure is (turns == 2) and visit.result == ""
+    assert context.sure is (turns == 2) and context.result == ""
 
 
 def test_the_key_is_taken_out_though_we_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner = house().gateway.planner
-    monkeypatch.setattr(Planner, "ladder_for", lambda self, visit: 1 / 0)
-    visit = visiting(body([{**talk(2)[0], **PIN}]))
-    assert json.loads(prepared(planner, visit)) == {"model": "gpt-4", "messages": talk(2)[:1]}
-    assert visit.result == "bug"
+    planner = services().gateway.planner
+    monkeypatch.setattr(Planner, "ladder_for", lambda self, context: 1 / 0)
+    context = visiting(body([{**talk(2)[0], **PIN}]))
+    assert json.loads(prepared(planner, context)) == {"model": "gpt-4", "messages": talk(2)[:1]}
+    assert context.result == "bug"
 
 
 def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
-    planner = house().gateway.planner
+    planner = services().gateway.planner
     heavy = [{"role": "user", "content": "x" * (2 << 20), **PIN}]
     assert b"plimsoll" not in prepared(planner, visiting(body(heavy), Mode.OBSERVE))
-    visit = visiting(gzip.compress(body([{**talk(2)[0], **PIN}])))
-    payload = asyncio.run(planner.prepare(visit, [(b"content-encoding", b"gzip")]))
+    context = visiting(gzip.compress(body([{**talk(2)[0], **PIN}])))
+    payload = asyncio.run(planner.prepare(context, [(b"content-encoding", b"gzip")]))
     assert json.loads(payload) == {"model": "gpt-4", "messages": talk(2)[:1]}
 
 
@@ -414,17 +414,17 @@ def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
 @pytest.mark.parametrize("field", [{"max_tokens": "many"}, {"n": 0}, {"stream": "yes"}])
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
 def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[str, Any], packed: bool) -> None:
-    planner, said = house().gateway.planner, talk(2)
+    planner, said = services().gateway.planner, talk(2)
     sent = body([{**said[0], **PIN}, *said[1:]], **field)
-    visit = visiting(gzip.compress(sent) if packed else sent, mode)
-    payload = asyncio.run(planner.prepare(visit, [(b"content-encoding", b"gzip")] if packed else []))
+    context = visiting(gzip.compress(sent) if packed else sent, mode)
+    payload = asyncio.run(planner.prepare(context, [(b"content-encoding", b"gzip")] if packed else []))
     assert json.loads(payload) == {"model": "gpt-4", **field, "messages": said}
-    assert visit.result == "not_understood"
+    assert context.result == "not_understood"
 
 
 def test_the_key_is_taken_out_where_there_is_no_model() -> None:
     sent = b'{"messages":[{"role":"user","plimsoll":{"pin":true}}],"x": 1}'
-    assert prepared(house().gateway.planner, visiting(sent)) == b'{"messages":[{"role":"user"}],"x":1}'
+    assert prepared(services().gateway.planner, visiting(sent)) == b'{"messages":[{"role":"user"}],"x":1}'
 
 
 @pytest.mark.parametrize(
@@ -437,19 +437,19 @@ def test_the_key_is_taken_out_where_there_is_no_model() -> None:
     ],
 )
 def test_what_is_not_understood_and_has_no_such_key_stays_as_it_is(sent: bytes) -> None:
-    visit = visiting(sent)
-    assert prepared(house().gateway.planner, visit) is visit.body
+    context = visiting(sent)
+    assert prepared(services().gateway.planner, context) is context.body
 
 
 def test_a_bug_while_the_key_is_taken_out_sends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.request.measure.unpacked", broken)
-    visit = visiting(b'{"n":0}')
-    assert prepared(house().gateway.planner, visit) is visit.body and visit.result == "bug"
+    context = visiting(b'{"n":0}')
+    assert prepared(services().gateway.planner, context) is context.body and context.result == "bug"
 
 
 def test_who_asks_for_nothing_sends_the_key_as_it_is() -> None:
-    visit = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
-    assert prepared(house().gateway.planner, visit) is visit.body
+    context = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
+    assert prepared(services().gateway.planner, context) is context.body
 
 
 # Lorebooks.
@@ -474,23 +474,23 @@ def recalled(payload: bytes) -> str:
 
 
 def test_entries_of_a_lorebook_are_recalled_though_the_request_fits(shelf: str) -> None:
-    planner = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
-    visit = visiting(body(ASKING), lorebooks=("tides",))
-    payload = prepared(planner, visit)
+    planner = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
+    context = visiting(body(ASKING), lorebooks=("tides",))
+    payload = prepared(planner, context)
     assert "nine bells" in recalled(payload) and "river" not in recalled(payload)
-    assert visit.result == "fitted" and visit.plan is not None
-    assert [note.step for note in visit.plan.notes] == ["recall"]
+    assert context.result == "fitted" and context.plan is not None
+    assert [note.step for note in context.plan.notes] == ["recall"]
 
 
 def test_a_model_brings_its_lorebooks_along(shelf: str) -> None:
-    planner = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
+    planner = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
     assert "nine bells" in recalled(prepared(planner, visiting(body(ASKING, "gpt-4o-mini"))))
     other = visiting(body(ASKING, "gpt-4"))
     assert prepared(planner, other) is other.body
 
 
 def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> None:
-    planner = house(PLIMSOLL_RULES=shelf).gateway.planner
+    planner = services(PLIMSOLL_RULES=shelf).gateway.planner
     with pytest.raises(ClientError, match="needs a ladder with the step recall"):
         prepared(planner, visiting(body(ASKING), lorebooks=("tides",)))
     with pytest.raises(ClientError, match="names a lorebook that there is not; there are tides"):
@@ -498,21 +498,21 @@ def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> N
 
 
 def test_what_a_refusal_heals_recalls_too(shelf: str) -> None:
-    made = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag")
-    visit = visiting(body([*talk(100)[:-1], ASKING[-1]], "gpt-4o"))
-    prepared(made.gateway.planner, visit)
-    again = healed(made.gateway.planner, visit, Refusal("x", limit=4_000))
+    made = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag")
+    context = visiting(body([*talk(100)[:-1], ASKING[-1]], "gpt-4o"))
+    prepared(made.gateway.planner, context)
+    again = healed(made.gateway.planner, context, Refusal("x", limit=4_000))
     assert again is not None and "nine bells" in recalled(json.dumps(again).encode())
 
 
 def test_budgets_of_the_environment_reach_the_steps(shelf: str) -> None:
-    made = house(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag", CONTEXT_RAG_TOKEN_BUDGET="20")
-    visit = visiting(body(ASKING, "gpt-4o"))
-    assert prepared(made.gateway.planner, visit) is visit.body  # the heading alone takes more
-    made = house(PLIMSOLL_LADDER="rag", CONTEXT_RECENT_HISTORY_TOKEN_BUDGET="1000", CONTEXT_RAG_TOKEN_BUDGET="500")
-    visit = visiting(body(talk(100), "gpt-4o"))
-    prepared(made.gateway.planner, visit)
-    assert visit.plan is not None
-    steps = {note.step: note for note in visit.plan.notes}
+    made = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag", CONTEXT_RAG_TOKEN_BUDGET="20")
+    context = visiting(body(ASKING, "gpt-4o"))
+    assert prepared(made.gateway.planner, context) is context.body  # the heading alone takes more
+    made = services(PLIMSOLL_LADDER="rag", CONTEXT_RECENT_HISTORY_TOKEN_BUDGET="1000", CONTEXT_RAG_TOKEN_BUDGET="500")
+    context = visiting(body(talk(100), "gpt-4o"))
+    prepared(made.gateway.planner, context)
+    assert context.plan is not None
+    steps = {note.step: note for note in context.plan.notes}
     assert 900 < steps["prune_history"].tokens_after <= 1_030
     assert 400 < steps["recall"].tokens_after - steps["recall"].tokens_before <= 500

@@ -12,11 +12,11 @@ import pytest
 from proxy.config.rules import load_rules
 from proxy.model.outcome import Refusal
 from proxy.request import refusal_detection as module
-from proxy.request.refusal_detection import Looking, coding_of, plainly, unreadable
+from proxy.request.refusal_detection import RefusalDetector, coding_of, plainly, unreadable
 from proxy.upstreams.upstream import Answer
 from proxy.wire.headers import Header
 
-LOOKING = Looking(load_rules(None).refusals)
+LOOKING = RefusalDetector(load_rules(None).refusals)
 ERROR = b'{"error":{"message":"This model\'s maximum context length is 4096 tokens.","code":null}}'
 JSON = (b"content-type", b"application/json; charset=utf-8")
 EVENTS = (b"content-type", b"Text/Event-Stream; charset=utf-8")

@@ -11,7 +11,7 @@ from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
 from proxy.fit.plan import plan
 from proxy.model.conversation import Prompt
-from proxy.model.plan import Facts, Ladder, Plan, Rival, Rung
+from proxy.model.plan import CandidateModel, Facts, Ladder, LadderStep, Plan
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
@@ -34,8 +34,8 @@ def shipped(name: str, *to: str) -> Ladder:
 
 def only(ladder: Ladder, step: str) -> Ladder:
     """The ladder with this one step of it."""
-    rungs: tuple[Rung, ...] = tuple(rung for rung in ladder.rungs if rung.step == step)
-    return replace(ladder, rungs=rungs)
+    steps: tuple[LadderStep, ...] = tuple(ladder_step for ladder_step in ladder.steps if ladder_step.step == step)
+    return replace(ladder, steps=steps)
 
 
 def known(sent: Prompt, *to: str) -> Facts:
@@ -44,8 +44,8 @@ def known(sent: Prompt, *to: str) -> Facts:
     def meter(name: str) -> Meter:
         return meter_for(sent, name, Remembering())
 
-    rivals = tuple(Rival(name, windows().find(name), functools.partial(meter, name)) for name in to)
-    return Facts(windows().find(sent.model), meter(sent.model), rivals)
+    candidates = tuple(CandidateModel(name, windows().find(name), functools.partial(meter, name)) for name in to)
+    return Facts(windows().find(sent.model), meter(sent.model), candidates)
 
 
 def planned(

@@ -126,7 +126,7 @@ def test_25_messages_are_not_too_many() -> None:
 @pytest.mark.parametrize("model", [MODEL, "mistral-large-latest"])
 def test_160_907_tokens_fit_131_072(model: str, ladder: str) -> None:
     told = run(*[meetings(25_000)] * 6)
-    exact = planned(told, replace(shipped(ladder), rungs=()), model=MODEL, window=131_072).before.prompt
+    exact = planned(told, replace(shipped(ladder), steps=()), model=MODEL, window=131_072).before.prompt
     told.append(assistant(text(160_907 - exact - 4, MODEL)))
     found = planned(told, shipped(ladder), model=model, window=131_072)
     if model == MODEL:

@@ -57,7 +57,7 @@ def recalled(found: Plan) -> Message:
 
 
 def test_the_shipped_ladder_has_the_seeds_budgets() -> None:
-    params = {rung.step: rung.apply.keywords["params"] for rung in shipped("rag").rungs}  # type: ignore[attr-defined]
+    params = {ladder_step.step: ladder_step.apply.keywords["params"] for ladder_step in shipped("rag").steps}  # type: ignore[attr-defined]
     assert params["prune_history"].budget == RECENT
     assert (params["recall"].budget, params["recall"].total) == (RAG, TOTAL)
 

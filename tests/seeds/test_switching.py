@@ -17,7 +17,7 @@ BUFFER = 35_000  # the seed's allowance for system prompt and output: here the r
 def switched(messages: list[dict[str, Any]], *to: str, model: str = BASE) -> Plan:
     """What the switch alone does, as the shipped ladder has it."""
     ladder = only(shipped("default", *to), "switch_model") if to else only(shipped("default"), "switch_model")
-    assert [rung.at for rung in ladder.rungs] == [0.90]
+    assert [ladder_step.at for ladder_step in ladder.steps] == [0.90]
     return planned(messages, ladder, *to, model=model, max_tokens=BUFFER)
 
 

@@ -30,7 +30,7 @@ COUNTED = SimulatorConfig(count=words, window=100)
 
 
 @dataclass
-class Exchange:
+class ResponseReader:
     """One request, driven by hand."""
 
     status: int = 0
@@ -58,10 +58,10 @@ async def exchange(
     body: bytes = b"",
     headers: Sequence[tuple[bytes, bytes]] = (),
     hang_up_after: int | None = None,
-    into: Exchange | None = None,
-) -> Exchange:
+    into: ResponseReader | None = None,
+) -> ResponseReader:
     """Sends a request in two parts; the client hangs up once it got so many parts of the answer (-1: at once)."""
-    got, gone = into or Exchange(), asyncio.Event()
+    got, gone = into or ResponseReader(), asyncio.Event()
     inbox = [
         {"type": "http.request", "body": body[:5], "more_body": True},
         {"type": "http.request", "body": body[5:], "more_body": False},
@@ -89,7 +89,7 @@ async def exchange(
     return got
 
 
-def asked(app: Simulator, *messages: Any, headers: Sequence[tuple[bytes, bytes]] = (), **more: Any) -> Exchange:
+def asked(app: Simulator, *messages: Any, headers: Sequence[tuple[bytes, bytes]] = (), **more: Any) -> ResponseReader:
     body = msgspec.json.encode({"model": "m", "messages": list(messages) or [USER], **more})
     return asyncio.run(exchange(app, body=body, headers=headers))
 
@@ -297,8 +297,8 @@ def test_an_answer_waits_before_its_head_and_between_its_chunks() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_can_break_off_in_the_middle(stream: bool) -> None:
-    async def broken() -> Exchange:
-        body, got = msgspec.json.encode({"model": "m", "messages": [USER], "stream": stream}), Exchange()
+    async def broken() -> ResponseReader:
+        body, got = msgspec.json.encode({"model": "m", "messages": [USER], "stream": stream}), ResponseReader()
         with pytest.raises(BrokenOff):
             await exchange(simulator(COUNTED), body=body, headers=[(b"x-sim-break", b"1")], into=got)
         return got
@@ -308,7 +308,7 @@ def test_an_answer_can_break_off_in_the_middle(stream: bool) -> None:
 
 
 def test_a_client_that_hangs_up_is_noticed() -> None:
-    async def hung_up(app: Simulator, after: int, *headers: tuple[bytes, bytes]) -> Exchange:
+    async def hung_up(app: Simulator, after: int, *headers: tuple[bytes, bytes]) -> ResponseReader:
         body = msgspec.json.encode({"model": "m", "messages": [USER], "stream": True})
         async with asyncio.timeout(5):
             return await exchange(app, body=body, headers=headers, hang_up_after=after)

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.fit.blocks import runs
 from proxy.model.conversation import Message, Prompt
-from proxy.model.limits import Correction, Learned, Margin, Quality
+from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -38,7 +38,7 @@ def meter(
     *messages: dict[str, Any],
     model: str = "gpt-4o",
     memory: Remembering | None = None,
-    learned: Learned = Learned(),  # noqa: B008
+    learned: LearnedLimits = LearnedLimits(),  # noqa: B008
     ratio: float | None = None,
     share: float | None = None,
     **head: Any,
@@ -197,7 +197,7 @@ def test_a_ratio_that_cannot_be_true_is_not_believed(ratio: float) -> None:
 
 def test_what_a_refusal_taught_multiplies_every_count() -> None:
     once = (message(user("hello")),)
-    taught = meter(learned=Learned(scale=2.0))
+    taught = meter(learned=LearnedLimits(scale=2.0))
     assert taught.costs(once) == (10,) and taught.fixed == {"base": 6} and taught.text("hello") == 2
     assert taught.quality is Quality.CALIBRATED
     again = taught.scaled(1.5)
@@ -242,7 +242,7 @@ def test_usage_teaches_a_ratio() -> None:
     taught = learned_ratio(name, family, unit_of(meter(model=name)), 2000, used)
     assert taught == pytest.approx(1.18 * 1.1)
     assert learned_ratio(name, family, unit_of(meter(model=name, ratio=taught)), 2200, used) == pytest.approx(taught)
-    scaled = meter(model=name, learned=Learned(scale=1.1))
+    scaled = meter(model=name, learned=LearnedLimits(scale=1.1))
     assert learned_ratio(name, family, unit_of(scaled), 2200, used) == pytest.approx(1.18)
 
 
@@ -330,7 +330,7 @@ def test_no_encoding_is_loaded_before_something_is_counted_and_no_client_library
 def test_shares_of_a_block_add_up_whatever_the_factor() -> None:
     block: Sequence[Message] = prompt([*tool_round("1", "a b c " * 40)]).messages
     exact = meter().costs(block)
-    scaled = meter(learned=Learned(scale=1.5)).costs(block)
+    scaled = meter(learned=LearnedLimits(scale=1.5)).costs(block)
     assert len(exact) == len(scaled) == 2 and sum(scaled) == pytest.approx(1.5 * sum(exact), abs=2)
 
 
@@ -340,7 +340,7 @@ def test_with_the_users_own_tokenizer_texts_are_exact_and_the_frame_is_the_famil
 
     def counted(text: str, ratio: float | None = None) -> tuple[int, Meter]:
         asked = prompt([user(text)])
-        told = Learned() if ratio is None else Learned(correction=Correction(ratio))
+        told = LearnedLimits() if ratio is None else LearnedLimits(correction=Correction(ratio))
         made = meter_for(asked, model, Remembering(), told, path)
         return total(made, asked), made
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.fit.plan import note, plan
 from proxy.model.limits import Margin, Quality
-from proxy.model.plan import Draft, Drop, Note, Plan, Rung
+from proxy.model.plan import Draft, Drop, LadderStep, Note, Plan
 from proxy.model.scan import Total
 from proxy.model.structs import replace
 from proxy.wire.report import (
@@ -22,16 +22,23 @@ from proxy.wire.report import (
     takers,
     total_headers,
 )
-from tests.laws.steps import rung
+from tests.laws.steps import ladder_step
 from tests.makers import WordMeter, assistant, draft, facts, ladder, prompt, system, tool_round, user, words
 
 
-def planned(messages: list[dict[str, Any]], window: int, *rungs: Rung, **fields: Any) -> Plan:
-    return plan(prompt(messages, **fields), ladder(*rungs), facts(window))
+def planned(messages: list[dict[str, Any]], window: int, *steps: LadderStep, **fields: Any) -> Plan:
+    return plan(prompt(messages, **fields), ladder(*steps), facts(window))
 
 
 LONG = [system("be kind"), user(words(20)), *tool_round("c", words(300)), assistant(words(200)), user("and?")]
-CUT = planned(LONG, 400, rung("trim_tool_results", 1), rung("prune_history"), rung("clamp_output", 1), max_tokens=150)
+CUT = planned(
+    LONG,
+    400,
+    ladder_step("trim_tool_results", 1),
+    ladder_step("prune_history"),
+    ladder_step("clamp_output", 1),
+    max_tokens=150,
+)
 SAME = planned([user("hi")], 9000)
 
 
@@ -138,7 +145,7 @@ def test_each_message_has_its_fate_and_the_reason() -> None:
         (4, "assistant", "kept", "fits"),
         (5, "user", "kept", "newest"),
     ]
-    trimmed = fates(planned(LONG, 600, rung("trim_tool_results", 1), max_tokens=150))
+    trimmed = fates(planned(LONG, 600, ladder_step("trim_tool_results", 1), max_tokens=150))
     assert (trimmed[3]["fate"], trimmed[3]["why"]) == ("shortened", "tool result over its cap")
     assert trimmed[3]["tokens_sent"] < trimmed[3]["tokens"] == 304
     assert sum(f["tokens_sent"] for f in found) == CUT.draft.prompt - 3
@@ -156,7 +163,7 @@ def test_what_was_joined_is_told_of_both_and_counted_once() -> None:
     told = [user(words(9)), assistant(words(900)), user("b"), assistant("c"), user("d")]
     known = facts(200)
     known = replace(known, window=replace(known.window, alternates=True))
-    made = plan(prompt(told, max_tokens=50), ladder(rung("prune_history")), known)
+    made = plan(prompt(told, max_tokens=50), ladder(ladder_step("prune_history")), known)
     found = fates(made)
     assert [(f["fate"], f["tokens_sent"]) for f in found] == [
         ("joined", 0),

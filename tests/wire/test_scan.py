@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.model.scan import Glance, Marks, Stretch
-from proxy.wire.scan import ESCAPED, LATEST, MENDED, MOST, WRITTEN, NotUnderstood, glance, limit_of, mended, stretch_of
+from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
+from proxy.wire.scan import (
+    ESCAPED,
+    LATEST,
+    MENDED,
+    MOST,
+    WRITTEN,
+    NotUnderstood,
+    known_prefix_of,
+    limit_of,
+    mended,
+    scan,
+)
 from tests.laws.cases import Case, cases
 from tests.makers import assistant, body, tool_round, user
 
@@ -23,9 +34,9 @@ def asking(**fields: Any) -> bytes:
 
 def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
     told = asking(max_tokens=5, max_completion_tokens=7, n=3, stream=True)
-    found = glance(told)
+    found = scan(told)
     assert (found.model, found.reserve, found.stream, found.most) == ("gpt-4o", 7, True, len(told))
-    plain = glance(asking(n=None, stream=None, max_tokens=None))
+    plain = scan(asking(n=None, stream=None, max_tokens=None))
     assert (plain.reserve, plain.stream) == (None, False)
 
 
@@ -44,7 +55,7 @@ def test_a_first_look_tells_the_model_and_what_the_reply_may_take() -> None:
 )
 def test_a_first_look_at_what_is_no_request_says_so(wrong: bytes) -> None:
     with pytest.raises(NotUnderstood):
-        glance(wrong)
+        scan(wrong)
 
 
 @pytest.mark.parametrize(
@@ -59,22 +70,22 @@ def test_a_first_look_at_what_is_no_request_says_so(wrong: bytes) -> None:
     ],
 )
 def test_bytes_prove_nothing_where_something_hidden_may_cost(fields: dict[str, Any]) -> None:
-    assert glance(asking(**fields)).most is None
+    assert scan(asking(**fields)).most is None
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_image", "video_url", "input_audio", "file", "document_url"])
 def test_bytes_prove_nothing_beside_an_image_a_sound_or_a_file(kind: str) -> None:
-    assert glance(body([{"role": "user", "content": [{"type": kind}]}])).most is None
+    assert scan(body([{"role": "user", "content": [{"type": kind}]}])).most is None
 
 
 def test_bytes_prove_nothing_beside_an_answer_that_was_spoken() -> None:
-    assert glance(body([{"role": "assistant", "audio": {"id": "audio_1"}}])).most is None
-    assert glance(body([{"role": "assistant", "content": "x", "audio": None}])).most is not None
+    assert scan(body([{"role": "assistant", "audio": {"id": "audio_1"}}])).most is None
+    assert scan(body([{"role": "assistant", "content": "x", "audio": None}])).most is not None
 
 
 def test_text_that_speaks_of_images_is_text() -> None:
     told = body([user('{"type": "image_url"}'), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
-    assert glance(told).most == len(told)
+    assert scan(told).most == len(told)
 
 
 def test_what_is_written_anew_before_it_is_counted_may_cost_more_than_its_bytes() -> None:
@@ -82,17 +93,17 @@ def test_what_is_written_anew_before_it_is_counted_may_cost_more_than_its_bytes(
     second_call, second = tool_round("2", "é")
     one = body([call, result])
     arguments = len(json.dumps(call["tool_calls"][0]))
-    assert glance(one).most == len(one) + (WRITTEN - 1) * arguments
+    assert scan(one).most == len(one) + (WRITTEN - 1) * arguments
     call["tool_calls"] += second_call["tool_calls"]
     both = body([call, result, second, user("é")])
     calls = sum(len(json.dumps(c)) for c in call["tool_calls"])
     results = 2 * len(json.dumps("é"))
-    assert glance(both).most == len(both) + (WRITTEN - 1) * calls + (ESCAPED - 1) * results
+    assert scan(both).most == len(both) + (WRITTEN - 1) * calls + (ESCAPED - 1) * results
     old = {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}}
-    assert glance(body([old])).most == len(body([old])) + len(json.dumps(old["function_call"]))
+    assert scan(body([old])).most == len(body([old])) + len(json.dumps(old["function_call"]))
 
 
-def marked(found: Glance, seed: int = 7) -> Marks:
+def marked(found: Scan, seed: int = 7) -> PrefixDigest:
     assert found.marks is not None
     marks = found.marks(seed)
     assert marks is not None
@@ -100,7 +111,7 @@ def marked(found: Glance, seed: int = 7) -> Marks:
 
 
 def marks(*told: dict[str, Any], seed: int = 7, **fields: Any) -> list[int]:
-    return list(marked(glance(body(told, **fields)), seed).latest)
+    return list(marked(scan(body(told, **fields)), seed).latest)
 
 
 def test_each_message_has_a_mark_of_itself_and_all_before_it() -> None:
@@ -135,19 +146,19 @@ def test_a_made_up_role_has_no_other_conversations_mark() -> None:
 def test_there_are_no_marks_where_a_count_depends_on_more_than_what_stands_before() -> None:
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     late = [user("a"), {"role": "system", "content": "s"}]
-    assert glance(body([image])).marks is None and glance(body(late)).marks is None
-    assert glance(body([late[1], late[1], late[0]])).marks is not None
+    assert scan(body([image])).marks is None and scan(body(late)).marks is None
+    assert scan(body([late[1], late[1], late[0]])).marks is not None
 
 
 def test_a_first_look_keeps_the_bytes_of_the_head_that_cost() -> None:
     several: list[dict[str, Any]] = [{}, {"tools": []}, {"tool_choice": "none"}, {"top_p": 1}]
-    heads = [glance(asking(**fields)).head for fields in several]
+    heads = [scan(asking(**fields)).head for fields in several]
     assert len(set(heads)) == 3 and heads[0] == heads[3]
 
 
 @pytest.mark.parametrize("content", ['"hi"', '"plimsoll"', r'"say \"plimsoll\": 1"', '[{"type":"text","plimsoll":1}]'])
 def test_a_request_without_our_key_has_none(content: str) -> None:
-    assert not glance(
+    assert not scan(
         b'{"plimsoll":1,"model":"m","messages":[{"role":"user","content":%s}]}' % content.encode()
     ).seen.keyed
 
@@ -155,12 +166,12 @@ def test_a_request_without_our_key_has_none(content: str) -> None:
 # --- what was read before
 
 
-def stretch(whole: bytes, known: Stretch | None = None, seed: int = 7) -> Stretch | None:
-    seen = glance(whole, known)
-    return stretch_of(whole, seen, marked(seen, seed))
+def prefix(whole: bytes, known: KnownPrefix | None = None, seed: int = 7) -> KnownPrefix | None:
+    seen = scan(whole, known)
+    return known_prefix_of(whole, seen, marked(seen, seed))
 
 
-def same(found: Glance, plain: Glance) -> None:
+def same(found: Scan, plain: Scan) -> None:
     """Two looks at one body say the same, however much of it was known."""
     for name in ("model", "reserve", "stream", "most", "head", "seen"):
         assert getattr(found, name) == getattr(plain, name), name
@@ -187,44 +198,44 @@ def test_of_a_conversation_that_grew_what_is_new_is_read(order: tuple[str, ...],
 
     known = None
     for count in range(1, len(LONG) + 1):
-        found = glance(sent(count), known)
-        same(found, glance(sent(count)))
+        found = scan(sent(count), known)
+        same(found, scan(sent(count)))
         assert found.known is known and (known is None or found.new < len(sent(count)))
-        known = stretch(sent(count), known)
+        known = prefix(sent(count), known)
         assert known is not None and known.seen.count == count
         assert sent(count)[: known.end].endswith(b"}") and json.loads(known.lead) == LONG[0]
-    again = glance(sent(len(LONG)), known)
-    same(again, glance(sent(len(LONG))))
-    assert stretch_of(sent(len(LONG)), again, marked(again)) is None  # nothing is new in it
+    again = scan(sent(len(LONG)), known)
+    same(again, scan(sent(len(LONG))))
+    assert known_prefix_of(sent(len(LONG)), again, marked(again)) is None  # nothing is new in it
 
 
 @given(cases(), st.data())
 def test_however_a_conversation_grows_a_look_at_it_says_the_same(case: Case, data: st.DataObject) -> None:
     messages = [json.loads(m.raw) for m in case.prompt.messages]
     cut = data.draw(st.integers(1, len(messages)))
-    first = glance(body(messages[:cut]))
+    first = scan(body(messages[:cut]))
     if first.marks is None:
         return
-    known = stretch_of(body(messages[:cut]), first, marked(first))
+    known = known_prefix_of(body(messages[:cut]), first, marked(first))
     assert known is not None
-    same(glance(body(messages), known), glance(body(messages)))
+    same(scan(body(messages), known), scan(body(messages)))
 
 
 def test_under_another_seed_nothing_is_lost() -> None:
-    known = stretch(body(LONG[:3]))
-    found = glance(body(LONG), known)
-    assert marked(found, seed=8).latest == marked(glance(body(LONG)), seed=8).latest
-    again = stretch_of(body(LONG), found, marked(found, seed=8))
+    known = prefix(body(LONG[:3]))
+    found = scan(body(LONG), known)
+    assert marked(found, seed=8).latest == marked(scan(body(LONG)), seed=8).latest
+    again = known_prefix_of(body(LONG), found, marked(found, seed=8))
     assert again is not None and again.marks.seed == 8 and again.end > found.new
 
 
 def test_only_the_latest_marks_are_kept() -> None:
     told = [user(str(i)) for i in range(LATEST + 9)]
-    whole = marked(glance(body(told)))
+    whole = marked(scan(body(told)))
     assert len(whole.latest) == LATEST and whole.count == len(told)
-    known = stretch(body(told[:5]))
-    assert marked(glance(body(told), known)).latest == whole.latest
-    assert whole.first == marked(glance(body(told[:1]))).latest[0]
+    known = prefix(body(told[:5]))
+    assert marked(scan(body(told), known)).latest == whole.latest
+    assert whole.first == marked(scan(body(told[:1]))).latest[0]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +246,7 @@ def test_only_the_latest_marks_are_kept() -> None:
     ],
 )
 def test_where_it_is_not_certain_where_messages_stand_none_are_remembered(whole: bytes) -> None:
-    assert stretch(whole) is None
+    assert prefix(whole) is None
 
 
 @pytest.mark.parametrize(
@@ -250,19 +261,19 @@ def test_where_it_is_not_certain_where_messages_stand_none_are_remembered(whole:
 )
 def test_a_body_that_goes_on_oddly_is_read_whole(rest: bytes) -> None:
     start = b'{"model":"m","messages":[{"role":"user","content":"a"}'
-    known = stretch(start + b"]}")
+    known = prefix(start + b"]}")
     assert known is not None and known.end == len(start)
     try:
-        plain = glance(start + rest)
+        plain = scan(start + rest)
     except NotUnderstood as error:
         with pytest.raises(NotUnderstood, match=str(error).replace("(", r"\(").replace(")", r"\)").replace("$", r"\$")):
-            glance(start + rest, known)
+            scan(start + rest, known)
     else:
-        same(glance(start + rest, known), plain)
+        same(scan(start + rest, known), plain)
 
 
 def test_no_messages_have_no_marks() -> None:
-    found = glance(b'{"model":"m","messages":[]}').marks
+    found = scan(b'{"model":"m","messages":[]}').marks
     assert found is not None and found(7) is None
 
 

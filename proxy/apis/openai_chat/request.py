@@ -11,7 +11,7 @@ from proxy.model import oversized_json
 from proxy.model.conversation import Call, Message, Prompt
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
-from proxy.model.scan import Stretch
+from proxy.model.scan import KnownPrefix
 from proxy.wire.scan import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
 PATH = "/v1/chat/completions"
@@ -52,7 +52,7 @@ _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | f
 
 
 def parse(
-    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: Stretch | None = None
+    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
     """The request understood; of the messages before `start` only the first instructions. `plain` says that no
     content has parts besides text, which a glance tells cheaply. Where messages are `known`, `body` is without them

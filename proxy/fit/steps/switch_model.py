@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from proxy.model.plan import Draft, Facts, Rival
+from proxy.model.plan import CandidateModel, Draft, Facts
 from proxy.model.structs import replace
 
 OF_ORIGINAL = True  # seed 003 compares what the client sent, before anything was cut
@@ -28,37 +28,37 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     model, that draft for the first that holds it; else the draft unchanged. What was moved and fits stays there."""
     if facts.original is not None and facts.original.model != draft.model and draft.excess <= 0:
         return draft
-    rivals = [r for r in _in_order(facts.rivals, params.to) if r.model != draft.model and able(r, draft)]
-    if rivals:
+    candidates = [r for r in _in_order(facts.candidates, params.to) if r.model != draft.model and able(r, draft)]
+    if candidates:
         draft = draft.made()
     sources = [facts.original or draft, *([draft] if draft.excess > 0 else [])]
     for source in sources:
-        for rival in rivals:
-            moved = move(source, rival)
+        for candidate in candidates:
+            moved = move(source, candidate)
             if holds(moved, params.spare):
                 return moved
     return draft
 
 
-def _in_order(rivals: tuple[Rival, ...], names: tuple[str, ...]) -> list[Rival]:
-    known = {rival.model: rival for rival in rivals}
+def _in_order(candidates: tuple[CandidateModel, ...], names: tuple[str, ...]) -> list[CandidateModel]:
+    known = {candidate.model: candidate for candidate in candidates}
     return [known[name] for name in names if name in known]
 
 
-def able(rival: Rival, draft: Draft) -> bool:
+def able(candidate: CandidateModel, draft: Draft) -> bool:
     """Whether nothing is known that the rival cannot do of what the request needs, a reply of the floor included."""
-    floor = replace(draft, window=rival.window).floor
+    floor = replace(draft, window=candidate.window).floor
     least = floor if draft.reply is None else min(floor, draft.reply)
-    if rival.window.max_output is not None and rival.window.max_output < least:
+    if candidate.window.max_output is not None and candidate.window.max_output < least:
         return False
-    return rival.window.can is None or draft.needs <= rival.window.can
+    return candidate.window.can is None or draft.needs <= candidate.window.can
 
 
-def move(draft: Draft, rival: Rival) -> Draft:
+def move(draft: Draft, candidate: CandidateModel) -> Draft:
     """The same request for another model, counted its way; its own bound on the reply is heeded."""
-    meter = rival.meter()
-    reply = draft.reply if draft.reply is None else min(draft.reply, rival.window.max_output or draft.reply)
-    moved = replace(draft, model=rival.model, window=rival.window, meter=meter, reply=reply)
+    meter = candidate.meter()
+    reply = draft.reply if draft.reply is None else min(draft.reply, candidate.window.max_output or draft.reply)
+    moved = replace(draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply)
     return moved.with_blocks([replace(b, messages=moved.recount(b.messages)) for b in draft.blocks])
 
 

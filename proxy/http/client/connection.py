@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to an upstream: sends bytes as they are, and feeds what comes to the exchange that is due.
+"""One HTTP/1.1 connection to an upstream: sends bytes as they are, and feeds what comes to the reader of its answer.
 
 It dials nothing and repeats nothing.
 """
@@ -12,12 +12,12 @@ from typing import cast
 
 import httptools
 
-from proxy.http.client.response import Exchange, Fault, LinkError
+from proxy.http.client.response import Fault, LinkError, ResponseReader
 from proxy.http.tunnel import Taken
 
 
 class Connection(asyncio.Protocol):
-    """A socket to an upstream, at most one exchange at a time on it.
+    """A socket to an upstream, at most one request and answer at a time on it.
 
     `idle_since` and `stalled_since` are the loop's times since which nobody uses it, or the upstream takes no bytes;
     `chunked` says that its last answer came in chunks.
@@ -33,13 +33,13 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_writable",
         "chunked",
-        "exchange",
         "idle_since",
+        "reader",
         "stalled_since",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[Connection, bool], None]) -> None:
-        self.exchange: Exchange | None = None
+        self.reader: ResponseReader | None = None
         self.chunked = False
         self.idle_since = 0.0
         self.stalled_since: float | None = None
@@ -63,21 +63,21 @@ class Connection(asyncio.Protocol):
         the upstream closes can be read. So can one with tickets of TLS, which are read in the loop's next turn."""
         return self.open and not self._arrivals.poll(0)
 
-    def begin(self, method: str, upgrades: bool = False) -> Exchange:
-        """Starts an exchange; its request is sent with `write`."""
-        self.exchange = Exchange(self, self._loop, method, upgrades)
-        self._parser = httptools.HttpResponseParser(self.exchange)
-        return self.exchange
+    def begin(self, method: str, upgrades: bool = False) -> ResponseReader:
+        """Starts a request and its answer; the request is sent with `write`."""
+        self.reader = ResponseReader(self, self._loop, method, upgrades)
+        self._parser = httptools.HttpResponseParser(self.reader)
+        return self.reader
 
-    def _release(self, exchange: Exchange, reusable: bool) -> None:
-        self.exchange = self._parser = None
-        if exchange.upload is not None:
-            exchange.upload.cancel()
+    def _release(self, reader: ResponseReader, reusable: bool) -> None:
+        self.reader = self._parser = None
+        if reader.upload is not None:
+            reader.upload.cancel()
         reusable = reusable and self.open
         if reusable:
             self._transport.resume_reading()  # else nobody would notice that the upstream closes it
             self.idle_since = self._loop.time()
-            self.chunked = exchange.chunked
+            self.chunked = reader.chunked
         else:
             self.close()
         self._on_end(self, reusable)
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         if self._lost:
             raise LinkError(Fault.LOST, "The upstream closed the connection before it had the whole request.")
 
-    # What its exchange asks.
+    # What its reader calls.
 
     def status(self) -> int:
         """The status of the head that has just been read."""
@@ -118,9 +118,9 @@ class Connection(asyncio.Protocol):
         """Leaves what comes in the socket."""
         self._transport.pause_reading()
 
-    def resume(self, exchange: Exchange) -> None:
-        """Takes bytes off the socket again, if the exchange still is the current one."""
-        if self.exchange is exchange and self.open:
+    def resume(self, reader: ResponseReader) -> None:
+        """Takes bytes off the socket again, if the reader still is the current one."""
+        if self.reader is reader and self.open:
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -139,40 +139,40 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came; where no answer is due (a 408 on an idle connection) the connection is no longer good."""
-        exchange = self.exchange
-        if exchange is None or self._parser is None:
+        reader = self.reader
+        if reader is None or self._parser is None:
             self.close()
             return
-        if exchange.switched:
+        if reader.switched:
             self._behind += data
             return
-        exchange.comes(len(data))
+        reader.comes(len(data))
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as end:
-            if exchange.switched and isinstance(end, httptools.HttpParserUpgrade):
+            if reader.switched and isinstance(end, httptools.HttpParserUpgrade):
                 self._behind = data[end.args[0] :]
                 self.pause()
                 return
-            exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's answer is not legal HTTP."))
-            self._release(exchange, False)
+            reader.fail(LinkError(Fault.ILLEGAL, "The upstream's answer is not legal HTTP."))
+            self._release(reader, False)
         else:
-            exchange.poured()
-            if exchange.switched:
-                exchange.fail(LinkError(Fault.ILLEGAL, "The upstream's switch of protocols is not legal."))
-            elif exchange.ended:
-                self._release(exchange, exchange.reusable)
-            elif exchange.overlong:
-                what = "frame" if exchange.answered else "head"
-                exchange.fail(LinkError(Fault.ILLEGAL, f"The {what} of the upstream's answer is too large."))
+            reader.poured()
+            if reader.switched:
+                reader.fail(LinkError(Fault.ILLEGAL, "The upstream's switch of protocols is not legal."))
+            elif reader.ended:
+                self._release(reader, reader.reusable)
+            elif reader.overlong:
+                what = "frame" if reader.answered else "head"
+                reader.fail(LinkError(Fault.ILLEGAL, f"The {what} of the upstream's answer is too large."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         self._lost = True
         self.resume_writing()
-        if self.exchange is not None:
-            self.exchange.cut(exc)
-            self._release(self.exchange, False)
+        if self.reader is not None:
+            self.reader.cut(exc)
+            self._release(self.reader, False)
         else:
             self._on_end(self, False)
 

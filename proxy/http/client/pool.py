@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from proxy.http.client.connection import Connection
 from proxy.http.client.dialer import Address, Dialer, Proxy
 from proxy.http.client.idle import Idle
-from proxy.http.client.response import Exchange, Fault, Header, LinkError
+from proxy.http.client.response import Fault, Header, LinkError, ResponseReader
 
 # RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
@@ -41,9 +41,9 @@ class Timeouts:
 MOST = 4096  # connections in use at once; each takes a file and some 30 KB
 
 
-class Wired(NamedTuple):
+class WireRequest(NamedTuple):
     """A request as it goes out: its headers are complete and say how a streamed body is framed. One that `upgrades`
-    may be answered with 101, and then its exchange gives the connection away."""
+    may be answered with 101, and then its reader gives the connection away."""
 
     method: str
     target: bytes
@@ -98,28 +98,28 @@ class Pool:
         """Host and port of the forward proxy before it, if there is one."""
         return str(self._dialer.proxy.address) if self._dialer.proxy else ""
 
-    def send(self, request: Wired) -> Coroutine[Any, Any, Exchange]:
+    def send(self, request: WireRequest) -> Coroutine[Any, Any, ResponseReader]:
         """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
         if self._forward is None or request.upgrades:  # those go through a tunnel
             return self._sent(request)
         return self._forwarded(self._forward(request))
 
-    async def _forwarded(self, request: Wired) -> Exchange:
-        exchange = await self._sent(request)
-        if exchange.status == NOT_LET_OUT:
-            exchange.close()
+    async def _forwarded(self, request: WireRequest) -> ResponseReader:
+        reader = await self._sent(request)
+        if reader.status == NOT_LET_OUT:
+            reader.close()
             raise LinkError(Fault.CONNECT, f"No connection to the upstream: the proxy answered {NOT_LET_OUT}.")
-        return exchange
+        return reader
 
-    async def _sent(self, request: Wired) -> Exchange:
+    async def _sent(self, request: WireRequest) -> ResponseReader:
         if self._line or len(self._busy) + self._dialling >= self._most:
             await self._turn()
         kept = None if request.upgrades else self._kept(request.repeatable)
         if kept is not None:
             idle = self._idle[kept.chunked]
             try:
-                exchange = self._begin(kept, request)
-                await exchange.head()
+                reader = self._begin(kept, request)
+                await reader.head()
             except LinkError as error:
                 if error.fault is Fault.CLOSED:
                     idle.disproved()
@@ -127,28 +127,28 @@ class Pool:
                     raise
             else:
                 idle.proved()
-                return exchange
-        exchange = self._begin(await self._dial(request.upgrades), request)
-        await exchange.head()
-        return exchange
+                return reader
+        reader = self._begin(await self._dial(request.upgrades), request)
+        await reader.head()
+        return reader
 
-    def _begin(self, connection: Connection, request: Wired) -> Exchange:
-        exchange = connection.begin(request.method, request.upgrades)
+    def _begin(self, connection: Connection, request: WireRequest) -> ResponseReader:
+        reader = connection.begin(request.method, request.upgrades)
         self._busy.add(connection)
         if self._timer is None:
             self._sweep()
         try:
             if isinstance(request.body, bytes):
                 _write(connection, request.head(), request.body)
-                exchange.sent = True
+                reader.sent = True
             else:
                 connection.write(request.head())
                 chunked = not any(name == b"content-length" for name, _ in request.headers)
-                exchange.upload = asyncio.create_task(_upload(connection, exchange, request.body, chunked))
+                reader.upload = asyncio.create_task(_upload(connection, reader, request.body, chunked))
         except BaseException:
-            exchange.close()
+            reader.close()
             raise
-        return exchange
+        return reader
 
     def _kept(self, repeatable: bool) -> Connection | None:
         if self._loop is None:
@@ -218,16 +218,16 @@ class Pool:
         self._timer = loop.call_later(self._pace, self._sweep) if len(self) else None
 
     def _look_at(self, connection: Connection, now: float) -> None:
-        exchange = connection.exchange
-        assert exchange is not None
-        stalled, silent = connection.stalled_since, exchange.silent_since
+        reader = connection.reader
+        assert reader is not None
+        stalled, silent = connection.stalled_since, reader.silent_since
         if stalled is not None and now - stalled > self._timeouts.write:
-            exchange.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))
-        elif exchange.sent and silent is not None and now - silent > self._timeouts.read:
-            exchange.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
+            reader.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))
+        elif reader.sent and silent is not None and now - silent > self._timeouts.read:
+            reader.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
 
     async def close(self) -> None:
-        """Closes every connection; exchanges that still run fail."""
+        """Closes every connection; answers that are still read fail."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -237,7 +237,7 @@ class Pool:
             await asyncio.sleep(0)
 
 
-def _forward(dialer: Dialer) -> Callable[[Wired], Wired] | None:
+def _forward(dialer: Dialer) -> Callable[[WireRequest], WireRequest] | None:
     """How a request goes out to a proxy that forwards it: with its whole URL (RFC 9112, 3.2.2), and who we are."""
     if not dialer.forwards or dialer.proxy is None:
         return None
@@ -255,7 +255,7 @@ def _write(connection: Connection, head: bytes, body: bytes) -> None:
         connection.write(body)
 
 
-async def _upload(connection: Connection, exchange: Exchange, body: AsyncIterator[bytes], chunked: bool) -> None:
+async def _upload(connection: Connection, reader: ResponseReader, body: AsyncIterator[bytes], chunked: bool) -> None:
     """Sends a body as it comes, no faster than the upstream takes it; what goes wrong goes to the answer's reader."""
     try:
         async for chunk in body:
@@ -264,6 +264,6 @@ async def _upload(connection: Connection, exchange: Exchange, body: AsyncIterato
                 await connection.drain()
         if chunked:
             connection.write(b"0\r\n\r\n")
-        exchange.all_sent()
+        reader.all_sent()
     except Exception as error:
-        exchange.fail(error)
+        reader.fail(error)

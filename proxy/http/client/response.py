@@ -44,8 +44,8 @@ class LinkError(Exception):
         self.fault = fault
 
 
-class Line(Protocol):
-    """The connection that an exchange runs over, and the parser of what comes on it."""
+class ConnectionPort(Protocol):
+    """The connection that an answer comes over, and the parser of what comes on it."""
 
     def status(self) -> int:
         """The status of the head that has just been read."""
@@ -59,14 +59,14 @@ class Line(Protocol):
     def pause(self) -> None:
         """Leaves what comes in the socket."""
 
-    def resume(self, exchange: Exchange) -> None:
-        """Takes bytes off the socket again, if the exchange still is the current one."""
+    def resume(self, reader: ResponseReader) -> None:
+        """Takes bytes off the socket again, if the reader still is the current one."""
 
     def close(self) -> None:
         """Closes at once."""
 
 
-class Exchange:
+class ResponseReader:
     """One request's answer: the parser calls its `on_` methods, one task waits for the rest.
 
     `status` and `headers` (names in lower case) stand once `head()` has returned; `sent` says that the request is
@@ -82,7 +82,9 @@ class Exchange:
         "silent_since", "status", "switched", "upload",
     )  # fmt: skip
 
-    def __init__(self, line: Line, loop: asyncio.AbstractEventLoop, method: str, upgrades: bool = False) -> None:
+    def __init__(
+        self, line: ConnectionPort, loop: asyncio.AbstractEventLoop, method: str, upgrades: bool = False
+    ) -> None:
         self.status = 0
         self.headers: list[Header] = []
         self.sent = False
@@ -113,7 +115,7 @@ class Exchange:
         return self._framing > MAX_FRAMING if self.answered else self._head_bytes > MAX_HEAD
 
     async def head(self) -> None:
-        """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the exchange is closed
+        """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the reader is closed
         then."""
         try:
             while not self.answered:
@@ -195,7 +197,7 @@ class Exchange:
             self.silent_since = self._loop.time()
 
     def fail(self, error: Exception) -> None:
-        """Ends the exchange: its reader gets what has come so far, and then this error."""
+        """Ends the answer: its reader gets what has come so far, and then this error."""
         if not self.ended and self._error is None:
             self._error = error
             self._wake()

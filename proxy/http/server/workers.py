@@ -17,16 +17,16 @@ from typing import NoReturn
 
 from proxy.observe import log
 
-YOUNG = 5.0  # seconds; a worker that dies sooner may well die again
+CRASH_LOOP_S = 5.0  # seconds; a worker that dies sooner may well die again
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds until such a one is replaced: doubled each time
 Done = Callable[[], None]
-Gone = Callable[[int], None]
+WorkerExit = Callable[[int], None]
 Work = Callable[[int, Done], None]
 Born = dict[int, tuple[int, float]]  # by process id: a worker's number, and when it began
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 
 
-def run(count: int, work: Work, gone: Gone, stopping: Done = lambda: None) -> int:
+def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None) -> int:
     """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
 
     `work` is given its worker's number, from 0 on, and what it calls once it is ready. A worker that dies is replaced
@@ -53,7 +53,7 @@ def run(count: int, work: Work, gone: Gone, stopping: Done = lambda: None) -> in
 class _Crew:
     """The workers that live, and when those that died young are replaced; times are `time.monotonic`'s."""
 
-    def __init__(self, count: int, start: Callable[[int], int], gone: Gone, stopping: Done, ready: int) -> None:
+    def __init__(self, count: int, start: Callable[[int], int], gone: WorkerExit, stopping: Done, ready: int) -> None:
         self._start, self._gone, self._stopping, self._ready = start, gone, stopping, ready
         self._born = {start(number): (number, time.monotonic()) for number in range(count)}
         self._due: list[tuple[float, int]] = []
@@ -84,12 +84,12 @@ class _Crew:
             self._code = self._code or max(0, status)
             return
         self._was_ready = self._was_ready or _was_told(self._ready)
-        if age < YOUNG and not self._was_ready:
+        if age < CRASH_LOOP_S and not self._was_ready:
             log.event("a worker ended as soon as it began; so do all", status=status)
             self._code = 1
             self._end(signal.SIGTERM)
             return
-        self._young = self._young + 1 if age < YOUNG else 0
+        self._young = self._young + 1 if age < CRASH_LOOP_S else 0
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._young - 1, 16)) if self._young else 0.0
         told = {"pause_seconds": pause} if pause else {}
         log.event("a worker ended; another one takes its place", status=status, **told)

@@ -16,7 +16,7 @@ from proxy.model.conversation import Call, Prompt
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts, Plan
 from proxy.model.structs import replace
-from proxy.wire.scan import NotUnderstood, glance, stretch_of
+from proxy.wire.scan import NotUnderstood, known_prefix_of, scan
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
@@ -284,7 +284,7 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"user","content":"d","plimsoll":null}, {"role":"user","content":"e","plimsoll":{"pin":1}},'
         b'{"role":"user","content":"f","plimsoll":"pin"}],"n":1}'
     )
-    assert glance(body).seen.keyed
+    assert scan(body).seen.keyed
     plain, pins = without_ours(body)
     assert pins == {0}
     assert plain == (
@@ -292,19 +292,19 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"assistant","content":"b","x":1.50},{"role":"user","content":"c"},'
         b'{"role":"user","content":"d"},{"role":"user","content":"e"},{"role":"user","content":"f"}],"n":1}'
     )
-    assert not glance(plain).seen.keyed and without_ours(plain) == (plain, frozenset())
+    assert not scan(plain).seen.keyed and without_ours(plain) == (plain, frozenset())
 
 
 @pytest.mark.parametrize("lead", [[{"role": "system", "content": "s"}], []])
 def test_what_is_new_is_parsed_without_what_is_known(lead: list[dict[str, Any]]) -> None:
     old, new = [*lead, user("a"), *tool_round("c", "r")], [assistant("b"), user("d")]
-    first = glance(body(old))
+    first = scan(body(old))
     assert first.marks is not None
     marks = first.marks(7)
     assert marks is not None
     grown = body([*old, *new], n=2)
-    known = stretch_of(body(old), first, marks)
-    found = parse(glance(grown, known).text, plain=True, known=known)
+    known = known_prefix_of(body(old), first, marks)
+    found = parse(scan(grown, known).text, plain=True, known=known)
     whole = parse(grown)
     assert [m.index for m in found.messages] == [*range(len(lead)), len(old), len(old) + 1]
     assert all(m == whole.messages[m.index] for m in found.messages)

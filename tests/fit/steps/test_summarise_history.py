@@ -11,7 +11,7 @@ from proxy.fit.plan import plan, start
 from proxy.fit.steps import summarise_history
 from proxy.fit.steps.summarise_history import GONE, HEADING, Params, ahead, apply, idle
 from proxy.model.limits import Window
-from proxy.model.plan import Draft, Facts, Rung, Want
+from proxy.model.plan import Draft, Facts, LadderStep, Want
 from proxy.model.structs import replace
 from tests.makers import assistant, contents, draft, facts, ladder, prompt, system, tool_round, user, words
 
@@ -212,14 +212,14 @@ def test_without_a_threshold_it_waits_until_nothing_else_fits() -> None:
 
 
 def test_in_a_ladder_the_plan_wants_it_and_with_it_goes_on() -> None:
-    rungs = ladder(Rung("summarise_history", lambda d, f: apply(d, f, SUM), 0.85))
+    steps = ladder(LadderStep("summarise_history", lambda d, f: apply(d, f, SUM), 0.85))
     sent = prompt(talk(34), max_tokens=200)
-    first = plan(sent, rungs, facts(WINDOW))
+    first = plan(sent, steps, facts(WINDOW))
     assert first.want is not None
-    second = plan(sent, rungs, facts(WINDOW, knowledge={first.want.key: "ships"}))
+    second = plan(sent, steps, facts(WINDOW, knowledge={first.want.key: "ships"}))
     assert second.want is None and [n.step for n in second.notes] == ["summarise_history"]
     assert second.draft.load < 0.85
-    third = plan(sent, rungs, facts(WINDOW, knowledge={first.want.key: ""}))
+    third = plan(sent, steps, facts(WINDOW, knowledge={first.want.key: ""}))
     assert third.want is None and not third.changed
 
 

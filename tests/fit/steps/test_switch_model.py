@@ -9,22 +9,27 @@ import pytest
 from proxy.fit.steps import switch_model
 from proxy.fit.steps.switch_model import Params, apply
 from proxy.model.limits import Window
-from proxy.model.plan import Draft, Facts, Rival, Want
+from proxy.model.plan import CandidateModel, Draft, Facts, Want
 from proxy.model.structs import replace
 from tests.makers import WordMeter, contents, draft, facts, user, words
 
 TO = Params(to=("small", "asked", "big", "huge"))
 
 
-def rival(name: str, tokens: int, ratio: float = 1.0, **window: Any) -> Rival:
-    return Rival(name, Window(tokens, **window), lambda: WordMeter(ratio=ratio))
+def candidate(name: str, tokens: int, ratio: float = 1.0, **window: Any) -> CandidateModel:
+    return CandidateModel(name, Window(tokens, **window), lambda: WordMeter(ratio=ratio))
 
 
-SMALL, ASKED, BIG, HUGE = rival("small", 500), rival("asked", 9000), rival("big", 2000), rival("huge", 10**6)
+SMALL, ASKED, BIG, HUGE = (
+    candidate("small", 500),
+    candidate("asked", 9000),
+    candidate("big", 2000),
+    candidate("huge", 10**6),
+)
 
 
-def known(*rivals: Rival, original: Draft | None = None) -> Facts:
-    return facts(1000, rivals=rivals, original=original)
+def known(*candidates: CandidateModel, original: Draft | None = None) -> Facts:
+    return facts(1000, candidates=candidates, original=original)
 
 
 def asking(size: int = 1193, limit: int | None = 100, **fields: Any) -> Draft:
@@ -55,48 +60,48 @@ def test_without_a_model_that_is_allowed_and_large_enough_nothing_changes() -> N
 
 def test_a_tenth_to_spare_is_needed_to_the_token() -> None:
     before = asking(size=893)  # 900 and 100 for the reply, and 100 to spare
-    assert moved(apply(before, known(rival("big", 1100)), TO)) == "big"
-    assert apply(before, known(rival("big", 1099)), TO) is before
-    assert moved(apply(before, known(rival("big", 1000)), Params(to=("big",), spare=0))) == "big"
+    assert moved(apply(before, known(candidate("big", 1100)), TO)) == "big"
+    assert apply(before, known(candidate("big", 1099)), TO) is before
+    assert moved(apply(before, known(candidate("big", 1000)), Params(to=("big",), spare=0))) == "big"
 
 
 def test_it_is_counted_the_other_models_way() -> None:
     before = asking()
-    assert apply(before, known(rival("big", 2000, ratio=2.0)), TO) is before
-    after = apply(before, known(rival("big", 4000, ratio=2.0)), TO)
+    assert apply(before, known(candidate("big", 2000, ratio=2.0)), TO) is before
+    after = apply(before, known(candidate("big", 4000, ratio=2.0)), TO)
     assert (after.prompt, after.window.tokens, after.meter) == (2397, 4000, WordMeter(ratio=2.0))
     assert [m.raw for m in after.messages] == [m.raw for m in before.messages]
 
 
 def test_a_guessed_window_holds_nothing() -> None:
     before = asking()
-    assert apply(before, known(rival("big", 10**6, guessed=True)), TO) is before
+    assert apply(before, known(candidate("big", 10**6, guessed=True)), TO) is before
 
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     before = asking()
-    assert apply(before, known(rival("big", 10**6, max_input=1199)), TO) is before
-    assert moved(apply(before, known(rival("big", 10**6, max_input=1200)), TO)) == "big"
+    assert apply(before, known(candidate("big", 10**6, max_input=1199)), TO) is before
+    assert moved(apply(before, known(candidate("big", 10**6, max_input=1200)), TO)) == "big"
 
 
 def test_what_the_request_needs_must_not_be_known_to_lack() -> None:
     before = asking(tools=[{"type": "function", "function": {"name": "f"}}])
-    assert apply(before, known(rival("big", 2000, can=frozenset({"vision"}))), TO) is before
-    assert moved(apply(before, known(rival("big", 2000, can=frozenset({"tools", "vision"}))), TO)) == "big"
-    assert moved(apply(before, known(rival("big", 2000, can=None)), TO)) == "big"
+    assert apply(before, known(candidate("big", 2000, can=frozenset({"vision"}))), TO) is before
+    assert moved(apply(before, known(candidate("big", 2000, can=frozenset({"tools", "vision"}))), TO)) == "big"
+    assert moved(apply(before, known(candidate("big", 2000, can=None)), TO)) == "big"
 
 
 def test_the_other_models_own_bound_on_the_reply_is_heeded() -> None:
     before = asking(limit=900)
-    after = apply(before, known(rival("big", 9000, max_output=600)), TO)
+    after = apply(before, known(candidate("big", 9000, max_output=600)), TO)
     assert (after.model, after.reply) == ("big", 600)
-    assert apply(before, known(rival("big", 9000, max_output=499)), TO) is before  # less than the floor of 500
-    assert moved(apply(asking(limit=90), known(rival("big", 9000, max_output=90)), TO)) == "big"
-    assert moved(apply(asking(limit=None), known(rival("big", 9000, max_output=90)), TO)) == "asked"
+    assert apply(before, known(candidate("big", 9000, max_output=499)), TO) is before  # less than the floor of 500
+    assert moved(apply(asking(limit=90), known(candidate("big", 9000, max_output=90)), TO)) == "big"
+    assert moved(apply(asking(limit=None), known(candidate("big", 9000, max_output=90)), TO)) == "asked"
 
 
 def test_a_request_without_a_limit_gets_none_from_the_switch() -> None:
-    after = apply(asking(limit=None), known(rival("big", 9000, max_output=500)), TO)
+    after = apply(asking(limit=None), known(candidate("big", 9000, max_output=500)), TO)
     assert (after.model, after.reply) == ("big", None)
 
 

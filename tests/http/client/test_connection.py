@@ -27,7 +27,7 @@ def test_a_connection_is_kept_only_where_its_next_answer_is_sure_to_be_the_next(
     async def check() -> None:
         bench = Bench()
         bench.comes(raw)
-        await bench.exchange.head()
+        await bench.reader.head()
         assert await bench.all() == b""
         assert bench.ends == [reusable]
         assert bench.wire.aborted is not reusable
@@ -64,7 +64,7 @@ def test_a_reader_that_does_not_read_stops_the_socket() -> None:
         assert not bench.wire.paused
         bench.comes(b"x")
         assert bench.wire.paused
-        assert len(await bench.exchange.read()) == HIGH_WATER + 1
+        assert len(await bench.reader.read()) == HIGH_WATER + 1
         assert not bench.wire.paused
 
     run(check())
@@ -86,7 +86,7 @@ def test_giving_up_an_answer_that_is_whole_costs_no_connection() -> None:
     async def check() -> None:
         bench = Bench()
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab")
-        bench.exchange.close()
+        bench.reader.close()
         assert bench.ends == [True]
         assert bench.connection.open
 
@@ -127,10 +127,10 @@ def test_whoever_sends_to_a_lost_connection_is_told() -> None:
 def test_an_upload_that_the_answer_overtakes_is_stopped() -> None:
     async def check() -> None:
         bench = Bench(sent=False)
-        bench.exchange.upload = asyncio.create_task(asyncio.sleep(60))
+        bench.reader.upload = asyncio.create_task(asyncio.sleep(60))
         await asyncio.sleep(0)
         bench.comes(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
         with pytest.raises(asyncio.CancelledError):
-            await bench.exchange.upload
+            await bench.reader.upload
 
     run(check())

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.http.client.idle import GRACE
-from proxy.http.client.pool import Pool, Timeouts, Wired
+from proxy.http.client.pool import Pool, Timeouts, WireRequest
 from proxy.http.client.response import Fault, LinkError
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
@@ -19,21 +19,21 @@ PATIENT = Timeouts()
 RESTED = 1.5 * GRACE  # seconds after which a POST may go out on a connection of an upstream that proved nothing yet
 
 
-def wired(method: str = "GET", body: bytes | AsyncIterator[bytes] = b"", **headers: str) -> Wired:
+def wired(method: str = "GET", body: bytes | AsyncIterator[bytes] = b"", **headers: str) -> WireRequest:
     pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     if isinstance(body, bytes) and body:
         pairs.append((b"content-length", b"%d" % len(body)))
-    return Wired(method, b"/x", pairs, body)
+    return WireRequest(method, b"/x", pairs, body)
 
 
 def pool_for(up: Recorder, timeouts: Timeouts = PATIENT) -> Pool:
     return Pool("127.0.0.1", up.port, None, timeouts)
 
 
-async def whole(pool: Pool, request: Wired) -> bytes:
-    exchange = await pool.send(request)
+async def whole(pool: Pool, request: WireRequest) -> bytes:
+    reader = await pool.send(request)
     body = b""
-    while data := await exchange.read():
+    while data := await reader.read():
         body += data
     return body
 
@@ -95,10 +95,10 @@ def test_what_may_be_repeated_is_sent_again_when_a_kept_connection_was_closed(me
         async with recording(closes_at_the_second) as up:
             pool = pool_for(up)
             await whole(pool, wired())
-            exchange = await pool.send(wired(method))
-            assert exchange.status == 200
+            reader = await pool.send(wired(method))
+            assert reader.status == 200
             assert (len(up.requests), up.connections) == (3, 2)
-            exchange.close()
+            reader.close()
             await pool.close()
 
     run(check())
@@ -210,10 +210,10 @@ def test_a_silent_upstream_is_given_up_and_one_that_talks_is_not() -> None:
     async def check() -> None:
         async with recording(drips) as up:
             pool = pool_for(up, Timeouts(read=0.3))
-            exchange = await pool.send(wired())
+            reader = await pool.send(wired())
             got = b""
             with pytest.raises(LinkError) as raised:
-                while data := await exchange.read():
+                while data := await reader.read():
                     got += data
             assert (got, raised.value.fault) == (b"x" * 8, Fault.SILENT)
             await eventually(lambda: len(pool) == 0)

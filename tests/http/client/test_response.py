@@ -17,9 +17,9 @@ def test_an_answer_in_single_bytes_is_the_same_answer() -> None:
         raw = b"HTTP/1.1 201 Created\r\nX-A: 1\r\ntransfer-encoding: chunked\r\n\r\n"
         raw += b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\nt: 1\r\n\r\n"
         bench.comes(*(raw[i : i + 1] for i in range(len(raw))))
-        await bench.exchange.head()
-        assert bench.exchange.status == 201
-        assert bench.exchange.headers == [(b"x-a", b"1"), (b"transfer-encoding", b"chunked")]
+        await bench.reader.head()
+        assert bench.reader.status == 201
+        assert bench.reader.headers == [(b"x-a", b"1"), (b"transfer-encoding", b"chunked")]
         assert await bench.all() == b"abc"
         assert bench.ends == [True]
 
@@ -30,15 +30,15 @@ def test_bytes_that_have_come_are_given_joined() -> None:
     async def check() -> None:
         bench = Bench()
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"a", b"b")
-        assert await bench.exchange.read() == b"ab"
-        reading = asyncio.create_task(bench.exchange.read())
+        assert await bench.reader.read() == b"ab"
+        reading = asyncio.create_task(bench.reader.read())
         await asyncio.sleep(0)
-        assert bench.exchange.silent_since is not None
+        assert bench.reader.silent_since is not None
         bench.comes(b"cd")
         assert await reading == b"cd"
-        assert bench.exchange.silent_since is None
-        assert await bench.exchange.read() == b""
-        assert bench.exchange.ended
+        assert bench.reader.silent_since is None
+        assert await bench.reader.read() == b""
+        assert bench.reader.ended
 
     run(check())
 
@@ -47,7 +47,7 @@ def test_an_answer_to_head_has_no_body_whatever_follows() -> None:
     async def check() -> None:
         bench = Bench("HEAD")
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", b"hello")
-        await bench.exchange.head()
+        await bench.reader.head()
         assert await bench.all() == b""
         assert bench.ends == [False]
 
@@ -58,7 +58,7 @@ def test_a_body_in_one_piece_with_an_answer_to_head_is_no_part_of_it() -> None:
     async def check() -> None:
         bench = Bench("HEAD")
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
-        await bench.exchange.head()
+        await bench.reader.head()
         assert await bench.all() == b""
         assert bench.ends == [False]
 
@@ -69,12 +69,12 @@ def test_interim_answers_are_not_the_answer() -> None:
     async def check() -> None:
         bench = Bench()
         bench.comes(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
-        waiting = asyncio.create_task(bench.exchange.head())
+        waiting = asyncio.create_task(bench.reader.head())
         await asyncio.sleep(0)
         assert not waiting.done()
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         await waiting
-        assert bench.exchange.headers == [(b"content-length", b"0")]
+        assert bench.reader.headers == [(b"content-length", b"0")]
 
     run(check())
 
@@ -109,9 +109,9 @@ def test_an_answer_that_breaks_off_gives_what_has_come_and_then_fails(
             bench.comes(come)
         bench.connection.connection_lost(error)
         if b"ab" in come:
-            assert await bench.exchange.read() == b"ab"
+            assert await bench.reader.read() == b"ab"
         with pytest.raises(LinkError) as raised:
-            await bench.exchange.read()
+            await bench.reader.read()
         assert raised.value.fault is fault
         with pytest.raises(LinkError):
             await bench.all()
@@ -142,7 +142,7 @@ def test_an_illegal_head_fails_and_closes(raw: bytes) -> None:
         bench = Bench()
         bench.comes(raw)
         with pytest.raises(LinkError) as raised:
-            await bench.exchange.head()
+            await bench.reader.head()
         assert raised.value.fault is Fault.ILLEGAL
         assert bench.wire.aborted
         bench.comes(b"more")  # what still arrives before the loop has closed it
@@ -154,10 +154,10 @@ def test_an_illegal_body_fails_behind_its_good_bytes() -> None:
     async def check() -> None:
         bench = Bench()
         bench.comes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n")
-        await bench.exchange.head()
-        assert await bench.exchange.read() == b"ab"
+        await bench.reader.head()
+        assert await bench.reader.read() == b"ab"
         with pytest.raises(LinkError):
-            await bench.exchange.read()
+            await bench.reader.read()
 
     run(check())
 
@@ -166,12 +166,12 @@ def test_what_is_given_up_closes_the_connection_and_forgets_what_came() -> None:
     async def check() -> None:
         bench = Bench()
         bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
-        await bench.exchange.aclose()
+        await bench.reader.aclose()
         assert bench.wire.aborted
         bench.connection.connection_lost(None)
         assert bench.ends == [False]
         with pytest.raises(LinkError):
-            await bench.exchange.read()
+            await bench.reader.read()
 
     run(check())
 
@@ -179,10 +179,10 @@ def test_what_is_given_up_closes_the_connection_and_forgets_what_came() -> None:
 def test_what_a_body_raised_reaches_the_reader_as_it_is() -> None:
     async def check() -> None:
         bench = Bench(sent=False)
-        waiting = asyncio.create_task(bench.exchange.head())
+        waiting = asyncio.create_task(bench.reader.head())
         await asyncio.sleep(0)
-        bench.exchange.fail(KeyError("mine"))
-        bench.exchange.fail(ValueError("too late"))
+        bench.reader.fail(KeyError("mine"))
+        bench.reader.fail(ValueError("too late"))
         with pytest.raises(KeyError):
             await waiting
 
@@ -192,13 +192,13 @@ def test_what_a_body_raised_reaches_the_reader_as_it_is() -> None:
 def test_the_upstream_owes_an_answer_from_the_end_of_the_request_on() -> None:
     async def check() -> None:
         bench = Bench(sent=False)
-        bench.exchange.all_sent()
-        assert bench.exchange.silent_since is None
-        waiting = asyncio.create_task(bench.exchange.head())
+        bench.reader.all_sent()
+        assert bench.reader.silent_since is None
+        waiting = asyncio.create_task(bench.reader.head())
         await asyncio.sleep(0)
-        bench.exchange.silent_since = 0.0
-        bench.exchange.all_sent()
-        assert bench.exchange.silent_since > 0
+        bench.reader.silent_since = 0.0
+        bench.reader.all_sent()
+        assert bench.reader.silent_since > 0
         waiting.cancel()
 
     run(check())

@@ -18,7 +18,7 @@ from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, run, serving
 
 
-class House:
+class Services:
     """An application that streams until it is told to stop, and says whether the server drains."""
 
     def __init__(self) -> None:
@@ -41,10 +41,12 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def started(house: House, settle: float = 0.0, drain: float = 5.0, admin: bool = False) -> AsyncIterator[Server]:
+async def started(
+    services: Services, settle: float = 0.0, drain: float = 5.0, admin: bool = False
+) -> AsyncIterator[Server]:
     """A server with its whole life; it must have been told to stop before the end."""
-    beside = configuration(house, "127.0.0.1", 0) if admin else None
-    server = Server(configuration(house, "127.0.0.1", 0, drain), beside, settle)
+    beside = configuration(services, "127.0.0.1", 0) if admin else None
+    server = Server(configuration(services, "127.0.0.1", 0, drain), beside, settle)
     task = asyncio.create_task(server.serve())
     await eventually(lambda: server.started and len(server.ports) == 1 + admin, 5)
     yield server
@@ -62,7 +64,7 @@ async def is_open(port: int) -> bool:
 
 def test_nothing_is_added_to_an_answer() -> None:
     async def check() -> None:
-        async with serving(House()) as server:
+        async with serving(Services()) as server:
             reply = await ask(server.ports[0], get(b"/"))
             assert reply.headers == [(b"transfer-encoding", b"chunked")]
 
@@ -71,8 +73,8 @@ def test_nothing_is_added_to_an_answer() -> None:
 
 def test_sigterm_is_told_then_connections_are_refused_then_streams_end() -> None:
     async def check() -> None:
-        house = House()
-        async with started(house, settle=0.5) as server:
+        services = Services()
+        async with started(services, settle=0.5) as server:
             (port,) = server.ports
             async with dialling(port) as client:
                 await client.send(get(b"/stream"))
@@ -84,17 +86,17 @@ def test_sigterm_is_told_then_connections_are_refused_then_streams_end() -> None
                 async with asyncio.timeout(2):
                     while await is_open(port):
                         await asyncio.sleep(0.05)
-                house.stop.set()
+                services.stop.set()
                 assert await client.reader.readuntil(b"0\r\n\r\n") == chunk(b"0") + b"0\r\n\r\n"
-        assert house.cancelled == 0
+        assert services.cancelled == 0
 
     run(check())
 
 
 def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
     async def check() -> None:
-        house = House()
-        async with started(house, settle=2, admin=True) as server:
+        services = Services()
+        async with started(services, settle=2, admin=True) as server:
             port, beside = server.ports
             async with dialling(port) as used, dialling(port) as streaming, dialling(beside) as watching:
                 for client in (used, watching):
@@ -109,7 +111,7 @@ def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
                     assert (await client.reply()).header(b"connection") == [b"close"]
                     assert await client.rest() == b""
                 assert (await ask(port, get(b"/"))).header(b"connection") == [b"close"]
-                house.stop.set()
+                services.stop.set()
                 await streaming.reader.readuntil(b"0\r\n\r\n")
 
     run(check())
@@ -118,7 +120,7 @@ def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
 def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
     async def check() -> None:
         began = time.monotonic()
-        async with started(House(), settle=30) as server:
+        async with started(Services(), settle=30) as server:
             server.handle_exit(signal.SIGINT, None)
         assert time.monotonic() - began < 3
 
@@ -127,22 +129,22 @@ def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
 
 def test_a_stream_that_outlasts_the_drain_is_cut_visibly() -> None:
     async def check() -> None:
-        house = House()
-        async with started(house, drain=1) as server:
+        services = Services()
+        async with started(services, drain=1) as server:
             async with dialling(server.ports[0]) as client:
                 await client.send(get(b"/stream"))
                 await client.reader.readuntil(chunk(b"begun"))
                 server.handle_exit(signal.SIGTERM, None)
                 assert await client.rest() == b""
-        assert house.cancelled == 1
+        assert services.cancelled == 1
 
     run(check())
 
 
 def test_the_port_beside_answers_until_the_last_stream_has_ended() -> None:
     async def check() -> None:
-        house = House()
-        async with started(house, admin=True) as server:
+        services = Services()
+        async with started(services, admin=True) as server:
             port, beside = server.ports
             async with dialling(port) as client:
                 await client.send(get(b"/stream"))
@@ -154,7 +156,7 @@ def test_the_port_beside_answers_until_the_last_stream_has_ended() -> None:
                 async with dialling(beside) as watcher:
                     await watcher.send(get(b"/"))
                     assert (await watcher.reply()).body == b"1"
-                    house.stop.set()
+                    services.stop.set()
                     await client.reader.readuntil(b"0\r\n\r\n")
                     assert await watcher.rest() == b""
         assert not await is_open(beside)

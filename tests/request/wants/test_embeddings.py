@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.plan import Want
 from proxy.request.wants import embeddings as module
@@ -48,14 +48,14 @@ def asked(request: Request) -> list[str]:
 @contextlib.asynccontextmanager
 async def embedding(
     script: Script = lengths, /, **environment: str
-) -> AsyncIterator[tuple[Recorder, House, Embeddings]]:
+) -> AsyncIterator[tuple[Recorder, Services, Embeddings]]:
     async with recording(script) as up:
-        house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
-        await house.open()
+        services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
+        await services.open()
         try:
-            yield up, house, house.gateway.planner.measuring.embeddings
+            yield up, services, services.gateway.planner.measuring.embeddings
         finally:
-            await house.close()
+            await services.close()
 
 
 def test_each_text_is_asked_for_once_and_then_only_what_is_new() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.app import House, build
+from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.conversation import Block
 from proxy.model.plan import Want
@@ -51,14 +51,16 @@ async def numbered(request: Request, peer: Peer) -> None:
 
 
 @contextlib.asynccontextmanager
-async def summing(script: Script = numbered, /, **environment: str) -> AsyncIterator[tuple[Recorder, House, Summaries]]:
+async def summing(
+    script: Script = numbered, /, **environment: str
+) -> AsyncIterator[tuple[Recorder, Services, Summaries]]:
     async with recording(script) as up:
-        house = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
-        await house.open()
+        services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
+        await services.open()
         try:
-            yield up, house, house.gateway.planner.measuring.summaries
+            yield up, services, services.gateway.planner.measuring.summaries
         finally:
-            await house.close()
+            await services.close()
 
 
 def questions(up: Recorder) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.app import House, build, create_app
+from proxy.app import Services, build, create_app
 from proxy.config.settings import read_settings
-from proxy.model.limits import Learned, Proof
+from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from proxy.upstreams.internal_client import caller_of
@@ -27,7 +27,7 @@ CALLER = caller_of([(b"authorization", b"Bearer sk-test")])
 class Running:
     """A proxy, and what it told of the requests to it."""
 
-    house: House
+    services: Services
     port: int
     outcomes: list[Outcome] = field(default_factory=list)
 
@@ -35,13 +35,13 @@ class Running:
         """The answer to one chat request."""
         return await ask(self.port, post(body, b"content-type: application/json", KEY, *headers, target=PATH))
 
-    def learned(self, model: str) -> Learned:
+    def learned(self, model: str) -> LearnedLimits:
         """What refusals proved of a model for the one who asks with `KEY`."""
-        return self.house.cache.learned_now(model, CALLER)
+        return self.services.cache.learned_now(model, CALLER)
 
-    def teach(self, model: str, learned: Learned) -> None:
+    def teach(self, model: str, learned: LearnedLimits) -> None:
         """As if a refusal had proved it."""
-        self.house.cache.prove(model, CALLER, learned, Proof(0, 0))
+        self.services.cache.prove(model, CALLER, learned, Proof(0, 0))
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""
@@ -53,9 +53,9 @@ class Running:
 async def plimsoll(url: str, **environment: str) -> AsyncIterator[Running]:
     """A proxy before the upstream at `url`."""
     outcomes: list[Outcome] = []
-    house = build(read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), outcomes.append)
-    async with serving(create_app(house)) as server:
-        yield Running(house, server.ports[0], outcomes)
+    services = build(read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), outcomes.append)
+    async with serving(create_app(services)) as server:
+        yield Running(services, server.ports[0], outcomes)
 
 
 @contextlib.asynccontextmanager
