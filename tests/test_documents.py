@@ -12,8 +12,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from proxy.config.ladders import STEPS, known_steps
-from proxy.config.rules import load_rules
+from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import SETTINGS
+from tests.tokens.vocabulary import write
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -144,6 +145,20 @@ def test_every_file_of_the_rules_is_in_the_table() -> None:
         "ladders/*.toml",
         "lorebooks/*",
     }
+
+
+def test_the_examples_of_rules_are_a_folder_without_problems(tmp_path: Path) -> None:
+    files = {"step": "ladder.toml", "lorebook": "ladder.toml", "window": "windows.toml"}
+    files |= {"family": "families.toml", "refusal": "refusals.toml"}
+    for example in re.findall(r"```toml\n(.*?)```", text_of(RULES), re.DOTALL):
+        kind = re.findall(r"^\[\[(\w+)\]\]", example, re.MULTILINE)[0]
+        with (tmp_path / files[kind]).open("a", encoding="utf-8") as file:
+            file.write(example)
+    write(tmp_path / "llama3.json")
+    (tmp_path / "lorebooks").mkdir()
+    (tmp_path / "lorebooks" / "eldoria.md").write_text("# Vell\nA town with nine bells.")
+    assert sorted(path.name for path in tmp_path.glob("*.toml")) == sorted({*files.values()})
+    assert check_rules(tmp_path) == []
 
 
 def test_every_package_is_in_the_architecture() -> None:
