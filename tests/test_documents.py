@@ -174,6 +174,15 @@ def table_of_packages() -> list[str]:
     return [CODE.findall(line)[0] for line in lines if line.startswith("| `")]
 
 
+def test_every_measurement_is_documented() -> None:
+    folder, text = ROOT / "tests" / "bench", text_of("tests/bench/README.md")
+    programs = (*folder.glob("[!_]*.py"), *folder.glob("*/__main__.py"))
+    for path in (path for path in programs if "ArgumentParser(" in path.read_text("utf-8")):
+        name = path.parent.name if path.name == "__main__.py" else path.stem
+        assert re.search(rf"\btests[./]bench[./]{name}\b|\bmake {name}\b", text), name
+
+
 def test_each_measurement_is_a_module_that_there_is() -> None:
     for module in re.findall(r"python -m (tests\.bench\.\w+)", text_of("tests/bench/README.md")):
-        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module

@@ -106,7 +106,7 @@ PROMISES = (
     ),
     (
         DEPLOY,
-        "Models are labels only where a table knows them",
+        "Only models of the table or of your rules are labels",
         "observe/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
     ),
 )
