@@ -13,7 +13,10 @@ from typing import Any
 AROUND = 60  # characters shown around the first difference
 MOST_FIELDS = 6  # shown per record
 # Markers that steps write into a text.
-MARKS = re.compile(r"\[[^\[\]\n]{0,200}(?:left out|superseded|tokens|…)[^\[\]\n]{0,200}\]")
+MARKERS = re.compile(r"\[[^\[\]\n]{0,200}(?:left out|superseded|tokens|…)[^\[\]\n]{0,200}\]")
+# Values of JSON that people read: the message of an error; in an answer of /inspect the reasons and the notices.
+TEXTS = re.compile(r'(?<="message":) ?"(?:[^"\\]|\\.)*"|(?<="why":)"(?:[^"\\]|\\.)*"|(?<="notices":)\[[^\]]*\]')
+LENGTH = re.compile(r"(?i)content-length: \d+")
 WORDS = "*"
 
 
@@ -64,13 +67,14 @@ def _shown(before: Any, after: Any) -> str:
 
 def unworded(line: str) -> str:
     """A record without its human-readable texts: error and event messages, notices, reasons, markers; and without the
-    lengths of the bodies that hold them."""
+    lengths of the bodies that hold them. All other bytes stay."""
     record = json.loads(line)
     for answer in (record.get("answer"), record.get("inspect")):
-        if isinstance(answer, dict):
-            _unword_answer(answer, inspected=answer is record.get("inspect"))
+        if answer is not None:
+            _without_words(answer, _unworded_answer(answer))
     for sent in record.get("upstream", ()):
-        _unword_sent(sent)
+        if _without_words(sent, MARKERS.sub(WORDS, sent["body"]) if isinstance(sent.get("body"), str) else None):
+            sent |= {"bytes": WORDS, "digest": WORDS}
     if record["kind"] == "event":
         record["line"] = {name: value for name, value in record["line"].items() if name not in ("event", "why", "at")}
     if record["kind"] == "metrics":
@@ -78,42 +82,28 @@ def unworded(line: str) -> str:
     return json.dumps(record)
 
 
-def _unword_answer(answer: dict[str, Any], inspected: bool) -> None:
+def _without_words(message: dict[str, Any], body: str | None) -> bool:
+    """Sets the body of a request or an answer, and masks its notice; its length, too, if the body is another one."""
+    changed = body is not None and body != message["body"]
+    masked = {"x-plimsoll-notice"} | ({"content-length"} if changed else set())
+    if "headers" in message:
+        message["headers"] = [[n, WORDS if n.lower() in masked else v] for n, v in message["headers"]]
+    if changed:
+        message["body"] = body
+    return changed
+
+
+def _unworded_answer(answer: dict[str, Any]) -> str | None:
     body = answer.get("body")
-    worded = body
-    if isinstance(body, str):
-        parsed = _parsed(body)
-        if isinstance(parsed, dict):
-            worded = _unword(parsed, inspected)
-        elif body.startswith(("data:", "event:", ":")):
-            worded = [_unword(_parsed(row.removeprefix("data: ")) or row, False) for row in body.splitlines()]
-        elif answer.get("status", 0) >= 400 or "HTTP/1.1 4" in body[:10]:
-            worded = WORDS
-    answer["body"] = worded
-    lengths = {"content-length"} if worded != body else set()
-    kept = [[n, WORDS if n.lower() in {"x-plimsoll-notice", *lengths} else v] for n, v in answer.get("headers", ())]
-    answer["headers"] = kept
-
-
-def _unword(value: Any, inspected: bool) -> Any:
-    if not isinstance(value, dict):
-        return value
-    error = value.get("error")
-    if isinstance(error, dict) and "message" in error:
-        return {**value, "error": {**error, "message": WORDS}}
-    if not inspected:
-        return value
-    worded = {**value, "notices": WORDS, "request": json.loads(MARKS.sub(WORDS, json.dumps(value.get("request"))))}
-    for detail in worded.get("messages", {}).get("detail", ()):
-        detail["why"] = WORDS
-    return worded
-
-
-def _unword_sent(sent: dict[str, Any]) -> None:
-    body = sent.get("body")
-    if isinstance(body, str) and (worded := MARKS.sub(WORDS, body)) != body:
-        sent |= {"body": worded, "bytes": WORDS, "digest": WORDS}
-        sent["headers"] = [[n, WORDS if n.lower() == "content-length" else v] for n, v in sent["headers"]]
+    if not isinstance(body, str):
+        return None
+    head, parted, rest = body.rpartition("\r\n\r\n")
+    if body.startswith("HTTP/1.1 ") and parted:  # a raw connection
+        head = LENGTH.sub(WORDS, head) if "HTTP/1.1 4" in head else head
+        return head + parted + (TEXTS.sub(WORDS, rest) if rest.startswith("{") else WORDS)
+    if answer.get("status", 0) >= 400 and not body.startswith(("{", "[", "data:", "event:")):
+        return WORDS
+    return TEXTS.sub(WORDS, MARKERS.sub(WORDS, body))
 
 
 def compare(before: Path, after: Path, wording: bool, most: int) -> int:
