@@ -2,9 +2,9 @@
 
     python -m tests.bench.ablation FOLDER MEASURE[:LADDER] MODULE.NAME=VALUE [...] [--limit N] [--json FILE]
 
-FOLDER is that of `tests.bench.fidelity`. MEASURE is `history`, `tools` or `agents`. MODULE is a file of
-`proxy/fit/relevance/`, or with a slash of `proxy/fit/`. Changes joined by `,,` are made together. Each variant runs
-from a copy of the source in which the constant has the other value; the first row is the unchanged source.
+FOLDER is that of `tests.bench.fidelity`. MEASURE is `history`, `tools` or `agents`. MODULE is the name of a file of
+`proxy/fit/relevance/` or `proxy/fit/steps/`. Changes joined by `,,` are made together. Each variant runs from a copy of
+the source in which the constant has the other value; the first row is the unchanged source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from tests.bench.fidelity import started, tokenizers
 
 ROOT = Path(__file__).parents[2]
-RELEVANCE = Path("proxy/fit/relevance")
+FOLDERS = ("proxy/fit/relevance", "proxy/fit/steps")
 PORT = 19380
 TOGETHER = ",,"
 FIGURES = ("recall", "natural", "prefix", "priced", "support", "over")  # of a row, where it has them
@@ -34,12 +34,12 @@ def changed(root: Path, change: str) -> None:
     """Gives one constant of a copy of the source another value. Raises ValueError where there is no such constant."""
     place, _, value = change.partition("=")
     module, _, name = place.rpartition(".")
-    file = root / (RELEVANCE.parent if "/" in module else RELEVANCE) / f"{module}.py"
-    source = file.read_text() if file.is_file() else ""
     assigned = re.compile(rf"^(?:\w+, )*{re.escape(name)}(?:, \w+)*(?:: [^=\n]+)? = .*\n", re.MULTILINE)
-    if len(assigned.findall(source)) != 1:
+    files = [file for folder in FOLDERS for file in (root / folder).rglob(f"{module}.py")]
+    if [len(assigned.findall(file.read_text("utf-8"))) for file in files] != [1]:
         raise ValueError(f"{place}: no constant of that name is assigned once, on one line")
-    file.write_text(assigned.sub(lambda found: f"{found[0]}{name} = {value}\n", source))
+    source = files[0].read_text("utf-8")
+    files[0].write_text(assigned.sub(lambda found: f"{found[0]}{name} = {value}\n", source), "utf-8")
 
 
 def rows_of(root: Path, script: Path, measure: str, limit: int | None) -> list[dict[str, Any]]:
