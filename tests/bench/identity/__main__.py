@@ -21,7 +21,7 @@ import io
 import json
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,18 @@ def recorded(count: int, seed: int, data: Data | None, only: str) -> Iterator[di
     """The records of all settings, or of those named in `only`; each setting has its share of `count` requests."""
     settings = SETTINGS if data is None else (*SETTINGS, RECORDED)
     kinds = KINDS if data is None else {**KINDS, **data.kinds}
+    numbers: Counter[str] = Counter()
     whole, begun, made = sum(setting.share for setting in settings), 0, 0
     for setting in settings:
         begun += setting.share
         share = count * begun // whole - made
         made += share
-        if not only or setting.name in only.split(","):
+        requests = requests_of(setting, kinds, share, seed, numbers)
+        if only and setting.name not in only.split(","):
+            deque(requests, maxlen=0)  # the numbers of the next setting follow
+        else:
             started = time.monotonic()
-            yield from record(setting, requests_of(setting, kinds, share, seed))
+            yield from record(setting, requests)
             print(f"{setting.name:12}{share:6,} requests {time.monotonic() - started:7.1f} s", file=sys.stderr)
 
 

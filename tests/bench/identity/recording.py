@@ -16,7 +16,6 @@ import re
 import select
 import socket
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -50,9 +49,11 @@ class Named:
     case: Case
 
 
-def requests_of(setting: Setting, kinds: Mapping[str, Maker], count: int, seed: int) -> Iterator[Named]:
-    """The first `count` requests of a setting."""
-    made, numbers = 0, Counter(dict.fromkeys(setting.kinds, zlib.crc32(setting.name.encode()) % 1_000))
+def requests_of(
+    setting: Setting, kinds: Mapping[str, Maker], count: int, seed: int, numbers: Counter[str]
+) -> Iterator[Named]:
+    """The first `count` requests of a setting. `numbers` holds the next number of each kind, and is advanced."""
+    made = 0
     for number in range(count):
         kind = setting.kinds[number % len(setting.kinds)]
         dice = random.Random(f"{seed} {setting.name} {kind} {number}")

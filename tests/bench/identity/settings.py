@@ -17,7 +17,7 @@ CUTS = ("chat", "agent", "tools", "functions", "images", "long", "plain")
 ALWAYS = {
     "PLIMSOLL_SECRET": "the-same-for-every-recording-of-the-set",
     "PLIMSOLL_MAX_MEMORY": "512MiB",
-    "PLIMSOLL_PROBE_AFTER": "20h",
+    "PLIMSOLL_PROBE_AFTER": "9000h",
     "PLIMSOLL_SUMMARY_TIMEOUT": "60",
     "PLIMSOLL_EMBEDDINGS_TIMEOUT": "60",
     "PLIMSOLL_LOG": "json",

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_differences_name_their_fields() -> None:
 
 def test_requests_depend_on_the_seed_alone() -> None:
     def made(seed: int) -> list[tuple[str, bytes | None]]:
-        return [(named.name, named.case.body) for named in requests_of(SETTINGS[0], KINDS, 60, seed)]
+        return [(named.name, named.case.body) for named in requests_of(SETTINGS[0], KINDS, 60, seed, Counter())]
 
     assert made(1) == made(1) != made(2)
     assert len({name for name, _ in made(1)}) == 60
