@@ -168,8 +168,9 @@ class Recording:
         """All bytes that come on a new connection until the proxy closes it."""
         found = b""
         with socket.create_connection(("127.0.0.1", self.proxy.port), timeout=TIMEOUT) as made:
-            with suppress(ConnectionError):
+            with suppress(ConnectionError):  # the proxy may answer before it has all
                 made.sendall(wire)
+            with suppress(ConnectionError):
                 while data := made.recv(1 << 16):
                     found += data
         return {"body": self._text(found)}
