@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -64,6 +65,16 @@ class RedisServer:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Within it the server answers nothing, and its connections stay."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def cli(self, *arguments: str) -> bytes:
         """What redis-cli answers to a command, raw."""

@@ -16,7 +16,7 @@ from tests.recorder import Peer, Request, Script, answer, head, recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import ask, eventually, post, run
 
-SET = {"PLIMSOLL_EMBEDDINGS_MODEL": "emb"}
+SET = {"PLIMSOLL_EMBEDDINGS_MODEL": "emb", "PLIMSOLL_EMBEDDINGS_TIMEOUT": "60"}
 CHAT = [b"x-plimsoll-ladder: chat"]
 DONE = json.dumps({"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}).encode()
 SECRET = "The vessel lies moored by Katrin's house."
@@ -152,7 +152,7 @@ BAD: dict[str, Script] = {
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 def test_bad_embeddings_change_nothing_for_the_client(bad: Script, ladder: list[bytes]) -> None:
     async def check() -> None:
-        got = await arrives(bad, *ladder, **SET, PLIMSOLL_EMBEDDINGS_TIMEOUT="200ms")
+        got = await arrives(bad, *ladder, **{**SET, "PLIMSOLL_EMBEDDINGS_TIMEOUT": "200ms"})
         assert got == await arrives(knows, *ladder)
 
     run(check())
@@ -173,7 +173,7 @@ def test_what_came_too_late_serves_the_same_question_later() -> None:
 
     async def check() -> None:
         async with recording(upstream(slowly)) as up:
-            async with plimsoll(up.url, **SET, PLIMSOLL_EMBEDDINGS_TIMEOUT="50ms") as proxy:
+            async with plimsoll(up.url, **{**SET, "PLIMSOLL_EMBEDDINGS_TIMEOUT": "50ms"}) as proxy:
                 await proxy.chat(sent(OVER), *CHAT)
                 embeddings = proxy.services.gateway.planner.measuring.embeddings
                 await eventually(lambda: not embeddings._under_way, 10)
