@@ -38,10 +38,10 @@ from proxy.request.wants import embeddings, summaries
 from proxy.request.wants.embeddings import Embeddings
 from proxy.request.wants.summaries import Summaries
 from proxy.tokens.encodings import encoding
-from proxy.upstreams.extra_calls import Extras
-from proxy.upstreams.fair_queue import Turns
-from proxy.upstreams.internal_client import Asking
-from proxy.upstreams.models_listing import Listing
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.fair_queue import FairQueue
+from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.paths import one_path
 
@@ -97,16 +97,16 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     upstream = Upstream(
         settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections
     )
-    knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, Listing(upstream))
-    extras = Extras(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
-    asked = _asking(settings, upstream, extras)
-    summing = Summaries(knowledge, cache.contents, asked[0], rules.summary, settings.summary_timeout)
-    embedding = Embeddings(asked[1], settings.embeddings_timeout)
+    knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
+    extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
+    clients = _internal_clients(settings, upstream, extra_calls)
+    summing = Summaries(knowledge, cache.contents, clients[0], rules.summary, settings.summary_timeout)
+    embedding = Embeddings(clients[1], settings.embeddings_timeout)
     measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
-    metrics = Metrics(partial(model_label, windows), cache, extras, budget)
-    watching = extras if upstream.has_key or any(asking.foreign for asking in asked) else None
+    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget)
+    watching = extra_calls if upstream.has_key or any(client.dedicated for client in clients) else None
     looking, log = RefusalDetector(rules.refusals), tell or make_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
     inspecting = Inspecting(settings, planner, budget)
@@ -135,23 +135,25 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
     }
 
 
-def _asking(settings: Settings, upstream: Upstream, extras: Extras) -> tuple[Asking, Asking]:
-    """Who is asked for summaries and for embeddings: the clients' own upstream; or where there is a URL or a key,
-    those."""
+def _internal_clients(
+    settings: Settings, upstream: Upstream, extra_calls: ExtraCalls
+) -> tuple[InternalClient, InternalClient]:
+    """The clients for summaries and for embeddings: they use the clients' upstream, unless the settings name a URL or
+    a key for them."""
 
-    def asking(kind: str, url: str | None, key: str | None, turns: Turns) -> Asking:
+    def client(kind: str, url: str | None, key: str | None, queue: FairQueue) -> InternalClient:
         if url is None and key is None:
-            return Asking(upstream, kind, extras, turns)
+            return InternalClient(upstream, kind, extra_calls, queue)
         timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-        theirs = Upstream(
+        dedicated = Upstream(
             url or settings.upstream, timeouts, key, egress=_egress(settings, url), connections=settings.max_connections
         )
-        return Asking(theirs, kind, extras, turns, foreign=True)
+        return InternalClient(dedicated, kind, extra_calls, queue, dedicated=True)
 
-    limits = Turns(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
-    summary = asking(summaries.KIND, settings.summary_upstream, settings.summary_api_key, limits)
-    limits = Turns(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
-    return summary, asking(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, limits)
+    queue = FairQueue(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
+    summary = client(summaries.KIND, settings.summary_upstream, settings.summary_api_key, queue)
+    queue = FairQueue(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
+    return summary, client(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, queue)
 
 
 def _egress(settings: Settings, url: str | None = None) -> Egress:

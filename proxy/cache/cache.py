@@ -94,9 +94,9 @@ class Cache:
         """Whether the request that asks may try a caller's limits: one in each interval may."""
         return self._teaching.probes(model, caller)
 
-    def doubt(self) -> None:
+    def mark_unreachable(self) -> None:
         """The upstream could not be reached: it may come back with other limits."""
-        self._teaching.doubt()
+        self._teaching.mark_unreachable()
 
     def forget(self, model: str) -> None:
         """Forgets what was learned of a model and of its counts, of every caller, on every worker and replica."""

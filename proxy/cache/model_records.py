@@ -205,7 +205,7 @@ class ModelRecords:
         tried = self._probed.get(key)
         return min([*ages, *([] if tried is None else [self._clock() - tried])], default=math.inf)
 
-    def doubt(self) -> None:
+    def mark_unreachable(self) -> None:
         """The upstream could not be reached: it may come back with other limits."""
         self._unreachable = self._clock()
 

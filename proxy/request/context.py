@@ -17,7 +17,7 @@ from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
-from proxy.upstreams.extra_calls import Spent
+from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.headers import request_id
@@ -71,7 +71,7 @@ class RequestContext:
     refusals: list[str] = field(default_factory=list)
     healed: bool = False
     asks: bool = True
-    spent: Spent | None = None
+    spent: CallCost | None = None
     path: str = request.PATH
     attempts: int = 0
     request_id: bytes = b""

@@ -22,7 +22,7 @@ from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 from proxy.tokens.usage import Cut
 from proxy.upstreams.internal_client import tenant_of
-from proxy.upstreams.models_listing import Headers, Listing
+from proxy.upstreams.models_listing import Headers, ModelsListing
 
 MOST_MODELS = 1_000  # of which anything is remembered here: clients choose the names
 MASK = (1 << 63) - 1
@@ -53,7 +53,7 @@ class Knowledge:
     windows: Windows
     families: Families
     cache: Cache
-    listing: Listing
+    listing: ModelsListing
     offline: bool = False
     _cuts: Bounded[tuple[str, bytes], Cut] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
@@ -88,7 +88,7 @@ class Knowledge:
     def _told(self, model: str) -> Window:
         """A model's window by what anybody states of it."""
         found = self.windows.find(model)
-        listed = self.listing.now(model) if found.guessed else None
+        listed = self.listing.window(model) if found.guessed else None
         return found if listed is None else replace(listed, limit_field=found.limit_field, alternates=found.alternates)
 
     def window_now(
@@ -210,22 +210,22 @@ class Knowledge:
         before = self.known(model)
         if self.offline or before.source != UPSTREAM:
             return False
-        await self.listing.ask(model, headers, older=self.cache.probe_after)
+        await self.listing.load(model, headers, max_age=self.cache.probe_after)
         return self.known(model) != before
 
     async def _inquire(self, model: str, headers: Headers) -> None:
         """Asks the upstream for its own list of models; says once that nobody knows a model."""
         if not self.offline:
-            await self.listing.ask(model, headers)
+            await self.listing.load(model, headers)
         guess = self.known(model)
         if guess.guessed and self._warned.get(model) is None:
             self._warned.put(model, True)
             log.event("nobody knows this model's window", model=log.printable(model), guess=guess.tokens)
 
-    def doubt(self) -> None:
+    def mark_unreachable(self) -> None:
         """The upstream could not be reached: it may come back with other limits."""
-        self.cache.doubt()
-        self.listing.doubt()
+        self.cache.mark_unreachable()
+        self.listing.mark_unreachable()
 
     async def close(self) -> None:
         """Ends what it began."""

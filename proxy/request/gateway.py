@@ -38,7 +38,7 @@ from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import FAILED, Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
 from proxy.tokens.usage import truncated
-from proxy.upstreams.extra_calls import Extras
+from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import UNREACHABLE, Answer, Upstream, UpstreamError
 from proxy.wire.answers import plain_usage
@@ -66,7 +66,7 @@ class Gateway:
     metrics: Metrics
     budget: Budget
     tell: Callable[[Outcome], None]
-    extras: Extras | None = None  # where calls on the operator's money depend on whom the upstream accepts
+    extra_calls: ExtraCalls | None = None  # where calls on the operator's money depend on whom the upstream accepts
     behind: set[asyncio.Task[None]] = field(default_factory=set)
     over: list[RequestContext] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
@@ -94,7 +94,7 @@ class Gateway:
         except UpstreamError as failure:
             context.status, context.result = failure.status, "upstream_error"
             if failure.code == UNREACHABLE:
-                self.planner.knowledge.doubt()
+                self.planner.knowledge.mark_unreachable()
             await send_error(send, failure.for_client())
         except BrokenOff:
             context.result = "broken_off"
@@ -171,8 +171,8 @@ class Gateway:
         context.departs()
         answer = await self.upstream.send("POST", target, headers, context.payload)
         context.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
-        if self.extras is not None:
-            self.extras.saw(caller_of(headers), answer.status)
+        if self.extra_calls is not None:
+            self.extra_calls.record_response(caller_of(headers), answer.status)
         if context.ladder is None or not context.acts:
             return answer, b"", None
         body = answer.at_hand()

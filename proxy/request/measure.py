@@ -30,7 +30,7 @@ from proxy.request.prefix_cache import PrefixCache
 from proxy.request.totals import Part, Totals
 from proxy.request.wants.embeddings import Embeddings
 from proxy.request.wants.summaries import Summaries
-from proxy.upstreams.extra_calls import Spent
+from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
 from proxy.wire.scan import NotUnderstood, mended
@@ -186,7 +186,7 @@ class Measuring:
         own time."""
         teller = self.embeddings if want.kind == embedding_scores.KIND else self.summaries
         if context.spent is None:
-            context.spent = Spent()
+            context.spent = CallCost()
         began = time.perf_counter()
         told = await teller.told(
             want, headers, context.acts and context.asks and not self.knowledge.offline, context.spent

@@ -22,7 +22,7 @@ from proxy.request.context import RequestContext
 from proxy.request.facts import MOST_MODELS, STATED, UPSTREAM, Knowledge
 from proxy.request.measure import INLINE_BYTES, Measuring
 from proxy.tokens.meter import is_noise, learned_ratio
-from proxy.upstreams.extra_calls import Spent
+from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import NOTHING_ASKED
@@ -211,7 +211,7 @@ class Planner:
             room = None if context.room is None else context.room.another()
             if room is not None and not room.now(len(context.plain)):
                 return
-            context.spent = context.spent or Spent()
+            context.spent = context.spent or CallCost()
             looking = RequestContext(context.endpoint, context.mode, context.controls, plain=context.plain, room=room)
             looking.model, looking.spent = context.model, context.spent
             looking.caller, looking.learned = context.caller, context.learned

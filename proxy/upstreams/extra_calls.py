@@ -1,7 +1,8 @@
-"""Extra calls, which clients do not make themselves (summaries, embeddings): whose money they cost, and how much.
+"""The budget and the accounting of extra calls: requests that the proxy itself makes (summaries, embeddings).
 
-A call on the operator's money is made only for a caller whose own requests the upstream accepted lately, and within a
-budget. It knows callers by a digest that never leaves the process, and no content.
+An extra call may be billed to the operator. It is then made only for a caller whose own requests the upstream accepted
+recently, and only within a budget of tokens. This module sends nothing and stores no content; callers are digests that
+never leave the process.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from dataclasses import dataclass, field
 from proxy.model.bounded import Bounded
 from proxy.observe import log
 
-ACCEPTED_SECONDS = 600.0  # after which an accepted key must be accepted anew: keys are revoked
-MOST_CALLERS = 10_000  # remembered
-DAY = 86_400.0  # seconds
-REJECTED = frozenset((401, 403))
+ACCEPTED_S = 600.0  # how long one accepted request vouches for a key: keys are revoked
+MAX_CALLERS = 10_000  # accepted callers that are remembered
+DAY_S = 86_400.0
+REJECTED_STATUSES = frozenset((401, 403))
 
 
-class NotAsked(Exception):
-    """An extra call that was not made: its text says why (a label of a metric)."""
+class CallDenied(Exception):
+    """An extra call was not made. Its text is the reason, a value of the metric label `result`."""
 
 
 @dataclass(slots=True)
-class Spent:
-    """What extra calls cost: of one request, or of a kind."""
+class CallCost:
+    """The cost of some extra calls: their number, their tokens (prompt and reply) and their duration in seconds."""
 
     calls: int = 0
     tokens: int = 0
@@ -34,70 +35,70 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Extras:
-    """The account of one process. `budget`: tokens in 24 hours on the operator's money; `keyless`: whether clients
-    without a key, who are one caller, may cause calls on it."""
+class ExtraCalls:
+    """Admission and accounting of extra calls for one worker process.
+
+    `budget` is the number of tokens that may be billed to the operator in 24 hours. `allow_keyless` permits such calls
+    for clients without a key, who all count as one caller.
+    """
 
     budget: int
-    keyless: bool = True
-    _accepted: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
+    allow_keyless: bool = True
+    _accepted_until: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_CALLERS))
     _used: int = 0
-    _until: float = 0.0
-    _calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _sums: dict[str, Spent] = field(default_factory=dict)
+    _resets_at: float = 0.0
+    _results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _costs: dict[str, CallCost] = field(default_factory=dict)
 
-    def saw(self, caller: bytes, status: int) -> None:
-        """The upstream answered a request of a caller's own."""
+    def record_response(self, caller: bytes, status: int) -> None:
+        """Records the HTTP status of the upstream's response to a caller's own request."""
         if 200 <= status < 300:
-            self._accepted.put(caller, time.monotonic() + ACCEPTED_SECONDS)
-        elif status in REJECTED:
-            self._accepted.take(caller)
+            self._accepted_until.put(caller, time.monotonic() + ACCEPTED_S)
+        elif status in REJECTED_STATUSES:
+            self._accepted_until.take(caller)
 
-    def why_not(self, caller: bytes, has_key: bool) -> str:
-        """Why a call on the operator's money must not be made for a caller; empty where it may be."""
-        if not has_key and not self.keyless:
+    def denial_reason(self, caller: bytes, has_key: bool) -> str:
+        """Why a call that is billed to the operator is not permitted for a caller: `keyless`, `unaccepted` or
+        `over_budget`. Empty if it is permitted."""
+        if not has_key and not self.allow_keyless:
             return "keyless"
-        if time.monotonic() >= (self._accepted.get(caller) or 0.0):
+        if time.monotonic() >= (self._accepted_until.get(caller) or 0.0):
             return "unaccepted"
         return "" if self.left else "over_budget"
 
     @property
     def left(self) -> int:
-        """Tokens of the budget that are left for now."""
-        return max(0, self.budget - self._used) if time.monotonic() < self._until else self.budget
+        """Tokens of the budget that are left in the current 24 hours."""
+        return max(0, self.budget - self._used) if time.monotonic() < self._resets_at else self.budget
 
-    def take(self, tokens: int) -> None:
-        """Takes tokens from the budget (below 0: gives some back). A day begins with the first that are taken."""
+    def charge(self, tokens: int) -> None:
+        """Charges tokens to the budget; a negative number refunds some. The first charge starts the 24 hours."""
         now = time.monotonic()
-        if now >= self._until:
-            self._used, self._until = 0, now + DAY
-        had = self.left
+        if now >= self._resets_at:
+            self._used, self._resets_at = 0, now + DAY_S
+        before = self.left
         self._used += tokens
-        if had and not self.left:
-            log.event(
-                "the budget for extra calls is spent", tokens=self.budget, hours_left=round(self._hours_left(), 1)
-            )
+        if before and not self.left:
+            hours = round((self._resets_at - now) / 3600, 1)
+            log.event("the budget for extra calls is spent", tokens=self.budget, hours_left=hours)
 
-    def _hours_left(self) -> float:
-        return (self._until - time.monotonic()) / 3600
+    def record_call(self, kind: str, result: str, tokens: int = 0, seconds: float = 0.0) -> None:
+        """Records a call of a kind (`summary`, `embeddings`): `ok`, `failed`, or the reason for which it was denied."""
+        self._results[kind, result] += 1
+        cost = self._costs.setdefault(kind, CallCost())
+        cost.tokens += tokens
+        cost.seconds += seconds
 
-    def note(self, kind: str, result: str, tokens: int = 0, seconds: float = 0.0) -> None:
-        """Counts a call, or one that was not made."""
-        self._calls[kind, result] += 1
-        spent = self._sums.setdefault(kind, Spent())
-        spent.tokens += tokens
-        spent.seconds += seconds
-
-    # For the metrics.
+    # Totals since the process started, for the metrics.
 
     def calls(self) -> Mapping[tuple[str, str], int]:
-        """By kind and result."""
-        return self._calls
+        """Number of calls, by kind and result."""
+        return self._results
 
     def tokens(self) -> Mapping[tuple[str], int]:
-        """By kind."""
-        return {(kind,): spent.tokens for kind, spent in self._sums.items()}
+        """Tokens, by kind."""
+        return {(kind,): cost.tokens for kind, cost in self._costs.items()}
 
     def seconds(self) -> Mapping[tuple[str], float]:
-        """By kind."""
-        return {(kind,): spent.seconds for kind, spent in self._sums.items()}
+        """Seconds, by kind."""
+        return {(kind,): cost.seconds for kind, cost in self._costs.items()}

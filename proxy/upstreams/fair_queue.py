@@ -1,4 +1,7 @@
-"""Turns at something that only few may do at once: callers take turns, so that one who wants much delays no other."""
+"""A semaphore that is fair between callers: waiting callers are served round-robin, so that a busy one delays no other.
+
+It does not know what the work is, and it imposes no timeout.
+"""
 
 from __future__ import annotations
 
@@ -8,63 +11,68 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 
 
-class Busy(Exception):
-    """Too many wait already."""
+class QueueFull(Exception):
+    """Too many tasks are waiting already."""
 
 
-class Turns:
-    """At most `at_once` work at the same time, `each` of them for one caller. At most `most` wait, and `most_each` of
-    one caller: first come, first served among its own, and one of each caller after the other."""
+class FairQueue:
+    """Limits concurrent work, in total and per caller.
 
-    def __init__(self, at_once: int, each: int, most: int, most_each: int) -> None:
-        self._at_once, self._each, self._most, self._most_each = at_once, each, most, most_each
-        self._working: Counter[bytes] = Counter()
-        self._waiting: dict[bytes, deque[asyncio.Future[None]]] = {}  # in the order of whose turn is next
-        self._queued = 0
+    At most `max_active` tasks run at once, at most `max_active_each` of them for one caller. At most `max_waiting`
+    tasks wait, at most `max_waiting_each` of one caller. Between callers the order is round-robin, within a caller it
+    is first in, first out.
+    """
+
+    def __init__(self, max_active: int, max_active_each: int, max_waiting: int, max_waiting_each: int) -> None:
+        self._max_active, self._max_active_each = max_active, max_active_each
+        self._max_waiting, self._max_waiting_each = max_waiting, max_waiting_each
+        self._active: Counter[bytes] = Counter()
+        self._queues: dict[bytes, deque[asyncio.Future[None]]] = {}  # by caller; the next caller to be served is first
+        self._waiting = 0
 
     @contextlib.asynccontextmanager
-    async def turn(self, caller: bytes) -> AsyncIterator[None]:
-        """Waits for a turn of this caller's and holds it. Raises Busy at once where too many wait."""
-        await self._begin(caller)
+    async def slot(self, caller: bytes) -> AsyncIterator[None]:
+        """Waits for a slot and holds it for the duration of the `with` block. Raises QueueFull without waiting."""
+        await self._acquire(caller)
         try:
             yield
         finally:
-            self._end(caller)
+            self._release(caller)
 
-    async def _begin(self, caller: bytes) -> None:
-        if self._free(caller):
-            self._working[caller] += 1
+    async def _acquire(self, caller: bytes) -> None:
+        if self._has_slot(caller):
+            self._active[caller] += 1
             return
-        queue = self._waiting.get(caller, ())
-        if self._queued >= self._most or len(queue) >= self._most_each:
-            raise Busy
+        queue = self._queues.get(caller, ())
+        if self._waiting >= self._max_waiting or len(queue) >= self._max_waiting_each:
+            raise QueueFull
         ready = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(ready)
-        self._queued += 1
+        self._queues.setdefault(caller, deque()).append(ready)
+        self._waiting += 1
         try:
             await ready
         except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():  # its turn had come just then
-                self._end(caller)
+            if ready.done() and not ready.cancelled():  # the slot was granted just before the cancellation
+                self._release(caller)
             raise
 
-    def _free(self, caller: bytes) -> bool:
-        return self._working.total() < self._at_once and self._working[caller] < self._each
+    def _has_slot(self, caller: bytes) -> bool:
+        return self._active.total() < self._max_active and self._active[caller] < self._max_active_each
 
-    def _end(self, caller: bytes) -> None:
-        self._working[caller] -= 1
-        if not self._working[caller]:
-            del self._working[caller]
-        while (next_ := next(filter(self._free, self._waiting), None)) is not None:
-            self._call(next_)
+    def _release(self, caller: bytes) -> None:
+        self._active[caller] -= 1
+        if not self._active[caller]:
+            del self._active[caller]
+        while (following := next(filter(self._has_slot, self._queues), None)) is not None:
+            self._grant(following)
 
-    def _call(self, caller: bytes) -> None:
-        """Gives the oldest that waits of a caller its turn, and lets all other callers go before the next."""
-        queue = self._waiting.pop(caller)
+    def _grant(self, caller: bytes) -> None:
+        """Gives a slot to the caller's oldest waiting task, and moves the caller to the end of the rotation."""
+        queue = self._queues.pop(caller)
         ready = queue.popleft()
-        self._queued -= 1
+        self._waiting -= 1
         if queue:
-            self._waiting[caller] = queue
+            self._queues[caller] = queue
         if not ready.cancelled():
-            self._working[caller] += 1
+            self._active[caller] += 1
             ready.set_result(None)

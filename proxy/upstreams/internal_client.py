@@ -1,4 +1,8 @@
-"""Questions of our own to an upstream, on behalf of a client: with its own headers, where it may see them."""
+"""The client for requests that the proxy itself sends to an upstream on behalf of a caller (summaries, embeddings).
+
+It decides which of the caller's headers are forwarded, who is billed, and whether the request is made at all. It does
+not interpret the response, except for the `usage` that says what it cost.
+"""
 
 from __future__ import annotations
 
@@ -11,121 +15,125 @@ from hashlib import blake2b
 
 import msgspec
 
-from proxy.upstreams.extra_calls import Extras, NotAsked, Spent
-from proxy.upstreams.fair_queue import Busy, Turns
+from proxy.upstreams.extra_calls import CallCost, CallDenied, ExtraCalls
+from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import CREDENTIALS, Upstream
 from proxy.wire.headers import QUERY, Header
 from proxy.wire.paths import KEY_IN_QUERY
 
-# Headers that speak of the client's own body and request.
-NOT_OURS = (b"content-", b"accept", b"transfer-", b"if-", b"idempotency-", b"x-request-id")
+# Prefixes of headers that describe the client's own body and request: they would be wrong for ours.
+DROPPED_PREFIXES = (b"content-", b"accept", b"transfer-", b"if-", b"idempotency-", b"x-request-id")
 JSON: Header = (b"content-type", b"application/json")
-INLINE_BYTES = 65_536  # of an answer: a longer one is read in a thread
-# What parts the clients of one gateway beside its credential: whatever an upstream may go by. Anybody may make some up:
-# they part what is learned, never whose money it is.
-TENANT = CREDENTIALS | {
+INLINE_BYTES = 65_536  # a longer response is parsed in a thread
+# Headers by which an upstream or a gateway may distinguish its tenants. A client can invent values for some of them, so
+# they separate what is learned, but they never decide who is billed.
+TENANT_HEADERS = CREDENTIALS | {
     *(b"cookie", b"openai-organization", b"openai-project", b"x-goog-api-key", b"ocp-apim-subscription-key"),
     *(b"cf-aig-authorization", b"helicone-auth", b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
 }
-TOKEN_BYTES = 4  # of a question, where nobody tells what it cost
+BYTES_PER_TOKEN = 4  # estimates the cost of a request whose response reports no usage
 
 
 @dataclass(slots=True)
-class Asking:
-    """Who is asked, for knowledge of one `kind`. `foreign`: it is not the upstream that clients talk to, and must not
-    see their headers; then all calls are on the operator's money, else those of clients without a key are, where the
-    upstream gets the operator's."""
+class InternalClient:
+    """Sends the extra calls of one `kind` (`summary`, `embeddings`) to one upstream.
+
+    `dedicated`: the upstream is configured for these calls and is not the one that clients use. It never receives a
+    client's headers, and all calls are billed to the operator. Otherwise a call carries the client's own headers, and
+    only calls for clients without a key are billed to the operator, if the upstream has the operator's key.
+    """
 
     upstream: Upstream
     kind: str
-    extras: Extras
-    turns: Turns
-    foreign: bool = False
+    extra_calls: ExtraCalls
+    queue: FairQueue
+    dedicated: bool = False
 
-    def may(self, headers: Headers) -> bool:
-        """Whether a question may be asked for a client; one that may not is counted."""
+    def permits(self, headers: Headers) -> bool:
+        """Whether a call may be made for the client that sent these headers. A denial is recorded."""
         caller = caller_of(headers)
-        why = self.extras.why_not(caller, caller != NOBODY) if self._paid(caller) else ""
-        if why:
-            self.extras.note(self.kind, why)
-        return not why
+        reason = self.extra_calls.denial_reason(caller, caller != ANONYMOUS) if self._operator_pays(caller) else ""
+        if reason:
+            self.extra_calls.record_call(self.kind, reason)
+        return not reason
 
-    def _paid(self, caller: bytes) -> bool:
-        """Whether the operator pays for what is asked for a caller."""
-        return self.foreign or (caller == NOBODY and self.upstream.has_key)
+    def _operator_pays(self, caller: bytes) -> bool:
+        return self.dedicated or (caller == ANONYMOUS and self.upstream.has_key)
 
     @contextlib.asynccontextmanager
-    async def turn(self, caller: bytes) -> AsyncIterator[None]:
-        """Waits until it is a caller's turn to ask. Raises NotAsked where too many wait."""
+    async def slot(self, caller: bytes) -> AsyncIterator[None]:
+        """Waits for a slot in the queue and holds it. Raises CallDenied if the queue is full."""
         try:
-            async with self.turns.turn(caller):
+            async with self.queue.slot(caller):
                 yield
-        except Busy:
-            self.extras.note(self.kind, "busy")
-            raise NotAsked("busy") from None
+        except QueueFull:
+            self.extra_calls.record_call(self.kind, "busy")
+            raise CallDenied("busy") from None
 
     async def post(
-        self, target: bytes, body: bytes, headers: Headers, limit: int, spent: Spent | None = None
+        self, target: bytes, body: bytes, headers: Headers, limit: int, cost: CallCost | None = None
     ) -> tuple[int, bytes]:
-        """The status of the answer, and its body or the beginning of it (over `limit` bytes). Adds what it cost to
-        `spent`. Raises UpstreamError, and NotAsked where the budget is spent."""
+        """Returns the status and the body of the response; of a body over `limit` bytes only the beginning.
+
+        Adds what the call cost to `cost`. Raises UpstreamError, and CallDenied if the budget is spent.
+        """
         caller = caller_of(headers)
-        paid, guess = self._paid(caller), len(body) // TOKEN_BYTES
-        if paid and not self.extras.left:
-            self.extras.note(self.kind, "over_budget")
-            raise NotAsked("over_budget")
-        spent = spent or Spent()
-        spent.calls += 1
-        began, tokens, result = time.perf_counter(), guess, "failed"
+        paid, estimate = self._operator_pays(caller), len(body) // BYTES_PER_TOKEN
+        if paid and not self.extra_calls.left:
+            self.extra_calls.record_call(self.kind, "over_budget")
+            raise CallDenied("over_budget")
+        cost = cost or CallCost()
+        cost.calls += 1
+        started, tokens, result = time.perf_counter(), estimate, "failed"
         if paid:
-            self.extras.take(guess)
+            self.extra_calls.charge(estimate)
         try:
-            status, payload = await self._post(target, body, headers, limit)
+            status, payload = await self._send(target, body, headers, limit)
             result = "ok" if status == 200 else "failed"
-            told = await _cost(payload) if status == 200 else 0
-            tokens = guess if told is None else told
+            reported = await _reported_tokens(payload) if status == 200 else 0
+            tokens = estimate if reported is None else reported
             return status, payload
         finally:
-            took = time.perf_counter() - began
+            seconds = time.perf_counter() - started
             if paid:
-                self.extras.take(tokens - guess)
-            spent.tokens += tokens
-            spent.seconds += took
-            self.extras.note(self.kind, result, tokens, took)
+                self.extra_calls.charge(tokens - estimate)
+            cost.tokens += tokens
+            cost.seconds += seconds
+            self.extra_calls.record_call(self.kind, result, tokens, seconds)
 
-    async def _post(self, target: bytes, body: bytes, headers: Headers, limit: int) -> tuple[int, bytes]:
-        ours = [] if self.foreign else [h for h in headers if not h[0].startswith(NOT_OURS)]
-        answer = await self.upstream.send("POST", target, [*ours, JSON], body)
+    async def _send(self, target: bytes, body: bytes, headers: Headers, limit: int) -> tuple[int, bytes]:
+        forwarded = [] if self.dedicated else [h for h in headers if not h[0].startswith(DROPPED_PREFIXES)]
+        answer = await self.upstream.send("POST", target, [*forwarded, JSON], body)
         try:
             return answer.status, await answer.read(limit)
         finally:
             await answer.close()
 
     async def close(self) -> None:
-        """Closes the connections that are of nobody else."""
-        if self.foreign:
+        """Closes the connections to a dedicated upstream; the clients' upstream is closed by its owner."""
+        if self.dedicated:
             await self.upstream.close()
 
 
 def caller_of(headers: Headers) -> bytes:
-    """On whose behalf it is asked: a digest of a request's credentials, that in its query among them."""
+    """The caller who sent a request: a 16-byte digest of its credentials, including those in the query."""
     return _digest(headers, CREDENTIALS)
 
 
 def tenant_of(headers: Headers) -> bytes:
-    """Whose it is what an answer teaches: a digest of all that upstreams tell their clients apart by."""
-    return _digest(headers, TENANT)
+    """The tenant for whom a response is valid evidence: a 16-byte digest of all headers of `TENANT_HEADERS`."""
+    return _digest(headers, TENANT_HEADERS)
 
 
 def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:
-    made = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)
     for name, value in sorted(h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))):
-        made.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return made.digest()
+        digest.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return digest.digest()
 
 
-NOBODY = caller_of(())  # all clients without a key
+ANONYMOUS = caller_of(())  # the one caller that stands for all clients without a key
 
 
 class _Usage(msgspec.Struct):
@@ -139,14 +147,14 @@ class _Answer(msgspec.Struct):
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
-async def _cost(payload: bytes) -> int | None:
-    """The tokens that an answer says it cost; None where it says nothing."""
+async def _reported_tokens(payload: bytes) -> int | None:
+    """The tokens that a response reports as its cost; None if it reports none."""
     if len(payload) <= INLINE_BYTES:
-        return _cost_in(payload)
-    return await asyncio.to_thread(_cost_in, payload)
+        return _total_tokens(payload)
+    return await asyncio.to_thread(_total_tokens, payload)
 
 
-def _cost_in(payload: bytes) -> int | None:
+def _total_tokens(payload: bytes) -> int | None:
     try:
         usage = _ANSWER.decode(payload).usage
     except (msgspec.MsgspecError, UnicodeDecodeError):

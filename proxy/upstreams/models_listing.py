@@ -1,4 +1,8 @@
-"""What an upstream's own list of models says of models that no table knows: asked seldom, waited for briefly."""
+"""The upstream's own list of models (`GET /v1/models`): a cached source of windows for models that no table contains.
+
+It is fetched rarely and by one request at a time, and no client waits long for it. It does not decide which source of a
+window takes precedence.
+"""
 
 from __future__ import annotations
 
@@ -13,98 +17,101 @@ from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
 from proxy.upstreams.upstream import CREDENTIALS, Upstream, UpstreamError
 
-WAIT_SECONDS = 2.0  # what a request may wait for the list; an answer that comes later is there for the next one
-ANSWER_SECONDS = 15.0  # after which the question is given up
-AGAIN_SECONDS = 600.0  # a list that did not name a model may name it later
-FAILED_SECONDS = 60.0  # after a failure
-REJECTED = frozenset({401, 403})  # of one client's key, which must not speak for others
-LIST_BYTES = 8 * 1024 * 1024  # OpenRouter's list of models has about 1 MB
-INLINE_BYTES = 64 * 1024  # a longer list is read in a thread
-MOST_MODELS = 1_000  # remembered at once: a client that invents names must not fill the memory
-NO_LIST = frozenset({404, 405, 501})  # answers of an upstream that has none: as good as a list that names nobody
+REQUEST_WAIT_S = 2.0  # how long a client's request waits for the list; a later response serves the next request
+FETCH_TIMEOUT_S = 15.0
+MAX_AGE_S = 600.0  # a list that does not contain a model may contain it later
+RETRY_S = 60.0  # pause after a failure
+MAX_LIST_BYTES = 8 * 1024 * 1024  # OpenRouter's list of models has about 1 MB
+INLINE_BYTES = 64 * 1024  # a longer list is parsed in a thread
+MAX_MODELS = 1_000  # remembered results: clients choose the names, and must not fill the memory
+REJECTED_STATUSES = frozenset({401, 403})  # they concern one client's key, not the upstream's list
+NO_LIST_STATUSES = frozenset({404, 405, 501})  # the upstream has no list: equivalent to an empty one
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(slots=True)
-class Listing:
-    """One upstream's `GET /v1/models`, one question at a time for all models and all requests."""
+class ModelsListing:
+    """One upstream's list of models. `version` changes with each new list, so that callers can cache what they read."""
 
     upstream: Upstream
-    version: int = 0  # another one for another list
-    _found: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MOST_MODELS))
-    _list: bytes = b""
-    _stale_at: float = 0.0
-    _asked_at: float = 0.0
-    _rejected: Bounded[int, float] = field(default_factory=lambda: Bounded(MOST_MODELS))  # until when, by credentials
-    _question: asyncio.Task[None] | None = None
+    version: int = 0
+    _windows: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MAX_MODELS))
+    _body: bytes = b""
+    _expires_at: float = 0.0
+    _fetched_at: float = 0.0
+    # Until when credentials that the upstream rejected are not used again, by their hash.
+    _rejected_until: Bounded[int, float] = field(default_factory=lambda: Bounded(MAX_MODELS))
+    _fetch_task: asyncio.Task[None] | None = None
 
-    def now(self, model: str) -> Window | None:
-        """What the list said of a model, by what is known without waiting."""
-        return self._found.get(model) or None
+    def window(self, model: str) -> Window | None:
+        """The window that the list gives for a model; None if `load` has not found one. No I/O."""
+        return self._windows.get(model) or None
 
-    async def ask(self, model: str, headers: Headers, older: float | None = None) -> None:
-        """Asks for a model that nobody else knows, with a client's own credentials; a list that is there only where it
-        is stale, or `older` than so many seconds. Waits `WAIT_SECONDS` at most and raises nothing."""
-        credentials = frozenset(header for header in headers if header[0] in CREDENTIALS)
-        if self._is_due(older) and time.monotonic() >= (self._rejected.get(hash(credentials)) or 0.0):
-            others = self._question
-            if others is not None:
-                await asyncio.wait({others}, timeout=WAIT_SECONDS)
-            if others is None or (others.done() and self._question is None and self._is_due(older)):
-                self._question = asyncio.create_task(self._ask(headers, hash(credentials)))
-            if self._question is not None and self._question is not others:
-                await asyncio.wait({self._question}, timeout=WAIT_SECONDS)
-        if self._question is None and model not in self._found:
-            await self._look(model)
+    async def load(self, model: str, headers: Headers, max_age: float | None = None) -> None:
+        """Makes `window(model)` available. Fetches the list with the client's credentials if it is expired, or older
+        than `max_age` seconds. Waits at most `REQUEST_WAIT_S`. Never raises."""
+        credentials = hash(frozenset(header for header in headers if header[0] in CREDENTIALS))
+        if self._is_due(max_age) and time.monotonic() >= (self._rejected_until.get(credentials) or 0.0):
+            running = self._fetch_task
+            if running is not None:
+                await asyncio.wait({running}, timeout=REQUEST_WAIT_S)
+            if running is None or (running.done() and self._fetch_task is None and self._is_due(max_age)):
+                self._fetch_task = asyncio.create_task(self._fetch(headers, credentials))
+            if self._fetch_task is not None and self._fetch_task is not running:
+                await asyncio.wait({self._fetch_task}, timeout=REQUEST_WAIT_S)
+        if self._fetch_task is None and model not in self._windows:
+            await self._look_up(model)
 
-    def doubt(self) -> None:
-        """The upstream could not be reached: it may come back with another list."""
-        self._asked_at = -AGAIN_SECONDS
+    def mark_unreachable(self) -> None:
+        """Records that the upstream could not be reached: it may return with another list, so the list's age is no
+        longer known."""
+        self._fetched_at = -MAX_AGE_S
 
-    def _is_due(self, older: float | None) -> bool:
+    def _is_due(self, max_age: float | None) -> bool:
         now = time.monotonic()
-        return now >= self._stale_at or (older is not None and now - self._asked_at >= older)
+        return now >= self._expires_at or (max_age is not None and now - self._fetched_at >= max_age)
 
-    async def _ask(self, headers: Headers, who: int) -> None:
-        before, self._asked_at = self._asked_at, time.monotonic()
+    async def _fetch(self, headers: Headers, credentials: int) -> None:
+        before, self._fetched_at = self._fetched_at, time.monotonic()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                status, body = await self._fetch(headers)
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
+                status, body = await self._get(headers)
         except (UpstreamError, TimeoutError):
             status, body = 0, b""
         finally:
-            self._question = None
-        if status in REJECTED:  # it says something of this key alone
-            self._rejected.put(who, time.monotonic() + FAILED_SECONDS)
-            self._asked_at = before
+            self._fetch_task = None
+        if status in REJECTED_STATUSES:
+            self._rejected_until.put(credentials, time.monotonic() + RETRY_S)
+            self._fetched_at = before
             return
-        told = status == 200 or status in NO_LIST
-        self._stale_at = time.monotonic() + (AGAIN_SECONDS if told else FAILED_SECONDS)
-        if told:  # a failure takes nothing back
-            self._list = body
-        self._found.clear()
+        succeeded = status == 200 or status in NO_LIST_STATUSES
+        self._expires_at = time.monotonic() + (MAX_AGE_S if succeeded else RETRY_S)
+        if succeeded:  # after a failure the previous list remains valid
+            self._body = body
+        self._windows.clear()
         self.version += 1
 
-    async def _fetch(self, headers: Headers) -> tuple[int, bytes]:
-        """Status and body; no body but a list's. What the client said of its own body is left out."""
-        ours = [h for h in headers if not h[0].startswith((b"content-", b"accept-enc", b"transfer-", b"if-"))]
-        answer = await self.upstream.send("GET", b"/v1/models", ours, None)
+    async def _get(self, headers: Headers) -> tuple[int, bytes]:
+        """Status and body; the body is empty unless the status is 200. Headers that describe the client's body are
+        not forwarded."""
+        forwarded = [h for h in headers if not h[0].startswith((b"content-", b"accept-enc", b"transfer-", b"if-"))]
+        answer = await self.upstream.send("GET", b"/v1/models", forwarded, None)
         try:
-            body = await answer.read(LIST_BYTES) if answer.status == 200 else b""
+            body = await answer.read(MAX_LIST_BYTES) if answer.status == 200 else b""
             return answer.status, body
         finally:
             await answer.close()
 
-    async def _look(self, model: str) -> None:
-        if len(self._list) <= INLINE_BYTES:
-            found = from_models_answer(self._list, model)
+    async def _look_up(self, model: str) -> None:
+        if len(self._body) <= INLINE_BYTES:
+            window = from_models_answer(self._body, model)
         else:
-            found = await asyncio.to_thread(from_models_answer, self._list, model)
-        self._found.put(model, found or False)
+            window = await asyncio.to_thread(from_models_answer, self._body, model)
+        self._windows.put(model, window or False)
 
     async def close(self) -> None:
-        """Gives up a question that is under way."""
-        if self._question is not None:
-            self._question.cancel()
-            await asyncio.wait({self._question})
+        """Cancels a fetch that is in progress."""
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
+            await asyncio.wait({self._fetch_task})

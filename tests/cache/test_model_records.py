@@ -128,7 +128,7 @@ def test_after_the_upstream_was_away_each_limit_is_tried_at_once_and_once() -> N
     for caller in (ANN, BOB):
         teaching.prove("m", caller, LearnedLimits(window=4096), PROOF)
     clock.now += 1
-    teaching.doubt()
+    teaching.mark_unreachable()
     for caller in (ANN, BOB):
         assert [teaching.probes("m", caller) for _ in range(3)] == [True, False, False]
 
@@ -408,7 +408,7 @@ def test_a_wall_clock_that_was_set_back_makes_no_request_a_probe() -> None:
     clock, wall = Clock(), Clock()
     teaching = ModelRecords("https://api", None, Keyring(None), Tally(), clock, wall)
     teaching.prove("m", ANN, LearnedLimits(window=2_048), PROOF)
-    teaching.doubt()
+    teaching.mark_unreachable()
     wall.now -= 3_600
     assert [teaching.probes("m", ANN) for _ in range(3)] == [True, False, False]
     teaching.prove("m", ANN, LearnedLimits(window=2_048), PROOF)

@@ -159,7 +159,7 @@ def test_a_list_that_is_none_breaks_nothing(bad: str) -> None:
 
 
 def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.upstreams.models_listing.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("proxy.upstreams.models_listing.REQUEST_WAIT_S", 0.2)
     late = asyncio.Event()
 
     async def script(request: Request, peer: Peer) -> None:
@@ -174,7 +174,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             assert time.perf_counter() - began < 1.0
             assert json.loads(up.requests[-1].body)["messages"] == LONG
             late.set()  # what comes late is there for the next request
-            await eventually(lambda: proxy.services.gateway.planner.knowledge.listing._question is None)
+            await eventually(lambda: proxy.services.gateway.planner.knowledge.listing._fetch_task is None)
             assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200
             assert (await proxy.told(2)).window == 4_096
             assert sum(r.method == b"GET" for r in up.requests) == 1
@@ -183,7 +183,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 def test_a_wrong_key_does_not_speak_for_all_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.upstreams.models_listing.FAILED_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.upstreams.models_listing.RETRY_S", 0.0)
 
     async def check() -> None:
         async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, api_key="sk-test")) as (_, proxy):

@@ -13,7 +13,7 @@ from proxy.model.plan import Draft, Facts, LadderStep, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request.context import RequestContext
-from proxy.upstreams.extra_calls import Spent
+from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.tap import Tap
 from tests.makers import facts, ladder, prompt, user, words
 
@@ -73,7 +73,7 @@ def test_what_was_never_sent_was_neither_cut_nor_granted() -> None:
 
 
 def test_extra_calls_and_the_upstreams_id_are_told() -> None:
-    context = RequestContext("chat", Mode.FIT, spent=Spent(2, 1_234, 0.5), request_id=b"req_1")
+    context = RequestContext("chat", Mode.FIT, spent=CallCost(2, 1_234, 0.5), request_id=b"req_1")
     told = context.outcome()
     assert (told.extra_calls, told.extra_tokens, told.extra_seconds, told.request_id) == (2, 1_234, 0.5, "req_1")
     context.request_id = b"sk-secret"

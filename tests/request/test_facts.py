@@ -23,7 +23,7 @@ from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.tokens import encodings
 from proxy.upstreams.internal_client import caller_of
-from proxy.upstreams.models_listing import Listing
+from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 from tests.makers import ladder, prompt, user, words
 from tests.tokens.vocabulary import write
@@ -66,7 +66,7 @@ def knowledge(
     transport = httpx.MockTransport(answering or (answers if lists else has_none))
     upstream = Upstream("http://upstream/v1", transport=transport)
     found = load_rules(rules)
-    return Knowledge(limit, load_windows(found.windows), found.families, Cache(), Listing(upstream), offline)
+    return Knowledge(limit, load_windows(found.windows), found.families, Cache(), ModelsListing(upstream), offline)
 
 
 def facts(one: Knowledge, model: str = "gpt-4", steps: Ladder = LEARNS, cap: int | None = None) -> Facts:
@@ -299,7 +299,7 @@ def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
     one = knowledge()
     teach(one, NOBODY, LearnedLimits(window=3_000, supposed=True))
     assert believed(one, NOBODY).tokens == 3_000
-    asyncio.run(one.listing.ask(NOBODY, ()))
+    asyncio.run(one.listing.load(NOBODY, ()))
     assert believed(one, NOBODY).tokens == 4_096
 
 
@@ -331,7 +331,7 @@ def test_a_list_that_is_old_is_asked_for_again_and_one_that_fails_takes_nothing_
         one.cache.probe_after = 60.0
         assert not await one.listed_anew(NOBODY, ())  # it is not old
         told.append(httpx.Response(200, content=LIST))
-        one.doubt()  # the upstream was away
+        one.mark_unreachable()  # the upstream was away
         assert await one.listed_anew(NOBODY, ()) and told == []
         assert not await one.listed_anew("gpt-4", ())  # nobody asks for what is known
 

@@ -1,4 +1,4 @@
-"""Turns: how many at once, who is next, and what happens to those who wait."""
+"""FairQueue: how many at once, who is next, and what happens to those who wait."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 import pytest
 
-from proxy.upstreams.fair_queue import Busy, Turns
+from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from tests.serving import run
 
 A, B, C = b"a", b"b", b"c"
 
 
 class Work:
-    """Callers that hold their turn until they are told to end it."""
+    """Tasks that hold their slot until `end`."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
+    def __init__(self, queue: FairQueue) -> None:
+        self.queue = queue
         self.began: list[str] = []
         self.ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def want(self, *names: str) -> None:
-        """Each wants a turn; the caller is the first letter of its name."""
+    async def start(self, *names: str) -> None:
+        """Starts one task for each name; the caller is the first letter of its name."""
         for name in names:
             self.ends[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._hold(name))
         await self.settle()
 
     async def _hold(self, name: str) -> None:
-        async with self.turns.turn(name[0].encode()):
+        async with self.queue.slot(name[0].encode()):
             self.began.append(name)
             await self.ends[name].wait()
 
@@ -45,13 +45,13 @@ class Work:
 
 
 def works(*numbers: int) -> Work:
-    return Work(Turns(*(*numbers, 100, 100)[:4]))
+    return Work(FairQueue(*(*numbers, 100, 100)[:4]))
 
 
 def test_so_many_work_at_once_in_all_and_for_one_caller() -> None:
     async def check() -> None:
         work = works(3, 2)
-        await work.want("a1", "a2", "a3", "b1", "c1")
+        await work.start("a1", "a2", "a3", "b1", "c1")
         assert work.began == ["a1", "a2", "b1"]
         await work.end("b1")
         assert work.began[3:] == ["c1"], "a has two already"
@@ -61,10 +61,10 @@ def test_so_many_work_at_once_in_all_and_for_one_caller() -> None:
     run(check())
 
 
-def test_who_wants_much_does_not_delay_who_wants_little() -> None:
+def test_a_busy_caller_does_not_delay_others() -> None:
     async def check() -> None:
         work = works(1, 1)
-        await work.want("a1", "a2", "a3", "a4", "b1", "c1", "b2")
+        await work.start("a1", "a2", "a3", "a4", "b1", "c1", "b2")
         for name in ("a1", "a2", "b1", "c1", "a3", "b2", "a4"):
             await work.end(name)
         assert work.began == ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]
@@ -72,45 +72,45 @@ def test_who_wants_much_does_not_delay_who_wants_little() -> None:
     run(check())
 
 
-def test_where_too_many_wait_the_next_is_told_at_once() -> None:
+def test_a_full_queue_rejects_at_once() -> None:
     async def check() -> None:
         work = works(1, 1, 3, 2)
-        await work.want("a1", "a2", "a3", "a4", "b1", "c1")
+        await work.start("a1", "a2", "a3", "a4", "b1", "c1")
         assert [name for name, task in work.tasks.items() if task.done()] == ["a4", "c1"]
         for name in ("a4", "c1"):
-            with pytest.raises(Busy):
+            with pytest.raises(QueueFull):
                 await work.tasks[name]
         await work.end("a1", "a2", "b1", "a3")
         assert sorted(work.began) == ["a1", "a2", "a3", "b1"]
-        await work.want("c2")
+        await work.start("c2")
         assert work.began[-1] == "c2"
         await work.end("c2")
 
     run(check())
 
 
-def test_who_stops_waiting_and_who_fails_holds_no_turn() -> None:
+def test_a_task_that_is_cancelled_or_fails_holds_no_slot() -> None:
     async def check() -> None:
         work = works(1, 1)
-        await work.want("a1", "a2", "b1")
+        await work.start("a1", "a2", "b1")
         work.tasks["a2"].cancel()
         await work.settle()
         work.tasks["a1"].cancel()
         await work.settle()
         assert work.began == ["a1", "b1"]
         work.tasks["b1"].cancel()
-        await work.want("a3")
+        await work.start("a3")
         assert work.began[-1] == "a3"
         await work.end("a3")
 
     run(check())
 
 
-def test_who_is_cancelled_just_as_its_turn_comes_gives_it_back() -> None:
+def test_a_task_that_is_cancelled_just_as_its_slot_is_granted_gives_it_back() -> None:
     async def check() -> None:
         work = works(1, 1)
-        await work.want("a1", "b1", "c1")
-        ready: Any = work.turns._waiting[B][0]
+        await work.start("a1", "b1", "c1")
+        ready: Any = work.queue._queues[B][0]
         work.ends["a1"].set()
         while not ready.done():
             await asyncio.sleep(0)

@@ -1,10 +1,10 @@
-"""Questions of our own: whose headers go with them, and on whose behalf they are."""
+"""Extra calls: which headers are forwarded, and which caller they count for."""
 
 from __future__ import annotations
 
-from proxy.upstreams.extra_calls import Extras
-from proxy.upstreams.fair_queue import Turns
-from proxy.upstreams.internal_client import Asking, caller_of, tenant_of
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.fair_queue import FairQueue
+from proxy.upstreams.internal_client import InternalClient, caller_of, tenant_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import QUERY
 from tests.recorder import Peer, Request, answer, recording
@@ -19,27 +19,27 @@ def test_callers_are_told_apart_by_their_credentials_alone() -> None:
     assert b"alice" not in caller_of(ALICE)
 
 
-def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_foreign_one_none() -> None:
+def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_dedicated_one_none() -> None:
     async def script(request: Request, peer: Peer) -> None:
         await peer.send(answer(b"0123456789" * 10, b"418 I'm a teapot"))
 
     async def check() -> None:
         async with recording(script) as up:
             headers = [*ALICE, (b"x-mine", b"1"), (b"content-encoding", b"gzip"), (b"accept", b"text/plain")]
-            account, turns = Extras(1_000), Turns(8, 8, 8, 8)
-            own = Asking(Upstream(up.url), "own", account, turns)
-            foreign = Asking(Upstream(up.url, api_key="sk-2"), "foreign", account, turns, foreign=True)
-            for asking in (own, foreign):
-                status, payload = await asking.post(b"/v1/embeddings", b"{}", headers, 1_000)
+            account, queue = ExtraCalls(1_000), FairQueue(8, 8, 8, 8)
+            own = InternalClient(Upstream(up.url), "own", account, queue)
+            dedicated = InternalClient(Upstream(up.url, api_key="sk-2"), "dedicated", account, queue, dedicated=True)
+            for client in (own, dedicated):
+                status, payload = await client.post(b"/v1/embeddings", b"{}", headers, 1_000)
                 assert (status, payload) == (418, b"0123456789" * 10)
             mine, theirs = up.requests
             assert (mine.target, mine.body, theirs.body) == (b"/v1/embeddings", b"{}", b"{}")
             assert mine.header(b"authorization") == [b"Bearer alice"] and mine.header(b"x-mine") == [b"1"]
             assert mine.header(b"content-encoding") == mine.header(b"accept") == []
             assert theirs.header(b"authorization") == [b"Bearer sk-2"] and theirs.header(b"x-mine") == []
-            await foreign.close()
+            await dedicated.close()
             await own.close()
-            assert (own.upstream.connections, foreign.upstream.connections) == (1, 0)
+            assert (own.upstream.connections, dedicated.upstream.connections) == (1, 0)
             await own.upstream.close()
 
     run(check())

@@ -1,4 +1,4 @@
-"""The upstream's own list of models: one question for all, remembered, never waited for longer than its bound."""
+"""The upstream's own list of models: one fetch serves all models, and no request waits longer than its limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from proxy.model.limits import Window
 from proxy.upstreams import models_listing as module
-from proxy.upstreams.models_listing import Listing
+from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 
 LIST = json.dumps({"data": [{"id": "a", "max_model_len": 4_096}, {"id": "b", "context_length": 9_000}]}).encode()
@@ -22,13 +22,13 @@ HEADERS = [(b"authorization", b"Bearer k"), (b"content-type", b"application/json
 Answer = Callable[[httpx.Request], Coroutine[None, None, httpx.Response]]
 
 
-def listing(answer: Answer) -> Listing:
+def listing(answer: Answer) -> ModelsListing:
     """A listing whose upstream answers so."""
-    return Listing(Upstream("http://upstream/v1", transport=httpx.MockTransport(answer)))
+    return ModelsListing(Upstream("http://upstream/v1", transport=httpx.MockTransport(answer)))
 
 
-def telling(*answers: tuple[int, bytes]) -> tuple[Listing, list[httpx.Request]]:
-    """A listing that is given one answer after the other, the last one again and again; and the questions."""
+def telling(*answers: tuple[int, bytes]) -> tuple[ModelsListing, list[httpx.Request]]:
+    """A listing whose upstream gives these answers in turn and repeats the last one, and the requests it received."""
     asked: list[httpx.Request] = []
 
     async def answer(request: httpx.Request) -> httpx.Response:
@@ -49,16 +49,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_nothing_is_known_before_anybody_asked() -> None:
     one, asked = telling((200, LIST))
-    assert one.now("a") is None and asked == []
+    assert one.window("a") is None and asked == []
 
 
 def test_one_question_tells_of_all_models() -> None:
     async def check() -> None:
         one, asked = telling((200, LIST))
         for model in ("a", "b", "nobody", "a"):
-            await one.ask(model, HEADERS)
-        assert (one.now("a"), one.now("b")) == (Window(4_096, source="upstream"), Window(9_000, source="upstream"))
-        assert one.now("nobody") is None
+            await one.load(model, HEADERS)
+        assert (one.window("a"), one.window("b")) == (
+            Window(4_096, source="upstream"),
+            Window(9_000, source="upstream"),
+        )
+        assert one.window("nobody") is None
         assert [(r.method, r.extensions["target"]) for r in asked] == [("GET", b"/v1/models")]
         assert asked[0].headers["authorization"] == "Bearer k"
         assert not {"content-type", "content-encoding", "content-length"} & set(asked[0].headers)
@@ -69,8 +72,8 @@ def test_one_question_tells_of_all_models() -> None:
 def test_a_long_list_is_read_too() -> None:
     async def check() -> None:
         one, _ = telling((200, LARGE))
-        await one.ask("m2999", HEADERS)
-        assert one.now("m2999") == Window(3_999, source="upstream")
+        await one.load("m2999", HEADERS)
+        assert one.window("m2999") == Window(3_999, source="upstream")
 
     asyncio.run(check())
 
@@ -79,13 +82,13 @@ def test_a_long_list_is_read_too() -> None:
 def test_a_list_and_that_there_is_none_hold_for_long(status: int, clock: list[float]) -> None:
     async def check() -> None:
         one, asked = telling((status, b"{}"), (200, LIST))
-        await one.ask("a", HEADERS)
-        clock[0] += module.AGAIN_SECONDS - 1
-        await one.ask("a", HEADERS)
-        assert (one.now("a"), len(asked)) == (None, 1)
+        await one.load("a", HEADERS)
+        clock[0] += module.MAX_AGE_S - 1
+        await one.load("a", HEADERS)
+        assert (one.window("a"), len(asked)) == (None, 1)
         clock[0] += 2
-        await one.ask("a", HEADERS)
-        assert one.now("a") is not None and len(asked) == 2
+        await one.load("a", HEADERS)
+        assert one.window("a") is not None and len(asked) == 2
 
     asyncio.run(check())
 
@@ -94,13 +97,13 @@ def test_a_list_and_that_there_is_none_hold_for_long(status: int, clock: list[fl
 def test_a_failure_holds_only_for_a_while(status: int, clock: list[float]) -> None:
     async def check() -> None:
         one, asked = telling((status, b'{"error":{}}'), (200, LIST))
-        await one.ask("a", HEADERS)
-        clock[0] += module.FAILED_SECONDS - 1
-        await one.ask("a", HEADERS)
-        assert (one.now("a"), len(asked)) == (None, 1)
+        await one.load("a", HEADERS)
+        clock[0] += module.RETRY_S - 1
+        await one.load("a", HEADERS)
+        assert (one.window("a"), len(asked)) == (None, 1)
         clock[0] += 2
-        await one.ask("a", HEADERS)
-        assert one.now("a") is not None
+        await one.load("a", HEADERS)
+        assert one.window("a") is not None
 
     asyncio.run(check())
 
@@ -108,11 +111,11 @@ def test_a_failure_holds_only_for_a_while(status: int, clock: list[float]) -> No
 def test_what_was_told_is_forgotten_with_a_new_list(clock: list[float]) -> None:
     async def check() -> None:
         one, _ = telling((200, LIST), (200, LIST.replace(b"4096", b"5000")))
-        await one.ask("a", HEADERS)
-        clock[0] += module.AGAIN_SECONDS
-        await one.ask("b", HEADERS)
-        await one.ask("a", HEADERS)
-        assert one.now("a") == Window(5_000, source="upstream")
+        await one.load("a", HEADERS)
+        clock[0] += module.MAX_AGE_S
+        await one.load("b", HEADERS)
+        await one.load("a", HEADERS)
+        assert one.window("a") == Window(5_000, source="upstream")
 
     asyncio.run(check())
 
@@ -123,15 +126,15 @@ def test_an_upstream_that_is_gone_breaks_nothing() -> None:
 
     async def check() -> None:
         one = listing(gone)
-        await one.ask("a", HEADERS)
-        assert one.now("a") is None
+        await one.load("a", HEADERS)
+        assert one.window("a") is None
 
     asyncio.run(check())
 
 
 def test_a_list_that_does_not_come_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(module, "REQUEST_WAIT_S", 0.01)
+    monkeypatch.setattr(module, "FETCH_TIMEOUT_S", 0.05)
 
     async def silent(request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(3_600)
@@ -139,16 +142,16 @@ def test_a_list_that_does_not_come_is_given_up_in_the_end(monkeypatch: pytest.Mo
 
     async def check() -> None:
         one = listing(silent)
-        await one.ask("a", HEADERS)
-        assert one._question is not None
-        await asyncio.wait({one._question})
-        assert one._question is None and one.now("a") is None
+        await one.load("a", HEADERS)
+        assert one._fetch_task is not None
+        await asyncio.wait({one._fetch_task})
+        assert one._fetch_task is None and one.window("a") is None
 
     asyncio.run(check())
 
 
 def test_closing_gives_up_a_question_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "REQUEST_WAIT_S", 0.01)
     cancelled: list[bool] = []
 
     async def silent(request: httpx.Request) -> httpx.Response:
@@ -160,7 +163,7 @@ def test_closing_gives_up_a_question_that_is_under_way(monkeypatch: pytest.Monke
 
     async def check() -> None:
         one = listing(silent)
-        await one.ask("a", HEADERS)
+        await one.load("a", HEADERS)
         await one.close()
         await one.close()
         assert cancelled == [True]
@@ -169,15 +172,15 @@ def test_closing_gives_up_a_question_that_is_under_way(monkeypatch: pytest.Monke
 
 
 def test_invented_names_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_MODELS", 10)
+    monkeypatch.setattr(module, "MAX_MODELS", 10)
 
     async def check() -> None:
         one, asked = telling((200, LIST))
         for i in range(100):
-            await one.ask(f"invented-{i}", HEADERS)
-        await one.ask("a", HEADERS)
-        assert len(one._found) <= 10 and len(asked) == 1
-        assert one.now("a") is not None
+            await one.load(f"invented-{i}", HEADERS)
+        await one.load("a", HEADERS)
+        assert len(one._windows) <= 10 and len(asked) == 1
+        assert one.window("a") is not None
 
     asyncio.run(check())
 
@@ -191,7 +194,7 @@ def test_nobody_is_asked_for_a_body_that_a_client_announced(clock: list[float]) 
             (b"if-none-match", b"x"),
             (b"content-length", b"9"),
         ]
-        await one.ask("a", headers)
+        await one.load("a", headers)
         assert asked[0].content == b"" and "transfer-encoding" not in asked[0].headers
         assert "if-none-match" not in asked[0].headers
 

@@ -17,8 +17,8 @@ from proxy.fit.relevance.text.vectors import Vector, packed
 from proxy.model.bounded import Bounded
 from proxy.model.plan import Want
 from proxy.observe import log
-from proxy.upstreams.extra_calls import NotAsked, Spent
-from proxy.upstreams.internal_client import Asking, caller_of
+from proxy.upstreams.extra_calls import CallCost, CallDenied
+from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import UpstreamError
 from proxy.wire.embeddings_call import NoVectors, question, vectors_in
@@ -41,7 +41,7 @@ MOST_CALLERS = 10_000  # whose failures are remembered
 class Embeddings:
     """Embeddings of one upstream's models. `seconds`: how long a request waits."""
 
-    asking: Asking
+    client: InternalClient
     seconds: float
     _known: Bounded[bytes, Vector | None] = field(default_factory=lambda: Bounded(MOST, BYTES))
     _under_way: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Embeddings:
     _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
 
     async def told(
-        self, want: Want, headers: Headers, ask: bool = True, spent: Spent | None = None
+        self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None
     ) -> Mapping[str, Vector]:
         """The vectors of all wanted texts; none at all where one of them failed, is not here in time, or may not be
         asked for. Without `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
@@ -59,7 +59,7 @@ class Embeddings:
         if missing:
             if not ask or len(missing) > MOST_TEXTS or _holds(self._failed, caller) or _holds(self._late, caller):
                 return {}
-            if not self.asking.may(headers):
+            if not self.client.permits(headers):
                 return {}
             self._ask(caller, model, {text: keys[text] for text in missing}, headers, spent)
             tasks = {task for text in missing if (task := self._under_way.get(keys[text])) is not None}
@@ -81,7 +81,7 @@ class Embeddings:
         return found if len(found) == len(keys) else {}
 
     def _ask(
-        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: Spent | None
+        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
     ) -> None:
         """Begins to ask for what is not asked for already, so many texts at a time."""
         fresh = [text for text, key in texts.items() if key not in self._under_way]
@@ -96,18 +96,18 @@ class Embeddings:
             self._under_way.pop(key, None)
 
     async def _made(
-        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: Spent | None
+        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
     ) -> None:
         """Asks, and remembers what came of it."""
         try:
-            async with self.asking.turn(caller):
+            async with self.client.slot(caller):
                 if _holds(self._failed, caller):
                     return
                 async with asyncio.timeout(BATCH_SECONDS):
                     vectors = await self._asked(model, list(texts), headers, spent)
             for key, vector in zip(texts.values(), vectors, strict=True):
                 self._known.put(key, vector, FRAME + 3 * vector.size // 8)
-        except NotAsked:
+        except CallDenied:
             pass
         except (UpstreamError, TimeoutError):
             self._fail(caller, model, "no answer")
@@ -116,8 +116,8 @@ class Embeddings:
         except Exception as error:  # a bug of ours is no reason to fail a request
             self._fail(caller, model, type(error).__name__)
 
-    async def _asked(self, model: str, texts: Sequence[str], headers: Headers, spent: Spent | None) -> list[Vector]:
-        status, payload = await self.asking.post(TARGET, question(model, texts), headers, ANSWER_BYTES, spent)
+    async def _asked(self, model: str, texts: Sequence[str], headers: Headers, spent: CallCost | None) -> list[Vector]:
+        status, payload = await self.client.post(TARGET, question(model, texts), headers, ANSWER_BYTES, spent)
         if status != 200:
             raise NoVectors(f"status {status}")
         return await asyncio.to_thread(_read, payload, len(texts))
@@ -134,7 +134,7 @@ class Embeddings:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self.asking.close()
+        await self.client.close()
 
 
 def _read(payload: bytes, count: int) -> list[Vector]:

@@ -20,8 +20,8 @@ from proxy.model.plan import Want
 from proxy.observe import log
 from proxy.request.facts import Knowledge
 from proxy.tokens.meter import meter_for
-from proxy.upstreams.extra_calls import NotAsked, Spent
-from proxy.upstreams.internal_client import Asking, caller_of
+from proxy.upstreams.extra_calls import CallCost, CallDenied
+from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import UpstreamError
 from proxy.wire.summary_call import Unusable, question, summary_in
@@ -47,13 +47,13 @@ class Summaries:
 
     knowledge: Knowledge
     contents: Contents
-    asking: Asking
+    client: InternalClient
     instructions: str | None
     seconds: float
     _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
-    async def told(self, want: Want, headers: Headers, ask: bool = True, spent: Spent | None = None) -> str:
+    async def told(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> str:
         """The summary that is wanted; empty where it failed, is not here in time, or may not be asked for. Without
         `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
         if self.instructions is None:
@@ -67,7 +67,7 @@ class Summaries:
             return ""
         task = self._asking.get(flight)
         if task is None:
-            if not self.asking.may(headers):
+            if not self.client.permits(headers):
                 return ""
             task = self._asking[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
             task.add_done_callback(lambda _: self._asking.pop(flight, None))
@@ -80,11 +80,11 @@ class Summaries:
         found = await self.contents.get(KIND, caller, key.encode())
         return None if found is None else found.decode(errors="replace")
 
-    async def _made(self, caller: bytes, want: Want, headers: Headers, spent: Spent | None) -> str:
+    async def _made(self, caller: bytes, want: Want, headers: Headers, spent: CallCost | None) -> str:
         """Asks, and remembers what came of it."""
         model, most = str(want.payload["model"]), int(want.payload["max_tokens"])
         try:
-            async with self.asking.turn(caller):
+            async with self.client.slot(caller):
                 summary, rest = await self._begun(caller, want.payload["strides"])
                 pieces = await asyncio.to_thread(self._pieces, model, most, self.knowledge.known(model), rest)
                 for piece in pieces:
@@ -92,7 +92,7 @@ class Summaries:
                         summary = await self._asked(model, most, summary, piece, headers, spent)
             self.contents.put(KIND, caller, want.key.encode(), summary.encode(errors="replace"))
             return summary
-        except NotAsked:
+        except CallDenied:
             return ""
         except (UpstreamError, TimeoutError):
             why, lasting = "no answer", True
@@ -134,11 +134,11 @@ class Summaries:
         return pieces
 
     async def _asked(
-        self, model: str, most: int, before: str, piece: str, headers: Headers, spent: Spent | None
+        self, model: str, most: int, before: str, piece: str, headers: Headers, spent: CallCost | None
     ) -> str:
         """One question, and the summary in its answer."""
         body = question(model, self.instructions or "", most, before, piece)
-        status, payload = await self.asking.post(TARGET, body, headers, ANSWER_BYTES, spent)
+        status, payload = await self.client.post(TARGET, body, headers, ANSWER_BYTES, spent)
         if status != 200:
             raise Unusable(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
         return summary_in(payload)
@@ -157,4 +157,4 @@ class Summaries:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self.asking.close()
+        await self.client.close()
