@@ -43,12 +43,6 @@ NOT_YET: Mapping[str, frozenset[str]] = {
     "proxy.http.server.serve": frozenset({"observe"}),
     "proxy.http.server.workers": frozenset({"observe"}),
     "proxy.observe.metrics": frozenset({"apis"}),
-    "proxy.simulator.counting": frozenset({"apis", "fit", "model", "wire"}),
-    "proxy.simulator.laws": frozenset({"model"}),
-    "proxy.simulator.pairing": frozenset({"model"}),
-    "proxy.simulator.replies": frozenset({"model"}),
-    "proxy.simulator.settings": frozenset({"model"}),
-    "proxy.simulator.words": frozenset({"model"}),
     "proxy.upstreams.extra_calls": frozenset({"observe"}),
 }
 

@@ -109,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     simulating.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
     simulating.add_argument("--port", type=_value(whole(0, 65535)), default=8081, help="(default: 8081)")
     simulating.add_argument("--window", type=_value(whole(1)), default=8192, help="tokens (default: 8192)")
-    simulating.add_argument("--speaks", metavar="PROVIDER", default="openai-old", help="in whose words it refuses")
+    simulating.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
     return top
 
 
@@ -312,9 +312,9 @@ def simulate(arguments: argparse.Namespace) -> int:
     from proxy.simulator.app import SimulatorConfig, simulator
 
     try:
-        config = SimulatorConfig(speaks=arguments.speaks, window=arguments.window)
+        config = SimulatorConfig(provider=arguments.provider, window=arguments.window)
     except ValueError as error:
-        raise ConfigError(f"--speaks: {error}") from None
+        raise ConfigError(f"--provider: {error}") from None
     doors = listen(arguments.host, arguments.port)
     print(f"plimsoll simulate: http://{shown(doors[0])}/v1", file=sys.stderr, flush=True)
     run(simulator(config), arguments.host, arguments.port, sockets=doors, settle=0)

@@ -1,33 +1,75 @@
-"""The simulator's own count of a prompt: the recipe that the proxy counts with, and nothing remembered."""
+"""The simulator's own count of a prompt: its own parser, and the token recipes of `proxy.tokens` without a cache.
+
+It must not use the proxy's parser: a message that the proxy loses or groups wrongly has to show up in the count.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
 from proxy.errors import ClientError
-from proxy.model.ports import Memory
+from proxy.tokens.meter import RawMessage, prompt_tokens
+
+RESULT_ROLES = ("tool", "function")
+LEGACY_CALL_ID = ""  # `function_call` has no id, and neither has the `function` message that answers it
 
 
-class Forgets:
-    """A memory for a meter that is used once."""
+class _Function(msgspec.Struct, gc=False):
+    name: str = ""
 
-    def get(self, key: bytes) -> tuple[int, ...] | None:
-        """Nothing, always."""
-        return None
 
-    def put(self, key: bytes, value: tuple[int, ...]) -> None:
-        """Forgets it."""
+class _ToolCall(msgspec.Struct, gc=False):
+    id: str = ""
+    function: _Function | None = None
+    custom: _Function | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    tool_call_id: str | None = None
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_MESSAGE = msgspec.json.Decoder(_Message)
 
 
 def count_prompt(body: bytes) -> int:
-    """Prompt tokens by the recipe that the proxy counts with. Raises `ClientError` for what it cannot read."""
-    from proxy.apis.openai_chat.request import parse
-    from proxy.fit.blocks import runs
-    from proxy.tokens.meter import meter_for
-    from proxy.wire.scan import NotUnderstood
-
+    """Prompt tokens of a chat request's JSON. Raises `ClientError` (400) for a body that it cannot parse."""
     try:
-        prompt = parse(body)
-    except NotUnderstood as reason:
-        raise ClientError(400, f"Invalid request: {reason}") from None
-    memory: Memory = Forgets()
-    meter = meter_for(prompt, prompt.model, memory)
-    return sum(meter.fixed.values()) + sum(sum(meter.costs(run)) for run in runs(prompt.messages))
+        fields = _FIELDS.decode(body)
+        model = msgspec.json.decode(fields.pop("model"), type=str)
+        raws = [bytes(raw) for raw in _LIST.decode(fields.pop("messages"))]
+        blocks = [tuple(block) for block in _blocks((raw, _MESSAGE.decode(raw)) for raw in raws)]
+    except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ClientError(400, f"Invalid request: {error}") from None
+    return prompt_tokens(model, {key: bytes(raw) for key, raw in fields.items()}, blocks)
+
+
+def _blocks(messages: Iterable[tuple[bytes, _Message]]) -> Iterator[list[RawMessage]]:
+    """An assistant message and the results that directly follow and answer it are one block; others stand alone."""
+    block: list[RawMessage] = []
+    call_ids: set[str] = set()
+    for raw, message in messages:
+        if block and message.role in RESULT_ROLES and _answered_id(message) in call_ids:
+            block.append((message.role, raw))
+            continue
+        if block:
+            yield block
+        block, call_ids = [(message.role, raw)], _call_ids(message)
+    if block:
+        yield block
+
+
+def _call_ids(message: _Message) -> set[str]:
+    if message.tool_calls:
+        return {call.id for call in message.tool_calls}
+    return {LEGACY_CALL_ID} if message.function_call is not None else set()
+
+
+def _answered_id(message: _Message) -> str:
+    return LEGACY_CALL_ID if message.role == "function" else message.tool_call_id or ""

@@ -1,4 +1,7 @@
-"""What the simulator replies: text, JSON or tool calls by a fixed script, as one answer or as a stream's chunks."""
+"""The simulator's replies: text, JSON or tool calls by a fixed script, as one response or as a stream of chunks.
+
+The same request always gets the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.lenient_json import Json
+from proxy.simulator.json import Json
 
-TOOL_MODEL = "sim-tools"  # a model whose name holds this calls a tool; with PARALLEL in it, two at once
+TOOL_MODEL = "sim-tools"  # a model whose name contains this calls a tool; with PARALLEL in its name, two at once
 PARALLEL = "parallel"
-PIECE = re.compile(r"\s*\S+")  # a word with the blank before it is a token: near enough, and anybody can count it
-DEPTH = 8  # levels of a schema that are filled in
-CREATED = 1_700_000_000  # seconds since 1970; the same request gets the same bytes
+TOKEN = re.compile(r"\s*\S+")  # a word with the space before it: easy to count by hand, and close enough
+MAX_DEPTH = 8  # levels of a schema that get values
+CREATED = 1_700_000_000  # seconds since 1970; constant, so that responses are reproducible
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of a reply; `arguments` are JSON."""
+    """One tool call of a reply; `arguments` is JSON text."""
 
     id: str
     name: str
@@ -31,20 +34,20 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, given `n` times over. `prompt` is in tokens; of the reply, each piece is one."""
+    """One reply, sent as `n` equal choices. `prompt` is in tokens. `tokens` are the words of the text."""
 
     id: str
     model: str
     prompt: int
     n: int = 1
-    pieces: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
     finish: str = "stop"
 
     @property
     def usage(self) -> dict[str, Json]:
-        """Counts in OpenAI's shape."""
-        completion = self.n * (len(self.pieces) + sum(1 + len(PIECE.findall(c.arguments)) for c in self.calls))
+        """The `usage` object, in OpenAI's shape."""
+        completion = self.n * (len(self.tokens) + sum(1 + len(TOKEN.findall(c.arguments)) for c in self.calls))
         return {
             "prompt_tokens": self.prompt,
             "completion_tokens": completion,
@@ -55,47 +58,46 @@ class Reply:
 
 
 def reply_to(body: Mapping[str, Any], prompt: int, text: str = "", finish: str = "") -> Reply:
-    """The reply to a lawful request whose prompt has so many tokens: `text` where no tool and no JSON is asked for.
-
-    With `finish` it is empty and ends for that reason.
+    """The reply to a valid request with a prompt of `prompt` tokens: tool calls or JSON where the request requires
+    them, else `text`. With `finish` the reply is empty and has that finish reason.
     """
     seed = zlib.crc32(msgspec.json.encode(body))
     reply = Reply(f"chatcmpl-sim{seed:08x}", body["model"], prompt, body.get("n") or 1)
     if finish:
         return replace(reply, finish=finish)
-    called = _called(body)
-    if called:
+    functions = _functions_to_call(body)
+    if functions:
         calls = tuple(
             Call(f"call_{seed:08x}{i}", tool["name"], _json(sample(tool.get("parameters") or {})))
-            for i, tool in enumerate(called)
+            for i, tool in enumerate(functions)
         )
         return replace(reply, calls=calls, finish="tool_calls")
-    said = _formatted(body) or text or f"The simulator read {len(body['messages'])} messages, {prompt} tokens."
-    pieces = tuple(PIECE.findall(said))
-    most = body.get("max_completion_tokens") or body.get("max_tokens") or len(pieces)
-    return replace(reply, pieces=pieces[:most], finish="stop" if most >= len(pieces) else "length")
+    content = _json_content(body) or text or f"The simulator read {len(body['messages'])} messages, {prompt} tokens."
+    tokens = tuple(TOKEN.findall(content))
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or len(tokens)
+    return replace(reply, tokens=tokens[:limit], finish="stop" if limit >= len(tokens) else "length")
 
 
-def answer(reply: Reply) -> bytes:
-    """The reply as the JSON of one answer."""
+def completion(reply: Reply) -> bytes:
+    """The reply as the JSON of a response that is not streamed."""
     calls = [_call(call) for call in reply.calls]
-    message: dict[str, Json] = {"role": "assistant", "content": "".join(reply.pieces) or (None if calls else "")}
+    message: dict[str, Json] = {"role": "assistant", "content": "".join(reply.tokens) or (None if calls else "")}
     message |= {"refusal": None, "annotations": []} | ({"tool_calls": calls} if calls else {})
     choices = [
         {"index": i, "message": message, "logprobs": None, "finish_reason": reply.finish} for i in range(reply.n)
     ]
-    return msgspec.json.encode({**_frame(reply, "chat.completion"), "choices": choices, "usage": reply.usage})
+    return msgspec.json.encode({**_envelope(reply, "chat.completion"), "choices": choices, "usage": reply.usage})
 
 
 def chunks(reply: Reply, include_usage: bool = False) -> Iterator[bytes]:
-    """The reply as server-sent events: role, content, finish reason, usage where it is asked for, [DONE]."""
-    frame = _frame(reply, "chat.completion.chunk") | ({"usage": None} if include_usage else {})
+    """The reply as server-sent events: role, content, finish reason, usage if requested, [DONE]."""
+    envelope = _envelope(reply, "chat.completion.chunk") | ({"usage": None} if include_usage else {})
     for i in range(reply.n):
         for delta in _deltas(reply):
-            yield event({**frame, "choices": [_choice(i, delta, None)]})
-        yield event({**frame, "choices": [_choice(i, {}, reply.finish)]})
+            yield event({**envelope, "choices": [_choice(i, delta, None)]})
+        yield event({**envelope, "choices": [_choice(i, {}, reply.finish)]})
     if include_usage:
-        yield event({**frame, "choices": [], "usage": reply.usage})
+        yield event({**envelope, "choices": [], "usage": reply.usage})
     yield b"data: [DONE]\n\n"
 
 
@@ -104,13 +106,13 @@ def event(data: Json) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-def sample(schema: Json, root: Json = None, depth: int = DEPTH) -> Json:
-    """A value that a JSON schema allows: what it requires and no more."""
+def sample(schema: Json, root: Json = None, depth: int = MAX_DEPTH) -> Json:
+    """The smallest value that a JSON schema allows: required properties only. `root` resolves references."""
     root = schema if root is None else root
     if not isinstance(schema, dict) or not depth:
         return None
     if "$ref" in schema:
-        return sample(_found(root, str(schema["$ref"])), root, depth - 1)
+        return sample(_resolve(root, str(schema["$ref"])), root, depth - 1)
     for key in ("enum", "anyOf", "oneOf", "allOf"):
         if schema.get(key):
             first = schema[key][0]
@@ -118,15 +120,15 @@ def sample(schema: Json, root: Json = None, depth: int = DEPTH) -> Json:
     if "const" in schema:
         return schema["const"]
     kind = schema.get("type", "object")
-    return _of_kind(kind[0] if isinstance(kind, list) and kind else kind, schema, root, depth)
+    return _of_type(kind[0] if isinstance(kind, list) and kind else kind, schema, root, depth)
 
 
-def _of_kind(kind: Json, schema: Mapping[str, Any], root: Json, depth: int) -> Json:
+def _of_type(kind: Json, schema: Mapping[str, Any], root: Json, depth: int) -> Json:
     if kind == "object":
         properties = schema.get("properties") or {}
         return {name: sample(properties.get(name), root, depth - 1) for name in schema.get("required") or ()}
     if kind == "array":
-        return [sample(schema.get("items"), root, depth - 1)] * min(int(schema.get("minItems") or 0), DEPTH)
+        return [sample(schema.get("items"), root, depth - 1)] * min(int(schema.get("minItems") or 0), MAX_DEPTH)
     return {
         "string": "sim",
         "integer": schema.get("minimum", 1),
@@ -135,15 +137,15 @@ def _of_kind(kind: Json, schema: Mapping[str, Any], root: Json, depth: int) -> J
     }.get(str(kind))
 
 
-def _found(root: Json, ref: str) -> Json:
-    """What "#/$defs/X" points at."""
+def _resolve(root: Json, ref: str) -> Json:
+    """The schema that a reference such as "#/$defs/X" names."""
     for key in ref.removeprefix("#/").split("/"):
         root = root.get(key) if isinstance(root, dict) else None
     return root
 
 
-def _called(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The functions that the reply calls: a required or named one, or those that the model's name asks for."""
+def _functions_to_call(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The functions that the reply calls: a required or named one, or those that the model's name selects."""
     tools = [
         t["function"]
         for t in body.get("tools") or ()
@@ -153,23 +155,23 @@ def _called(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(choice, dict):
         named = (choice.get("function") or {}).get("name")
         return [tool for tool in tools if tool["name"] == named]
-    asked = TOOL_MODEL in model and body["messages"][-1]["role"] != "tool"  # then it has what it asked for
-    if not tools or choice == "none" or not (asked or choice == "required"):
+    wants_call = TOOL_MODEL in model and body["messages"][-1]["role"] != "tool"  # after a result it replies with text
+    if not tools or choice == "none" or not (wants_call or choice == "required"):
         return []
-    many = 2 if PARALLEL in model and body.get("parallel_tool_calls") is not False else 1
-    return list(islice(cycle(tools), many))
+    count = 2 if PARALLEL in model and body.get("parallel_tool_calls") is not False else 1
+    return list(islice(cycle(tools), count))
 
 
-def _formatted(body: Mapping[str, Any]) -> str:
-    """JSON where the request wants nothing else."""
-    wanted = body.get("response_format")
-    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):
+def _json_content(body: Mapping[str, Any]) -> str:
+    """JSON where the request's `response_format` requires it, else an empty text."""
+    response_format = body.get("response_format")
+    if not isinstance(response_format, dict) or response_format.get("type") not in ("json_object", "json_schema"):
         return ""
-    schema = (wanted.get("json_schema") or {}).get("schema")
+    schema = (response_format.get("json_schema") or {}).get("schema")
     return _json(sample(schema) if schema else {})
 
 
-def _frame(reply: Reply, kind: str) -> dict[str, Json]:
+def _envelope(reply: Reply, kind: str) -> dict[str, Json]:
     return {
         "id": reply.id,
         "object": kind,
@@ -181,13 +183,13 @@ def _frame(reply: Reply, kind: str) -> dict[str, Json]:
 
 
 def _deltas(reply: Reply) -> Iterator[dict[str, Json]]:
-    """What one choice's chunks bring: a call comes with its name first, then its arguments in parts."""
+    """The deltas of one choice. A call's first delta has its name, the following ones have parts of its arguments."""
     yield {"role": "assistant", "content": None if reply.calls else "", "refusal": None}
-    for piece in reply.pieces:
-        yield {"content": piece}
+    for token in reply.tokens:
+        yield {"content": token}
     for i, call in enumerate(reply.calls):
         yield {"tool_calls": [{"index": i, **_call(replace(call, arguments=""))}]}
-        for part in PIECE.findall(call.arguments):
+        for part in TOKEN.findall(call.arguments):
             yield {"tool_calls": [{"index": i, "function": {"arguments": part}}]}
 
 

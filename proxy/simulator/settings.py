@@ -1,4 +1,4 @@
-"""How the simulator behaves, for all requests or for one; and what it keeps of a request."""
+"""The simulator's configuration, its overrides by request headers, and the requests that it records."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from typing import Any
 import msgspec
 
 from proxy.errors import ClientError
-from proxy.model.lenient_json import Json
-from proxy.simulator.words import SPEECHES
+from proxy.simulator.json import Json
+from proxy.simulator.refusals import PROVIDERS
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatorConfig:
-    """How the simulator behaves. Windows are in tokens, delays in seconds.
+    """How the simulator behaves. Windows and limits are in tokens, delays in seconds.
 
-    `speaks` names the provider whose words it uses (`proxy.simulator.words.SPEECHES`); `in_stream` makes it refuse
-    streams by an event inside a 200. `window` holds for models that `windows` does not name; `max_output` is the
-    longest reply that may be asked for. `system` must be found in a system message. The first `fail_first` requests
-    get `fail_status`, and all get `status` where it is set. `break_after` breaks an answer off after so many chunks,
-    without an end. `text` is what is replied. `listed` is the field under which GET /v1/models tells a window; ""
-    leaves it out. The last `remembered` requests are kept. `count` replaces the simulator's own count of a body.
-    `meanings` are words (in lower case) that embeddings take for others: {"vessel": "boat"}.
+    `provider`: whose refusals it sends (a key of `proxy.simulator.refusals.PROVIDERS`).
+    `window`: of models that `windows` does not name.
+    `max_output`: the largest reply limit that it accepts.
+    `in_stream`: it refuses streams by an event inside a 200.
+    `system`: a text that a system message must contain.
+    `api_key`: the key that clients must send; "" for none.
+    `text`: the reply; "" for a default.
+    `head_delay`, `chunk_delay`: before the response, and between its chunks.
+    `abort_after`: it closes the connection after this many chunks.
+    `fail_first`, `fail_status`: the first requests get this status.
+    `status`: all requests get this status, where it is not 0.
+    `window_field`: the field of GET /v1/models that has the window; "" for none.
+    `max_recorded`: how many of the last requests it keeps.
+    `count`: replaces its own count of a body's prompt tokens.
+    `synonyms`: words (in lower case) that embeddings treat as other words: {"vessel": "boat"}.
     """
 
-    speaks: str = "openai-old"
+    provider: str = "openai-old"
     window: int = 8192
     windows: Mapping[str, int] = field(default_factory=dict)
     max_output: int | None = None
@@ -38,37 +46,37 @@ class SimulatorConfig:
     text: str = ""
     head_delay: float = 0.0
     chunk_delay: float = 0.0
-    break_after: int | None = None
+    abort_after: int | None = None
     fail_first: int = 0
     fail_status: int = 429
     status: int = 0
-    listed: str = "max_model_len"
-    remembered: int = 1_000
+    window_field: str = "max_model_len"
+    max_recorded: int = 1_000
     count: Callable[[bytes], int] | None = None
-    meanings: Mapping[str, str] = field(default_factory=dict)
+    synonyms: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a provider whose words are not known."""
-        if self.speaks not in SPEECHES:
-            raise ValueError(f"nobody speaks like {self.speaks}; known are {', '.join(SPEECHES)}")
+        """Raises `ValueError` for an unknown provider."""
+        if self.provider not in PROVIDERS:
+            raise ValueError(f"unknown provider {self.provider}; known are {', '.join(PROVIDERS)}")
 
 
-# What one request may ask for itself, by header.
+# Request headers that override the configuration for one request.
 OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {
-    b"x-sim-speaks": ("speaks", str),
+    b"x-sim-provider": ("provider", str),
     b"x-sim-window": ("window", int),
     b"x-sim-in-stream": ("in_stream", lambda text: text == "1"),
     b"x-sim-text": ("text", str),
     b"x-sim-delay": ("head_delay", float),
     b"x-sim-chunk-delay": ("chunk_delay", float),
-    b"x-sim-break": ("break_after", int),
+    b"x-sim-abort": ("abort_after", int),
     b"x-sim-status": ("status", int),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """One request as it came in. `body` is as it was on the wire."""
+class RecordedRequest:
+    """One request as it was received. `body` is still compressed if the client compressed it."""
 
     method: str
     path: str
@@ -81,11 +89,11 @@ class Received:
         return next((value for key, value in self.headers if key == name), None)
 
     def json(self) -> Json:
-        """The body parsed. Raises `msgspec.DecodeError`."""
-        return msgspec.json.decode(self.plain())
+        """The parsed body. Raises `msgspec.DecodeError`."""
+        return msgspec.json.decode(self.decompressed())
 
-    def plain(self) -> bytes:
-        """The body without gzip; as it is where that fails."""
+    def decompressed(self) -> bytes:
+        """The decompressed body; the body itself where it is not gzip."""
         if (self.header(b"content-encoding") or b"").lower() != b"gzip":
             return self.body
         try:
@@ -94,13 +102,13 @@ class Received:
             return self.body
 
 
-def overridden(config: SimulatorConfig, request: Received) -> SimulatorConfig:
-    """The configuration with what this request's x-sim-* headers say. Raises `ClientError`."""
+def with_overrides(config: SimulatorConfig, request: RecordedRequest) -> SimulatorConfig:
+    """The configuration with this request's x-sim-* headers applied. Raises `ClientError` (400)."""
     try:
         values: dict[str, Any] = {
-            name: read(told.decode("latin-1"))
-            for header, (name, read) in OVERRIDES.items()
-            if (told := request.header(header)) is not None
+            name: parse(value.decode("latin-1"))
+            for header, (name, parse) in OVERRIDES.items()
+            if (value := request.header(header)) is not None
         }
         if "window" in values:
             values["windows"] = {}

@@ -20,6 +20,7 @@ from proxy.tokens.families import ASSUMED, BUILT_IN, SURE, Families, Family
 from proxy.tokens.messages import certain, costs, text_of_raw
 from proxy.tokens.request_overhead import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
 
+RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
 INSTRUCTIONS = ("system", "developer")
 CERTAIN, FIXED = 1, 2  # what else is remembered, laid over the seed
@@ -52,6 +53,28 @@ def meter_for(
     believed = None if terms.family.own else _believed(learned.correction, terms.family)
     factor = learned.scale * (believed.ratio if believed is not None else terms.family.factor)
     return RequestMeter(prompt, terms, memory, system, factor, learned.scale, believed)
+
+
+def prompt_tokens(model: str, fields: Mapping[str, bytes], blocks: Sequence[Sequence[RawMessage]]) -> int:
+    """Prompt tokens of a chat request, counted without a cache and without corrections.
+
+    `fields` are the body's other top-level fields as raw JSON. A block is a message with calls and its results, or any
+    other message. Never raises.
+    """
+    groups = [[Message(raw, role) for role, raw in block] for block in blocks]
+    prompt = Prompt(model, tuple(message for group in groups for message in group), fields)
+    meter = meter_for(prompt, model, _NoMemory())
+    return sum(meter.fixed.values()) + sum(sum(meter.costs(group)) for group in groups)
+
+
+class _NoMemory:
+    """Satisfies `Memory` and keeps nothing."""
+
+    def get(self, key: bytes) -> tuple[int, ...] | None:
+        return None
+
+    def put(self, key: bytes, value: tuple[int, ...]) -> None:
+        pass
 
 
 def unit_of(meter: Meter) -> float | None:

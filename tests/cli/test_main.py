@@ -509,15 +509,15 @@ def test_a_terminal_that_knows_ascii_alone_gets_a_picture(long: str) -> None:
     assert b"40 of 144 messages sent" in done.stdout
 
 
-def test_the_simulator_speaks_like_whom_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
-    with running("simulate", "--port", "0", "--window", "600", "--speaks", "vllm") as (process, (port,)):
+def test_the_simulator_sends_the_refusals_of_the_named_provider(capsys: pytest.CaptureFixture[str]) -> None:
+    with running("simulate", "--port", "0", "--window", "600", "--provider", "vllm") as (process, (port,)):
         status, answer = asked(port, "/v1/chat/completions", body([user(words(900))], "m"))
         assert status == 400
         assert "maximum context length is 600 tokens" in json.loads(answer)["message"]
         assert stopped(process) == (0, "")
-    code, _, err = ended(capsys, "simulate", "--port", "0", "--speaks", "nobody")
+    code, _, err = ended(capsys, "simulate", "--port", "0", "--provider", "nobody")
     assert code == 2
-    assert "--speaks: nobody speaks like nobody; known are openai, " in err
+    assert "--provider: unknown provider nobody; known are openai, " in err
 
 
 def test_an_interrupt_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_what_means_what_the_question_asks_survives_only_with_embeddings(ladder:
 
 
 def test_so_it_does_with_the_simulators_embeddings_from_an_upstream_of_their_own() -> None:
-    alike = SimulatorConfig(meanings={"vessel": "zxq", "moored": "zxq", "lies": "whereabouts"})
+    alike = SimulatorConfig(synonyms={"vessel": "zxq", "moored": "zxq", "lies": "whereabouts"})
 
     async def check() -> None:
         async with simulating(alike) as (model, url), recording(upstream()) as up:

@@ -14,7 +14,7 @@ import pytest
 from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.simulator.counting import count_prompt
-from proxy.simulator.words import SPEECHES
+from proxy.simulator.refusals import PROVIDERS
 from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, get, post, run
@@ -28,10 +28,10 @@ NAMES_NOTHING = ["openai", "groq", "cerebras", "bedrock", "zai"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("speaks", SPEECHES)
-def test_a_window_smaller_than_we_think_costs_the_client_nothing(speaks: str, stream: bool) -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_window_smaller_than_we_think_costs_the_client_nothing(provider: str, stream: bool) -> None:
     async def check() -> None:
-        config = SimulatorConfig(speaks=speaks, windows=SMALL)
+        config = SimulatorConfig(provider=provider, windows=SMALL)
         async with before_simulator(config) as (up, proxy):
             sent = body(LONG, max_completion_tokens=500, stream=stream)
             reply = await proxy.chat(sent)
@@ -48,7 +48,7 @@ def test_a_window_smaller_than_we_think_costs_the_client_nothing(speaks: str, st
             before = len(up.received)
             assert (await proxy.chat(body(LONG, max_completion_tokens=500, stream=stream))).status == 200
             outcome = await proxy.told(2)
-            if speaks in NAMES_NOTHING:  # what names no figure says nothing of a window that is known
+            if provider in NAMES_NOTHING:  # what names no figure says nothing of a window that is known
                 assert outcome.result == "healed"
                 assert proxy.learned("gpt-4") == LearnedLimits()
                 return
@@ -62,10 +62,10 @@ def test_a_window_smaller_than_we_think_costs_the_client_nothing(speaks: str, st
 NAMES_ITS_WINDOW = ["openai-old", "anthropic", "mistral", "deepseek", "vllm", "sglang", "llamacpp", "openrouter"]
 
 
-@pytest.mark.parametrize("speaks", NAMES_ITS_WINDOW)
-def test_a_window_that_a_refusal_names_is_learned_to_the_token(speaks: str) -> None:
+@pytest.mark.parametrize("provider", NAMES_ITS_WINDOW)
+def test_a_window_that_a_refusal_names_is_learned_to_the_token(provider: str) -> None:
     async def check() -> None:
-        async with before_simulator(SimulatorConfig(speaks=speaks, windows=SMALL)) as (_, proxy):
+        async with before_simulator(SimulatorConfig(provider=provider, windows=SMALL)) as (_, proxy):
             await proxy.chat(body(LONG, max_completion_tokens=500))
             assert (await proxy.told()).window == 4_096
             metrics = (await ask(proxy.port, get(b"/metrics"))).body.decode()
@@ -74,14 +74,14 @@ def test_a_window_that_a_refusal_names_is_learned_to_the_token(speaks: str) -> N
     run(check())
 
 
-@pytest.mark.parametrize("speaks", SPEECHES)
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_upstream_that_counts_more_than_we_do_costs_the_client_nothing(speaks: str, stream: bool) -> None:
+def test_an_upstream_that_counts_more_than_we_do_costs_the_client_nothing(provider: str, stream: bool) -> None:
     def more(sent: bytes) -> int:
         return int(1.3 * count_prompt(sent))
 
     async def check() -> None:
-        config = SimulatorConfig(speaks=speaks, windows={"gpt-4": 8_192}, count=more)
+        config = SimulatorConfig(provider=provider, windows={"gpt-4": 8_192}, count=more)
         async with before_simulator(config) as (up, proxy):
             sent = body(talk(130), max_completion_tokens=500, stream=stream)  # 6,900 by our count, 9,000 by theirs
             reply = await proxy.chat(sent)
@@ -90,7 +90,7 @@ def test_an_upstream_that_counts_more_than_we_do_costs_the_client_nothing(speaks
             assert len(up.received) <= 3
             before = len(up.received)
             assert (await proxy.chat(sent)).status == 200
-            if speaks not in NAMES_NOTHING:
+            if provider not in NAMES_NOTHING:
                 assert len(up.received) == before + 1
 
     run(check(), 30)
@@ -136,13 +136,13 @@ def test_a_window_that_an_answer_disproves_is_forgotten() -> None:
     run(check())
 
 
-@pytest.mark.parametrize("speaks", [s for s in SPEECHES if not SPEECHES[s].finish])
-def test_a_refusal_as_an_event_in_a_stream_heals(speaks: str) -> None:
+@pytest.mark.parametrize("provider", [s for s in PROVIDERS if not PROVIDERS[s].finish])
+def test_a_refusal_as_an_event_in_a_stream_heals(provider: str) -> None:
     async def check() -> None:
-        config = SimulatorConfig(speaks=speaks, windows=SMALL, in_stream=True)
+        config = SimulatorConfig(provider=provider, windows=SMALL, in_stream=True)
         async with before_simulator(config) as (_, proxy):
             reply = await proxy.chat(body(LONG, max_completion_tokens=500, stream=True))
-            if speaks != "cerebras":  # which says nothing at all
+            if provider != "cerebras":  # which says nothing at all
                 assert (await proxy.told()).result == "healed"
                 assert b"error" not in reply.body
                 assert reply.body.endswith(b"data: [DONE]\n\n")

@@ -74,7 +74,7 @@ def ask(here: World, folder: Path, url: str, tag: str) -> Told:
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as node:
         assert node.stdin and node.stdout
         try:
-            lost = here.simulator.gone
+            lost = here.simulator.disconnects
             for line in node.stdout:
                 found = json.loads(line)
                 if "waiting" in found:

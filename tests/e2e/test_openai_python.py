@@ -240,7 +240,7 @@ def test_a_request_that_is_tried_again_succeeds(here: World) -> None:
     """The client is told to wait 10 ms; every try goes upstream, the proxy adds none."""
     before = here.simulator.config
     for way, url in enumerate(here.ways):
-        here.simulator.config, here.simulator.failed = replace(before, fail_first=2), 0
+        here.simulator.config, here.simulator.failures = replace(before, fail_first=2), 0
         try:
             with client(url, f"again {way}") as ai:
                 assert ai.chat.completions.create(**TALKS["chat"]).choices[0].finish_reason == "stop"
@@ -313,20 +313,20 @@ def test_a_refusal_that_nobody_could_foresee_is_healed(here: World) -> None:
 
 @pytest.mark.parametrize("way", [0, 1])
 def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) -> None:
-    gone = here.simulator.gone
+    gone = here.simulator.disconnects
     with client(here.ways[way], **{"x-sim-chunk-delay": "0.2", "x-sim-text": WORDS}) as ai:
         with ai.chat.completions.create(**TALKS["chat"], stream=True) as stream:
             for _, _chunk in zip(range(2), stream, strict=False):
                 pass
         eventually(partial(here.has_lost, gone + 1), 2)
-    eventually(lambda: here.simulator.open == 0, 2)
+    eventually(lambda: here.simulator.in_flight == 0, 2)
 
 
 @pytest.mark.parametrize("way", [0, 1])
 @pytest.mark.parametrize("delay", ["x-sim-delay", "x-sim-chunk-delay"])
 def test_a_task_that_is_cancelled_ends_the_upstream_too(here: World, way: int, delay: str) -> None:
     """Before the answer's head, and in the middle of a stream."""
-    gone, begun = here.simulator.gone, threading.Event()
+    gone, begun = here.simulator.disconnects, threading.Event()
 
     async def read(ai: AsyncOpenAI) -> None:
         if delay == "x-sim-delay":
@@ -351,7 +351,7 @@ def test_a_task_that_is_cancelled_ends_the_upstream_too(here: World, way: int, d
 
 
 def test_a_client_that_does_not_wait_gets_its_timeout_and_the_upstream_is_let_go(here: World) -> None:
-    for gone, url in enumerate(here.ways, here.simulator.gone + 1):
+    for gone, url in enumerate(here.ways, here.simulator.disconnects + 1):
         with client(url, **{"x-sim-delay": "20"}).with_options(timeout=0.3, max_retries=0) as ai:
             with pytest.raises(openai.APITimeoutError):
                 ai.chat.completions.create(**TALKS["chat"])
@@ -360,7 +360,7 @@ def test_a_client_that_does_not_wait_gets_its_timeout_and_the_upstream_is_let_go
 
 def test_a_stream_that_the_upstream_breaks_off_is_an_error_and_no_end(here: World) -> None:
     """Straight it is an error of the transport; the proxy tells it as one of the API, which programs expect."""
-    broken = {"x-sim-break": "3", "x-sim-text": "a b c d e f g h"}
+    broken = {"x-sim-abort": "3", "x-sim-text": "a b c d e f g h"}
     for url, kind in zip(here.ways, (httpx.RemoteProtocolError, openai.APIError), strict=True):
         got = []
         with client(url, **broken) as ai, pytest.raises(kind):

@@ -30,7 +30,7 @@ TRAFFIC: tuple[tuple[Any, dict[str, str]], ...] = (
     (HELLO, {"x-plimsoll-mode": "off"}),
     (HELLO, {"x-plimsoll-mode": "sideways"}),
     (HELLO, {"x-sim-status": "500"}),
-    ({**HELLO, "stream": True}, {"x-sim-break": "3", "x-sim-text": "a b c d e f"}),
+    ({**HELLO, "stream": True}, {"x-sim-abort": "3", "x-sim-text": "a b c d e f"}),
 )
 
 

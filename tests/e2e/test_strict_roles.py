@@ -10,7 +10,7 @@ import pytest
 
 from proxy.config.rules import load_rules
 from proxy.simulator.app import SimulatorConfig
-from proxy.simulator.laws import complaint, laws_for
+from proxy.simulator.validation import checks_for, validate
 from tests.e2e.services import before_simulator, body, sentence
 from tests.makers import assistant, system, tool_round, user
 from tests.serving import run
@@ -38,13 +38,13 @@ def conversation(seed: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize(("speaks", "model"), UPSTREAMS)
-def test_what_a_strict_upstream_takes_straight_it_takes_cut(speaks: str, model: str, ladder: str) -> None:
+@pytest.mark.parametrize(("provider", "model"), UPSTREAMS)
+def test_what_a_strict_upstream_takes_straight_it_takes_cut(provider: str, model: str, ladder: str) -> None:
     async def check() -> None:
-        async with before_simulator(SimulatorConfig(speaks=speaks, window=WINDOW)) as (up, proxy):
+        async with before_simulator(SimulatorConfig(provider=provider, window=WINDOW)) as (up, proxy):
             for seed in range(MANY):
                 sent = body(conversation(seed), model, max_tokens=500)
-                assert complaint(json.loads(sent), laws_for(speaks)) is None
+                assert validate(json.loads(sent), checks_for(provider)) is None
                 window = b"x-plimsoll-window: %d" % WINDOW
                 reply = await proxy.chat(sent, window, b"x-plimsoll-ladder: " + ladder.encode())
                 assert reply.status == 200, reply.body

@@ -91,10 +91,10 @@ def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, mo
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize(("speaks", "model"), [("openai-old", "gpt-4"), ("openai", "nobody-knows-it")])
-def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, speaks: str, model: str) -> None:
+@pytest.mark.parametrize(("provider", "model"), [("openai-old", "gpt-4"), ("openai", "nobody-knows-it")])
+def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, provider: str, model: str) -> None:
     async def check() -> None:
-        config = SimulatorConfig(speaks, windows={model: 4_096}, listed="")
+        config = SimulatorConfig(provider, windows={model: 4_096}, window_field="")
         async with simulating(config) as (up, url), pair(url, server) as (one, two):
             assert (await one.chat(body(talk(100), model, max_tokens=500))).status == 200
             assert (await one.told()).result == "healed"

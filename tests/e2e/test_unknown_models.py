@@ -31,7 +31,7 @@ def chats(up: Simulator) -> list[int]:
 
 def test_a_guess_cuts_nothing_and_a_refusal_teaches_the_window(capfd: pytest.CaptureFixture[str]) -> None:
     async def check() -> None:
-        config = SimulatorConfig(windows={NOBODY: 12_000}, listed="")
+        config = SimulatorConfig(windows={NOBODY: 12_000}, window_field="")
         async with before_simulator(config) as (up, proxy):
             reply = await proxy.chat(body(talk(180), NOBODY, max_tokens=100))
             assert reply.status == 200 and "steps" not in ours(reply)
@@ -54,7 +54,7 @@ def test_a_guess_cuts_nothing_and_a_refusal_teaches_the_window(capfd: pytest.Cap
 
 def test_a_refusal_without_figures_teaches_the_guess() -> None:
     async def check() -> None:
-        async with before_simulator(SimulatorConfig("groq", windows={NOBODY: 9_000}, listed="")) as (_, proxy):
+        async with before_simulator(SimulatorConfig("groq", windows={NOBODY: 9_000}, window_field="")) as (_, proxy):
             assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200
             outcome = await proxy.told()
             assert (outcome.result, outcome.window) == ("healed", 8_192)
@@ -66,7 +66,7 @@ def test_a_ladder_may_assume_that_the_guess_is_true(tmp_path: Path) -> None:
     (tmp_path / "ladder.toml").write_text('unknown = "assume"\n[[step]]\nname = "prune_history"\n')
 
     async def check() -> None:
-        config = SimulatorConfig(windows={NOBODY: 100_000}, listed="")
+        config = SimulatorConfig(windows={NOBODY: 100_000}, window_field="")
         limits = {"CONTEXT_TOTAL_TOKEN_LIMIT": "50000"}
         for environment in ({}, limits):
             async with before_simulator(config, PLIMSOLL_RULES=str(tmp_path), **environment) as (up, proxy):
@@ -81,7 +81,7 @@ def test_a_ladder_may_assume_that_the_guess_is_true(tmp_path: Path) -> None:
 @pytest.mark.parametrize("listed", ["max_model_len", "context_length", "context_window", "max_context_length"])
 def test_the_upstreams_own_list_is_asked_once(listed: str) -> None:
     async def check() -> None:
-        async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, listed=listed)) as (up, proxy):
+        async with before_simulator(SimulatorConfig(windows={NOBODY: 4_096}, window_field=listed)) as (up, proxy):
             for i in range(3):
                 reply = await proxy.chat(body(LONG, NOBODY, max_tokens=100), b"x-tag: 1", b"accept-encoding: gzip")
                 assert reply.status == 200
@@ -216,7 +216,7 @@ def test_a_header_caps_the_window_of_a_model_that_we_know_and_never_raises_it() 
 
 def test_a_header_is_the_window_of_a_model_that_nobody_knows() -> None:
     async def check() -> None:
-        async with before_simulator(SimulatorConfig(windows={NOBODY: 100_000}, listed="")) as (up, proxy):
+        async with before_simulator(SimulatorConfig(windows={NOBODY: 100_000}, window_field="")) as (up, proxy):
             reply = await proxy.chat(body(LONG, NOBODY, max_tokens=100), b"x-plimsoll-window: 12345")
             assert reply.status == 200
             outcome = await proxy.told()
@@ -229,7 +229,7 @@ def test_a_header_is_the_window_of_a_model_that_nobody_knows() -> None:
 @pytest.mark.parametrize("model", ["gpt-4o", NOBODY])
 def test_the_users_limit_holds_for_every_model(model: str) -> None:
     async def check() -> None:
-        config = SimulatorConfig(windows={model: 100_000}, listed="")
+        config = SimulatorConfig(windows={model: 100_000}, window_field="")
         async with before_simulator(config, CONTEXT_TOTAL_TOKEN_LIMIT="6000") as (_, proxy):
             reply = await proxy.chat(body(LONG, model, max_tokens=100))
             assert reply.status == 200 and int(ours(reply)["tokens-sent"]) < 6_000

@@ -15,7 +15,7 @@ from proxy.app import build, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Asgi, Server, configuration
 from proxy.model.outcome import Outcome
-from proxy.simulator.app import Received, Simulator, SimulatorConfig, simulator
+from proxy.simulator.app import RecordedRequest, Simulator, SimulatorConfig, simulator
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class World:
         """Both URLs, the straight one first."""
         return self.straight, self.through
 
-    def seen(self, tag: str) -> list[Received]:
+    def seen(self, tag: str) -> list[RecordedRequest]:
         """The requests that reached the simulator with this x-scenario header, oldest first."""
         return [r for r in tuple(self.simulator.received) if r.header(b"x-scenario") == tag.encode()]
 
     def has_lost(self, clients: int) -> bool:
         """Whether so many clients have hung up on the simulator, and it is at nothing any more."""
-        return self.simulator.gone == clients and self.simulator.open == 0
+        return self.simulator.disconnects == clients and self.simulator.in_flight == 0
 
 
 def eventually(true: Callable[[], object], seconds: float = 5.0) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator.laws import complaint, laws_for
+from proxy.simulator.validation import checks_for, validate
 from tests.e2e.services import sentence, talk
 from tests.e2e.test_bad_input import NOT_UNDERSTOOD, ODD
 from tests.hostile.conftest import Place
@@ -21,7 +21,7 @@ from tests.hostile.raw import post, tried
 from tests.makers import tool_round
 
 MiB = 1 << 20
-LAWS = laws_for("openai-old")
+CHECKS = checks_for("openai-old")
 
 
 def sent(place: Place) -> list[bytes]:
@@ -112,13 +112,13 @@ def test_D38_what_was_valid_is_valid_after_any_cut(place: Place) -> None:
     chance, cut = random.Random(38), 0
     for _ in range(150):
         body = {"model": "gpt-4o", "messages": conversation(chance)}
-        assert complaint(body, LAWS) is None
+        assert validate(body, CHECKS) is None
         window = str(chance.choice((500, 1_000, 2_000, 4_000)))
         place.scripted()
         got = place.ask(body, headers={"x-plimsoll-window": window})
         assert got.status in (200, 400)
         for raw in sent(place):
-            assert complaint(json.loads(raw), LAWS) is None
+            assert validate(json.loads(raw), CHECKS) is None
             cut += raw != json.dumps(body).encode()
     assert cut > 50
 

@@ -1,4 +1,4 @@
-"""The simulator over ASGI: what it answers, how slowly, how badly; and that its counts are the proxy's own."""
+"""The simulator over ASGI: its responses, delays and failures; its counts are the proxy's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import uvicorn
 
-from proxy.simulator.app import BrokenOff, Simulator, SimulatorConfig, simulator
+from proxy.simulator.app import ResponseAborted, Simulator, SimulatorConfig, simulator
 from proxy.wire.sse import events
 from proxy.wire.tap import Tap
 
@@ -111,7 +111,7 @@ def test_one_that_does_not_is_refused_in_the_words_of_the_provider_it_plays() ->
     assert (
         asked(simulator(COUNTED), max_completion_tokens=87, n=2).status == 200
     )  # each answer has the window to itself
-    tgi = SimulatorConfig(count=words, window=100, speaks="tgi")
+    tgi = SimulatorConfig(count=words, window=100, provider="tgi")
     assert asked(simulator(tgi), max_tokens=88).status == 422
 
 
@@ -131,17 +131,17 @@ def test_a_refusal_can_come_as_an_event_inside_a_stream() -> None:
     assert asked(app).status == 400
 
 
-@pytest.mark.parametrize("speaks", ["vllm", "cerebras"])
-def test_an_event_that_refuses_is_an_error_whatever_the_providers_envelope(speaks: str) -> None:
-    got = asked(simulator(SimulatorConfig(count=words, window=12, in_stream=True, speaks=speaks)), stream=True)
+@pytest.mark.parametrize("provider", ["vllm", "cerebras"])
+def test_an_event_that_refuses_is_an_error_whatever_the_providers_envelope(provider: str) -> None:
+    got = asked(simulator(SimulatorConfig(count=words, window=12, in_stream=True, provider=provider)), stream=True)
     tap = Tap("text/event-stream")
     tap.feed(got.body)
-    assert (tap.error is not None, tap.content_seen, tap.done) == (speaks == "vllm", False, True)
+    assert (tap.error is not None, tap.content_seen, tap.done) == (provider == "vllm", False, True)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_can_be_a_finish_reason_and_nothing_else(stream: bool) -> None:
-    got = asked(simulator(SimulatorConfig(count=words, window=12, speaks="zai")), stream=stream)
+    got = asked(simulator(SimulatorConfig(count=words, window=12, provider="zai")), stream=stream)
     tap = Tap("text/event-stream" if stream else "application/json")
     tap.feed(got.body)
     assert (got.status, tap.finish, tap.content_seen) == (200, "model_context_window_exceeded", False)
@@ -201,7 +201,7 @@ def test_other_paths_and_methods_are_refused_as_openai_does(method: str, path: s
 
 
 def test_models_are_listed_with_their_windows() -> None:
-    app = simulator(SimulatorConfig(windows={"a": 1000, "b": 2000}, listed="context_length"))
+    app = simulator(SimulatorConfig(windows={"a": 1000, "b": 2000}, window_field="context_length"))
     listed = asyncio.run(exchange(app, "GET", "/v1/models")).json
     assert [(m["id"], m["object"], m["context_length"]) for m in listed["data"]] == [
         ("a", "model", 1000),
@@ -209,7 +209,7 @@ def test_models_are_listed_with_their_windows() -> None:
     ]
     assert asyncio.run(exchange(app, "GET", "/v1/models/b")).json["context_length"] == 2000
     assert asyncio.run(exchange(app, "GET", "/v1/models/c")).status == 404
-    silent = simulator(SimulatorConfig(listed=""))
+    silent = simulator(SimulatorConfig(window_field=""))
     assert set(asyncio.run(exchange(silent, "GET", "/v1/models/c")).json) == {"id", "object", "created", "owned_by"}
 
 
@@ -233,7 +233,7 @@ def test_a_request_can_ask_for_a_behaviour_of_its_own() -> None:
     assert asked(app, headers=[(b"x-sim-status", b"503")]).status == 503
     assert asked(app, headers=[(b"x-sim-window", b"12")]).status == 400
     assert "prompt is too long: 13 tokens > 12 maximum" in (
-        asked(app, headers=[(b"x-sim-window", b"12"), (b"X-Sim-Speaks", b"anthropic")]).told
+        asked(app, headers=[(b"x-sim-window", b"12"), (b"X-Sim-Provider", b"anthropic")]).told
     )
     inside = [(b"x-sim-window", b"12"), (b"x-sim-in-stream", b"1")]
     assert asked(app, headers=inside, stream=True).status == 200
@@ -241,19 +241,19 @@ def test_a_request_can_ask_for_a_behaviour_of_its_own() -> None:
     assert asked(app).status == 200
 
 
-@pytest.mark.parametrize(("name", "value"), [(b"x-sim-window", b"many"), (b"x-sim-speaks", b"klingon")])
+@pytest.mark.parametrize(("name", "value"), [(b"x-sim-window", b"many"), (b"x-sim-provider", b"klingon")])
 def test_a_behaviour_that_does_not_exist_is_refused(name: bytes, value: bytes) -> None:
     got = asked(simulator(COUNTED), headers=[(name, value)])
     assert (got.status, got.told[:21]) == (400, "Invalid x-sim header:")
 
 
-def test_nobody_can_be_told_to_speak_like_somebody_unknown() -> None:
-    with pytest.raises(ValueError, match="nobody speaks like klingon; known are openai, "):
-        SimulatorConfig(speaks="klingon")
+def test_an_unknown_provider_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown provider klingon; known are openai, "):
+        SimulatorConfig(provider="klingon")
 
 
 def test_what_was_received_is_kept_as_it_came() -> None:
-    app = simulator(SimulatorConfig(count=words, remembered=2))
+    app = simulator(SimulatorConfig(count=words, max_recorded=2))
     packed = gzip.compress(msgspec.json.encode({"model": "m", "messages": [USER]}))
     for path in ("/v1/a", "/v1/b", CHAT):
         asyncio.run(exchange(app, path=path, body=packed, headers=[(b"Content-Encoding", b"gzip"), (b"x", b"1")]))
@@ -299,8 +299,8 @@ def test_an_answer_waits_before_its_head_and_between_its_chunks() -> None:
 def test_an_answer_can_break_off_in_the_middle(stream: bool) -> None:
     async def broken() -> ResponseReader:
         body, got = msgspec.json.encode({"model": "m", "messages": [USER], "stream": stream}), ResponseReader()
-        with pytest.raises(BrokenOff):
-            await exchange(simulator(COUNTED), body=body, headers=[(b"x-sim-break", b"1")], into=got)
+        with pytest.raises(ResponseAborted):
+            await exchange(simulator(COUNTED), body=body, headers=[(b"x-sim-abort", b"1")], into=got)
         return got
 
     got = asyncio.run(broken())
@@ -315,11 +315,11 @@ def test_a_client_that_hangs_up_is_noticed() -> None:
 
     app = simulator(COUNTED)
     before = asyncio.run(hung_up(app, -1, (b"x-sim-delay", b"60")))
-    assert (app.gone, app.open, before.status) == (1, 0, 0)
+    assert (app.disconnects, app.in_flight, before.status) == (1, 0, 0)
     amid = asyncio.run(hung_up(app, 1, (b"x-sim-chunk-delay", b"60")))
-    assert (app.gone, app.open, len(amid.parts), amid.ended) == (2, 0, 1, False)
+    assert (app.disconnects, app.in_flight, len(amid.parts), amid.ended) == (2, 0, 1, False)
     quick = asyncio.run(hung_up(app, 2))
-    assert (app.gone, quick.ended) == (3, False)
+    assert (app.disconnects, quick.ended) == (3, False)
 
 
 def test_a_client_that_hangs_up_before_its_body_was_sent_is_none_received() -> None:
@@ -332,7 +332,7 @@ def test_a_client_that_hangs_up_before_its_body_was_sent_is_none_received() -> N
         raise AssertionError(message)
 
     asyncio.run(app({"type": "http", "method": "POST", "path": CHAT, "headers": []}, receive, send))
-    assert (app.gone, len(app.received)) == (1, 0)
+    assert (app.disconnects, len(app.received)) == (1, 0)
 
 
 def test_it_starts_and_stops_and_takes_no_web_sockets() -> None:
@@ -388,12 +388,12 @@ def test_behind_a_real_server_a_broken_answer_has_no_end() -> None:
         return found
 
     assert asyncio.run(raw("")).endswith(b"\r\n0\r\n\r\n")
-    broken = asyncio.run(raw("x-sim-break: 3\r\n"))
+    broken = asyncio.run(raw("x-sim-abort: 3\r\n"))
     assert broken.startswith(b"HTTP/1.1 200") and not broken.endswith(b"0\r\n\r\n")
 
 
 def test_embeddings_are_answered_and_what_is_no_request_for_them_is_refused() -> None:
-    app = simulator(SimulatorConfig(meanings={"vessel": "boat"}))
+    app = simulator(SimulatorConfig(synonyms={"vessel": "boat"}))
     asked = msgspec.json.encode({"model": "emb", "input": ["boat", "vessel", "hat"]})
     got = asyncio.run(exchange(app, path="/v1/embeddings", body=asked))
     boat, vessel, hat = (entry["embedding"] for entry in got.json["data"])

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from proxy.errors import ClientError
-from proxy.simulator.embedding import SIZE, embeddings, vector
+from proxy.simulator.embedding import DIMENSIONS, embeddings, vector
 
 
 def told(**body: Any) -> Any:
     return msgspec.json.decode(embeddings({"model": "emb", **body}, {}))
 
 
-def alike(one: str, other: str, **meanings: str) -> float:
-    return float(sum(map(mul, vector(one, SIZE, meanings), vector(other, SIZE, meanings))))
+def alike(one: str, other: str, **synonyms: str) -> float:
+    return float(sum(map(mul, vector(one, DIMENSIONS, synonyms), vector(other, DIMENSIONS, synonyms))))
 
 
 def test_an_answer_has_openais_shape() -> None:
@@ -27,8 +27,8 @@ def test_an_answer_has_openais_shape() -> None:
     assert answer["object"] == "list" and answer["model"] == "emb"
     assert answer["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
     assert [(e["object"], e["index"], len(e["embedding"])) for e in answer["data"]] == [
-        ("embedding", 0, SIZE),
-        ("embedding", 1, SIZE),
+        ("embedding", 0, DIMENSIONS),
+        ("embedding", 1, DIMENSIONS),
     ]
 
 
@@ -39,10 +39,10 @@ def test_one_text_may_stand_alone_and_dimensions_be_chosen() -> None:
 def test_base64_holds_the_same_numbers() -> None:
     numbers = told(input="one two")["data"][0]["embedding"]
     packed = base64.b64decode(told(input="one two", encoding_format="base64")["data"][0]["embedding"])
-    assert struct.unpack(f"<{SIZE}f", packed) == pytest.approx(numbers, abs=1e-6)
+    assert struct.unpack(f"<{DIMENSIONS}f", packed) == pytest.approx(numbers, abs=1e-6)
 
 
-def test_texts_are_alike_that_share_words_or_meanings() -> None:
+def test_texts_are_alike_that_share_words_or_synonyms() -> None:
     assert alike("a boat", "A boat!") == pytest.approx(1.0)
     assert alike("boat", "vessel") < 0.3 < 0.99 < alike("boat", "vessel", vessel="boat")
     assert alike("the red boat", "a red hat") > alike("the red boat", "some other thing") + 0.2

@@ -1,4 +1,4 @@
-"""What the simulator replies, as an answer and as a stream."""
+"""What the simulator replies, as an completion and as a stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from proxy.model.lenient_json import Json
-from proxy.simulator.replies import answer, chunks, reply_to, sample
+from proxy.simulator.replies import chunks, completion, reply_to, sample
 
 USER = {"role": "user", "content": "Hello"}
 PARAMETERS = {
@@ -27,7 +27,7 @@ def body(model: str = "m", **more: Any) -> dict[str, Any]:
 
 
 def answered(request: dict[str, Any], **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(answer(reply_to(request, 9, **more)))
+    found: dict[str, Any] = msgspec.json.decode(completion(reply_to(request, 9, **more)))
     return found
 
 
@@ -50,7 +50,7 @@ def test_it_says_what_it_read_where_it_is_told_no_text() -> None:
 
 
 def test_the_same_request_gets_the_same_bytes_and_another_another_id() -> None:
-    assert answer(reply_to(body(), 9)) == answer(reply_to(body(), 9))
+    assert completion(reply_to(body(), 9)) == completion(reply_to(body(), 9))
     assert answered(body())["id"] != answered(body("other"))["id"]
 
 

@@ -78,7 +78,7 @@ const scenarios = {
   long: (ai) => ai().chat.completions.create(long),
   longstream: async (ai) => all(await ai().chat.completions.create({ ...long, stream: true })),
   broken: async (ai) =>
-    all(await ai({ "x-sim-break": "3", "x-sim-text": "a b c d e" }).chat.completions.create({ ...chat, stream: true })),
+    all(await ai({ "x-sim-abort": "3", "x-sim-text": "a b c d e" }).chat.completions.create({ ...chat, stream: true })),
   impatient: (ai) =>
     ai({ "x-sim-delay": "20" }, { timeout: 300, maxRetries: 0 })
       .chat.completions.create(chat)

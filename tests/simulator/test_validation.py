@@ -1,4 +1,4 @@
-"""What a strict upstream refuses in a request, and in which words."""
+"""What a strict upstream refuses in a request, and with which wording."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator.laws import complaint, laws_for
-from proxy.simulator.words import SPEECHES
+from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.validation import checks_for, validate
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "Hello"}
 TOOLS = [{"type": "function", "function": {"name": "look"}}]
 
 
-def said(body: dict[str, Any], speaks: str = "vllm", **known: Any) -> str | None:
-    found = complaint(body, laws_for(speaks, **known))
+def said(body: dict[str, Any], provider: str = "vllm", **known: Any) -> str | None:
+    found = validate(body, checks_for(provider, **known))
     return None if found is None else found.message
 
 
@@ -23,7 +23,7 @@ def chat(*messages: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "messages": list(messages), **more}
 
 
-@pytest.mark.parametrize("speaks", sorted(SPEECHES))
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
 @pytest.mark.parametrize(
     "body",
     [
@@ -40,8 +40,8 @@ def chat(*messages: Any, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_lawful_requests_have_nothing_said_of_them(speaks: str, body: dict[str, Any]) -> None:
-    assert said(body, speaks) is None
+def test_lawful_requests_have_nothing_said_of_them(provider: str, body: dict[str, Any]) -> None:
+    assert said(body, provider) is None
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_a_reply_that_no_model_can_write_is_said_to_be_no_matter_of_the_window()
 def test_a_system_message_that_vanished_is_missed() -> None:
     assert said(chat(SYSTEM, USER), system="brief") is None
     assert said(chat({"role": "developer", "content": [{"text": "Be brief"}]}, USER), system="brief") is None
-    assert said(chat(USER), system="brief") == "The system message is not there."
-    assert said(chat({"role": "user", "content": "brief"}), system="brief") == "The system message is not there."
+    assert said(chat(USER), system="brief") == "The system message is missing."
+    assert said(chat({"role": "user", "content": "brief"}), system="brief") == "The system message is missing."
 
 
 @pytest.mark.parametrize("model", ["o3-mini", "gpt-5", "gpt-5-mini-2025", "openai/o1"])
@@ -114,8 +114,8 @@ def test_a_server_of_models_wants_turns_where_the_template_does() -> None:
     result = {"role": "tool", "tool_call_id": "a", "content": "1"}
     message = "Conversation roles must alternate user/assistant/user/assistant/..."
 
-    def answer(speaks: str, model: str, *messages: Any) -> str | None:
-        return said({**chat(*messages), "model": model}, speaks)
+    def answer(provider: str, model: str, *messages: Any) -> str | None:
+        return said({**chat(*messages), "model": model}, provider)
 
     for model in ("mistralai/Mistral-7B-Instruct-v0.3", "google/gemma-3-27b-it", "meta-llama/Llama-2-7b-chat-hf"):
         for wrong in ((USER, USER), (USER, told, told, USER), (told, USER)):

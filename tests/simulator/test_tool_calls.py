@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator.pairing import calls_are_answered, functions_follow_their_call, ids_are_unique
+from proxy.simulator.tool_calls import calls_have_results, functions_follow_their_call, ids_are_unique
 
 USER = {"role": "user", "content": "Hello"}
 
@@ -20,7 +20,7 @@ def result(call: Any) -> dict[str, Any]:
 
 
 def paired(*messages: dict[str, Any]) -> tuple[str, str | None] | None:
-    found = calls_are_answered({"messages": list(messages)})
+    found = calls_have_results({"messages": list(messages)})
     return None if found is None else (found.message, found.param)
 
 
@@ -78,7 +78,7 @@ def test_a_function_message_follows_its_call() -> None:
 
 def test_an_id_is_used_once_in_a_conversation() -> None:
     twice = [USER, called("a"), result("a"), called("a"), result("a")]
-    assert calls_are_answered({"messages": twice}) is None
+    assert calls_have_results({"messages": twice}) is None
     found = ids_are_unique({"messages": twice})
     assert found and "'a', in messages[1] and messages[3]" in found.message
     assert ids_are_unique({"messages": [called("a", "a")]}) is not None
@@ -95,4 +95,4 @@ def test_an_id_is_not_too_long() -> None:
 def test_calls_of_a_wrong_shape_break_nothing(calls: Any) -> None:
     body = {"messages": [{"role": "assistant", "tool_calls": calls}]}
     assert ids_are_unique(body) is None
-    assert calls_are_answered(body) is None or calls == [7]
+    assert calls_have_results(body) is None or calls == [7]
