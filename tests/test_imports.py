@@ -42,7 +42,6 @@ NOT_YET: Mapping[str, frozenset[str]] = {
     "proxy.http.relay": frozenset({"observe", "upstreams"}),
     "proxy.http.server.serve": frozenset({"observe"}),
     "proxy.http.server.workers": frozenset({"observe"}),
-    "proxy.observe.metrics": frozenset({"apis"}),
     "proxy.upstreams.extra_calls": frozenset({"observe"}),
 }
 
