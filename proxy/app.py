@@ -12,7 +12,8 @@ from typing import Any
 
 from starlette.routing import Router
 
-from proxy.apis import apis, by_path
+from proxy.apis import error_body
+from proxy.apis.openai_chat import request
 from proxy.cache.cache import Cache
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
@@ -23,7 +24,7 @@ from proxy.http.client.pool import Timeouts
 from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
 from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.outcome import Outcome
-from proxy.observe.log import make_log
+from proxy.observe.log import event, make_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
@@ -34,7 +35,9 @@ from proxy.request.passthrough import ALLOWED
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.totals import Totals
-from proxy.request.wants import Parts, Provider, WantKind, want_kinds
+from proxy.request.wants import embeddings, summaries
+from proxy.request.wants.embeddings import Embeddings
+from proxy.request.wants.summaries import Summaries
 from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
@@ -46,6 +49,8 @@ from proxy.wire.paths import one_path
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
 SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
 TEXT = b"text/plain"
+CHAT = request.PATH.encode()
+FITTED = frozenset((CHAT, request.BARE_PATH.encode()))
 INSPECT = "/inspect"
 LEARNED, FORGET = "/learned", "/forget"
 OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
@@ -88,19 +93,26 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
     rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
     windows = load_windows(rules.windows)
-    cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after)
+    cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(
-        settings.upstream, timeouts, settings.api_key, egress=_egress(settings), connections=settings.max_connections
+        settings.upstream,
+        timeouts,
+        settings.api_key,
+        egress=_egress(settings),
+        connections=settings.max_connections,
+        event=event,
     )
     knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
-    extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless)
-    providers, dedicated = _providers(settings, rules, knowledge, cache, upstream, extra_calls)
-    measuring = Measuring(knowledge, Totals(knowledge), providers, settings.max_body)
+    extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
+    clients = _internal_clients(settings, upstream, extra_calls)
+    summing = Summaries(knowledge, cache.contents, clients[0], rules.summary, settings.summary_timeout)
+    embedding = Embeddings(clients[1], settings.embeddings_timeout)
+    measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget)
-    watching = extra_calls if upstream.has_key or dedicated else None
+    watching = extra_calls if upstream.has_key or any(client.dedicated for client in clients) else None
     looking, log = RefusalDetector(rules.refusals), tell or make_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
     inspecting = Inspecting(settings, planner, budget)
@@ -129,28 +141,30 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
     }
 
 
-def _providers(
-    settings: Settings, rules: Rules, knowledge: Knowledge, cache: Cache, upstream: Upstream, extra_calls: ExtraCalls
-) -> tuple[dict[str, Provider], bool]:
-    """The provider of each kind of want, and whether one of them calls an upstream of its own."""
-    providers, dedicated = dict[str, Provider](), False
-    for kind, want in want_kinds().items():
-        client = _internal_client(settings, want, upstream, extra_calls)
-        providers[kind] = want.create(Parts(settings, rules, knowledge, cache, client))
-        dedicated = dedicated or client.dedicated
-    return providers, dedicated
+def _internal_clients(
+    settings: Settings, upstream: Upstream, extra_calls: ExtraCalls
+) -> tuple[InternalClient, InternalClient]:
+    """The clients for summaries and for embeddings: they use the clients' upstream, unless the settings name a URL or
+    a key for them."""
 
+    def client(kind: str, url: str | None, key: str | None, queue: FairQueue) -> InternalClient:
+        if url is None and key is None:
+            return InternalClient(upstream, kind, extra_calls, queue)
+        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+        dedicated = Upstream(
+            url or settings.upstream,
+            timeouts,
+            key,
+            egress=_egress(settings, url),
+            connections=settings.max_connections,
+            event=event,
+        )
+        return InternalClient(dedicated, kind, extra_calls, queue, dedicated=True)
 
-def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, extra_calls: ExtraCalls) -> InternalClient:
-    """The client for calls of our own: to the clients' upstream, or where the settings give a URL or a key, to that."""
-    url, key = want.upstream(settings)
-    if url is None and key is None:
-        return InternalClient(upstream, want.kind, extra_calls, FairQueue(*want.limits))
-    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-    other = Upstream(
-        url or settings.upstream, timeouts, key, egress=_egress(settings, url), connections=settings.max_connections
-    )
-    return InternalClient(other, want.kind, extra_calls, FairQueue(*want.limits), dedicated=True)
+    queue = FairQueue(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
+    summary = client(summaries.KIND, settings.summary_upstream, settings.summary_api_key, queue)
+    queue = FairQueue(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
+    return summary, client(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, queue)
 
 
 def _egress(settings: Settings, url: str | None = None) -> Egress:
@@ -172,7 +186,8 @@ class Own:
             await self.handler(scope, receive, send)
         else:
             allowed = ", ".join(self.methods)
-            await send_error(send, wrong_method(allowed), [(b"allow", allowed.encode())])
+            error = wrong_method(allowed)
+            await send_error(send, error, error_body(scope["path"], error), [(b"allow", allowed.encode())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +205,7 @@ class Plain:
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     """The answer at a path of our own where there is nothing."""
-    await send_error(send, not_found())
+    await send_error(send, not_found(), error_body(scope["path"], not_found()))
 
 
 async def the_whole(scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,7 +227,7 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
-        **{INSPECT + api.paths[0]: Own(partial(services.inspecting, api), ("POST",)) for api in apis()},
+        INSPECT + request.PATH: Own(services.inspecting, ("POST",)),
         LEARNED: Own(Learning(services.settings, services.rules.families, services.cache, services.budget)),
         FORGET: Own(
             Learning(services.settings, services.rules.families, services.cache, services.budget, forgets=True),
@@ -228,14 +243,13 @@ def is_own(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Every request to its handler; the paths that nearly all of them take are looked for first.
+    """Every request to its handler; the path that nearly all of them take is looked for first.
 
-    `fitted` has the handler of each path that is fitted, for POST alone (other methods are stored completions). `own`
-    are the paths of ours that are served here, `through` gets what is neither. Doubled and trailing slashes do not
-    change a path.
+    `fitted` takes POST alone (other methods are stored completions), `own` are the paths of ours that are served
+    here, `through` gets what is neither. Doubled and trailing slashes do not change a path.
     """
 
-    fitted: Mapping[bytes, Asgi]
+    fitted: Asgi
     own: Mapping[str, Asgi]
     through: Asgi
     lifespan: Router
@@ -243,8 +257,8 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.lifespan(scope, receive, send)
-        elif (handler := self.fitted.get(scope.get("plimsoll.target", b""))) is not None and scope["method"] == "POST":
-            await handler(scope, receive, send)
+        elif scope.get("plimsoll.target") == CHAT and scope["method"] == "POST":
+            await self.fitted(scope, receive, send)
         else:
             await self.handler(scope)(scope, receive, send)
 
@@ -257,20 +271,19 @@ class Front:
         if is_own(path):
             return self.own.get(path, nothing_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
-        return self.fitted.get(raw, self.through) if scope["method"] == "POST" else self.through
+        return self.fitted if scope["method"] == "POST" and raw in FITTED else self.through
 
 
 def create_app(services: Services) -> Front:
     """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
     their own."""
     own = own_paths(services) if services.settings.admin_port is None else {}
-    fitted: dict[bytes, Asgi] = {path.encode(): partial(services.gateway.fit, api) for path, api in by_path().items()}
-    return Front(fitted, own, services.gateway.other, Router(lifespan=_lifespan(services)))
+    return Front(services.gateway.chat, own, services.gateway.other, Router(lifespan=_lifespan(services)))
 
 
 def create_admin(services: Services) -> Front:
     """The admin port, where it has one of its own: our own paths, and nothing else."""
-    return Front({}, own_paths(services), nothing_here, Router())
+    return Front(nothing_here, own_paths(services), nothing_here, Router())
 
 
 def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import socket
 import sys
 from collections.abc import Callable, Iterable
 
 from proxy import __version__
+from proxy.apis import error_body
 from proxy.app import FIRST_ENCODING, Services, build, create_admin, create_app
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
@@ -16,7 +18,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
-from proxy.observe.log import Log, event, make_log, speak
+from proxy.observe.log import Events, Log, event, make_log, speak
 from proxy.observe.metrics import forget
 from proxy.tokens.encodings import encoding
 
@@ -58,7 +60,7 @@ def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
         work(0, lambda: None)
         return 0
     encoding(FIRST_ENCODING)  # once for all: memory that nobody writes to is shared
-    return workers.run(settings.workers, work, gone, stopping=lambda: _close([*doors, *beside]))
+    return workers.run(settings.workers, work, gone, lambda: _close([*doors, *beside]), event)
 
 
 def unused(settings: Settings, rules: Rules) -> list[str]:
@@ -79,6 +81,7 @@ def _serve(
 ) -> None:
     settings = services.settings
     settle()
+    logging.getLogger("uvicorn").addHandler(Events())
     run(
         create_app(services),
         settings.host,
@@ -92,6 +95,8 @@ def _serve(
         ready=ready,
         min_rate=settings.min_rate,
         read_seconds=settings.body_timeout,
+        error_body=error_body,
+        event=event,
     )
     services.metrics.pour()
     log.close()

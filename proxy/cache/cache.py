@@ -12,7 +12,7 @@ from proxy.cache.keyring import SECRET, Keyring
 from proxy.cache.local_memory import LocalMemory as LocalMemory
 from proxy.cache.model_records import PROBE_AFTER, Counted, Key, ModelRecords, Shown
 from proxy.cache.redis import backend_of
-from proxy.cache.remote import Remote
+from proxy.cache.remote import Event, Remote, ignore
 from proxy.model.limits import LearnedLimits, Proof
 
 CLOSE_SECONDS = 0.25
@@ -32,12 +32,13 @@ class Cache:
         secret: bytes | None = None,
         upstream: str = "",
         probe_after: float = PROBE_AFTER,
+        event: Event = ignore,
     ) -> None:
         self.probe_after = probe_after
         self.memory = LocalMemory()
         self._tally = Tally()
-        self._keyring = Keyring(secret)
-        self._remote = Remote(backend_of(url), SECRET) if url else None
+        self._keyring = Keyring(secret, event)
+        self._remote = Remote(backend_of(url), SECRET, event) if url else None
         self.shared = self._remote is not None  # whether there is a backend at all
         self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
         self._teaching = ModelRecords(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)

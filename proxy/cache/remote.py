@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from proxy.cache.breaker import Breaker
-from proxy.observe import log
 
 BUDGET = 0.020  # seconds that a request waits; the answer may come later, for the next request
 PROBE_SECONDS = 0.050  # an answer to a probe that takes longer is none
@@ -26,7 +25,12 @@ LARGEST = 64 * 1024  # bytes of a value that can be ours; one of 100 MB would st
 QUIET = 60.0  # seconds between two lines about trouble
 
 Values = Sequence[bytes | None]
+Event = Callable[..., None]  # takes a message, and figures as keywords; never raises
 T = TypeVar("T")
+
+
+def ignore(message: str, **figures: object) -> None:
+    """Reports nothing."""
 
 
 class BackendError(Exception):
@@ -75,12 +79,15 @@ class Tally:
 class Remote:
     """One backend, with a breaker for reading and one for writing: a full Redis refuses writes and still answers."""
 
-    def __init__(self, backend: Backend, probe: bytes, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, backend: Backend, probe: bytes, event: Event = ignore, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.backend = backend
         self.reading = Breaker(clock)
         self.writing = Breaker(clock)
         self.tally = Tally()
         self._clock = clock
+        self._event = event
         self._probe = probe
         self._asking = 0
         self._suspects: Sequence[bytes] = ()
@@ -194,7 +201,7 @@ class Remote:
         self.tally.errors += 1
         if self._clock() - self._told >= QUIET:
             self._told = self._clock()
-            log.event("the shared cache fails; requests go on without it", server=self.backend.place, trouble=kind)
+            self._event("the shared cache fails; requests go on without it", server=self.backend.place, trouble=kind)
         if breaker is self.reading:
             self._watch()
 

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from proxy import __version__
-from proxy.apis.openai_chat import API
 from proxy.cli import admin_client
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, misspelt, read_settings
@@ -199,7 +198,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        told = asyncio.run(services.inspecting.plan_of(API, body, headers))
+        told = asyncio.run(services.inspecting.plan_of(body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:
@@ -308,8 +307,10 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """Serves the simulator, for the demo and for tests of one's own."""
+    from proxy.apis import error_body
     from proxy.bootstrap import listen, shown
     from proxy.http.server.serve import run
+    from proxy.observe.log import event
     from proxy.simulator.app import SimulatorConfig, simulator
 
     try:
@@ -318,5 +319,5 @@ def simulate(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--provider: {error}") from None
     doors = listen(arguments.host, arguments.port)
     print(f"plimsoll simulate: http://{shown(doors[0])}/v1", file=sys.stderr, flush=True)
-    run(simulator(config), arguments.host, arguments.port, sockets=doors, settle=0)
+    run(simulator(config), arguments.host, arguments.port, sockets=doors, settle=0, error_body=error_body, event=event)
     return 0

@@ -8,15 +8,15 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
-from proxy.errors import ClientError, error_body, over_budget, overloaded, too_large
+from proxy.errors import ClientError, over_budget, overloaded, too_large
+from proxy.http.callbacks import Event, ignore
 from proxy.http.cancellation import ClientDisconnected as ClientDisconnected
 from proxy.http.cancellation import Interrupt, OnDisconnect, ProgressTimeout, leaving
 from proxy.http.cancellation import Message as Message
 from proxy.http.cancellation import Receive as Receive
+from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.memory_budget import FIRST, PATIENCE_S, Room
 from proxy.http.server.cycle import Cycle
-from proxy.observe import log
-from proxy.upstreams.upstream import Answer, UpstreamError
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
 Scope = MutableMapping[str, Any]
@@ -202,9 +202,8 @@ class Upload:
         return await self._take()
 
 
-async def send_error(send: Send, error: ClientError, extra: Iterable[Header] = ()) -> None:
-    """An answer of our own, in OpenAI's shape (facts: x-should-retry is what OpenAI's clients heed)."""
-    body = error.body()
+async def send_error(send: Send, error: ClientError, body: bytes, extra: Iterable[Header] = ()) -> None:
+    """Sends an error of ours with its JSON body; OpenAI's clients repeat a request where x-should-retry says so."""
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
@@ -230,20 +229,23 @@ async def relay(
     answer: Answer,
     receive: Receive,
     send: Send,
+    error_body: Callable[[ClientError], bytes],
     first: Sequence[bytes] = (),
     extra: Sequence[Header] = (),
     watch: Watch | None = None,
     started: Callable[[], None] | None = None,
     cycle: Cycle | None = None,
+    event: Event = ignore,
 ) -> None:
     """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
 
-    `first` are bytes of its body that were read already, `extra` headers of ours, `watch` sees every chunk after it
-    went out, `started` is called at the first; with `cycle`, our own server's, chunks need not wait for a task. A
-    client that leaves after `data: [DONE]` has all it wanted. Raises Gone, or BrokenOff once the client has been told;
-    whoever catches that must return, for an answer that is not completed is what aborts the client.
+    `first` are bytes of its body that were read already, `extra` headers of ours. `watch` sees every chunk after it
+    went out; its failure is reported to `event`. `started` is called at the first chunk. With `cycle`, our own
+    server's, no task need wake up for a chunk. An event stream that breaks ends with an event of `error_body`'s JSON. A
+    client that leaves after `data: [DONE]` has the whole answer. Raises ClientDisconnected, or BrokenOff once the
+    client has the error; the caller must return then, for an answer that is not completed closes the connection.
     """
-    out = _Out(answer, send, watch, started, cycle)
+    out = _Out(answer, send, error_body, watch, started, cycle, event)
     try:
         with leaving(receive, cycle):
             await out.start(extra)
@@ -268,18 +270,31 @@ async def relay(
 class _Out:
     """An answer on its way to the client."""
 
-    __slots__ = ("_answer", "_cycle", "_ended", "_left", "_send", "_started", "_tail", "_watch")
+    __slots__ = (
+        "_answer",
+        "_cycle",
+        "_ended",
+        "_error_body",
+        "_event",
+        "_left",
+        "_send",
+        "_started",
+        "_tail",
+        "_watch",
+    )
 
     def __init__(
         self,
         answer: Answer,
         send: Send,
+        error_body: Callable[[ClientError], bytes],
         watch: Watch | None,
         started: Callable[[], None] | None,
         cycle: Cycle | None,
+        event: Event,
     ) -> None:
         self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
-        self._started = started
+        self._started, self._error_body, self._event = started, error_body, event
         self._left = -1  # bytes to come, where the answer says how many
         self._tail = b""
         self._ended = False
@@ -314,7 +329,7 @@ class _Out:
             if self._watch is not None:
                 self._watch(chunk)
         except Exception as error:  # what watches is ours, and our bug must not be the client's broken answer
-            log.event("a watcher of answers failed", error=type(error).__name__)
+            self._event("a watcher of answers failed", error=type(error).__name__)
             self._watch = None
 
     async def end(self) -> None:
@@ -349,5 +364,6 @@ class _Out:
         if self._tail and not self._tail.endswith(b"\n"):
             return  # in the middle of a line: whatever follows would become a part of it
         gap = b"" if not self._tail or self._tail.endswith(EVENT_ENDS) else b"\n"
-        event = gap + b"data: " + error_body(error.message, "server_error", "upstream_error") + b"\n\n"
+        body = self._error_body(ClientError(error.status, error.message, kind="server_error", code="upstream_error"))
+        event = gap + b"data: " + body + b"\n\n"
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

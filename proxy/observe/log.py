@@ -62,25 +62,6 @@ class Events(logging.Handler):
         event(record.getMessage())
 
 
-class Seldom:
-    """An event that may happen a thousand times a second: told once in so many seconds, with how often it was not."""
-
-    __slots__ = ("_after", "_message", "_seconds", "_untold")
-
-    def __init__(self, message: str, seconds: float = 10.0) -> None:
-        self._message, self._seconds = message, seconds
-        self._after, self._untold = 0.0, 0
-
-    def __call__(self, **figures: object) -> None:
-        """It happened."""
-        now = time.monotonic()
-        if now < self._after:
-            self._untold += 1
-            return
-        event(self._message, **figures, **({"untold": self._untold} if self._untold else {}))
-        self._after, self._untold = now + self._seconds, 0
-
-
 def _takes(stream: TextIO) -> bool:
     """Whether a line can be written there without waiting for whoever reads it."""
     try:

@@ -7,11 +7,15 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import unquote_to_bytes
 
+from proxy.apis import error_body
+from proxy.apis.openai_chat import request
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, stopped
 from proxy.http.cancellation import leaving
+from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import (
     BrokenOff,
@@ -28,7 +32,6 @@ from proxy.http.relay import (
     target_of,
 )
 from proxy.http.server.cycle import Cycle
-from proxy.model.api import Api
 from proxy.model.outcome import Outcome, Refusal
 from proxy.model.structs import replace
 from proxy.observe import log
@@ -40,7 +43,7 @@ from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, pl
 from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
-from proxy.upstreams.upstream import UNREACHABLE, Answer, Upstream, UpstreamError
+from proxy.upstreams.upstream import Upstream
 from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.headers import QUERY, REQUEST_ID, value_of
@@ -49,6 +52,7 @@ from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
 MOST_NAMED = 100  # endpoints that are named once; clients choose them
+USUAL = request.PATH.encode()  # the target of nearly all requests
 HEALS = 2  # a refusal is answered with a smaller request at most so often (section 2)
 # Headers that speak of the body's bytes: they are not true any more of what we wrote anew.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
@@ -70,13 +74,15 @@ class Gateway:
     over: list[RequestContext] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
 
-    async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
-        """A request to one of the paths of an API."""
+    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """POST /v1/chat/completions."""
         target = target_of(scope)
         if b"?" in target:  # as in headers, so that nobody need know of both
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        context = RequestContext(api, self.settings.mode, path=shown(target))
+        context = RequestContext(
+            request.NAME, self.settings.mode, path=request.PATH if target == USUAL else shown(target)
+        )
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
@@ -87,12 +93,13 @@ class Gateway:
         except ClientError as error:
             context.status, context.result = error.status, context.result or "rejected"
             unsent = replace(context.plan, notes=()) if context.plan else None  # what was tried was not done
-            await send_error(send, error, plan_headers(unsent, sent=False) if unsent else ())
+            extra = plan_headers(unsent, sent=False) if unsent else ()
+            await send_error(send, error, error_body(context.path, error), extra)
         except UpstreamError as failure:
             context.status, context.result = failure.status, "upstream_error"
             if failure.code == UNREACHABLE:
                 self.planner.knowledge.mark_unreachable()
-            await send_error(send, failure.for_client())
+            await self._fail(context, send, failure.for_client())
         except BrokenOff:
             context.result = "broken_off"
         except ClientDisconnected:
@@ -102,17 +109,20 @@ class Gateway:
             if context.status:
                 raise  # the client must see that its answer breaks off
             context.status = stopped().status
-            await send_error(send, stopped())
+            await self._fail(context, send, stopped())
         except Exception as error:  # where nothing can be forwarded any more; uvicorn would log its text
             self.planner.caught(context, error)
             if not context.status:
                 context.status = FAILED.status
-                await send_error(send, FAILED)
+                await self._fail(context, send, FAILED)
         finally:
             self.metrics.in_flight.dec()
             context.returns()
             self._let_go(context)
             self._leave(context)
+
+    async def _fail(self, context: RequestContext, send: Send, error: ClientError) -> None:
+        await send_error(send, error, error_body(context.path, error))
 
     async def _arrive(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
         """Reads the request and prepares what to send. Our own time does not count the client's."""
@@ -226,7 +236,16 @@ class Gateway:
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         context.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         await relay(
-            answer, receive, send, first=(seen,), extra=extra, watch=tap.feed, started=context.begins, cycle=cycle
+            answer,
+            receive,
+            send,
+            partial(error_body, context.path),
+            first=(seen,),
+            extra=extra,
+            watch=tap.feed,
+            started=context.begins,
+            cycle=cycle,
+            event=log.event,
         )
 
     def _let_go(self, context: RequestContext) -> None:

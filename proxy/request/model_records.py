@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from proxy.apis import error_body
 from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
@@ -109,7 +110,7 @@ class Learning:
         try:
             told = await self._told(scope, receive)
         except ClientError as error:
-            await send_error(send, error)
+            await send_error(send, error, error_body(scope["path"], error))
             return
         except ClientDisconnected:
             return

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
+from proxy.apis import error_body
 from proxy.errors import ClientError, stopped
+from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.dialer import tune
 from proxy.http.relay import (
     BrokenOff,
@@ -27,11 +30,13 @@ from proxy.http.relay import (
 )
 from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
-from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
-from proxy.upstreams.upstream import Answer, Upstream, UpstreamError
-from proxy.wire.headers import REQUEST_ID, request_id, to_client, value_of
+from proxy.model.outcome import Outcome
+from proxy.upstreams.upstream import Upstream
+from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_of
 from proxy.wire.paths import shown
 
+NAME = "passthrough"
+WEBSOCKET = "websocket"
 SWITCHED = 101
 CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
 BODY_SECONDS = 60.0
@@ -97,11 +102,12 @@ class _Passage:
             if answer.status == SWITCHED:
                 return await self._join(answer)
             extra = (CLOSE,) if self._is_handshake else ()
-            await relay(answer, self._receive, self._send, extra=extra, started=self._begins, cycle=self._cycle)
+            body = partial(error_body, self._scope["path"])
+            await relay(answer, self._receive, self._send, body, extra=extra, started=self._begins, cycle=self._cycle)
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:
-            await send_error(self._send, error.for_client())
+            await self._fail(error.for_client())
             return "upstream_error", error.status
         except BrokenOff:
             assert self.answer is not None
@@ -165,8 +171,11 @@ class _Passage:
     async def _reject(self, error: ClientError) -> tuple[str, int]:
         """A body that stalls behind an answer's head can only be broken off: the answer is not completed."""
         if self.answer is None:
-            await send_error(self._send, error, ALLOWED if error.status == 405 else ())
+            await self._fail(error, ALLOWED if error.status == 405 else ())
         return "rejected", error.status
+
+    async def _fail(self, error: ClientError, extra: Sequence[Header] = ()) -> None:
+        await send_error(self._send, error, error_body(self._scope["path"], error), extra)
 
     @property
     def begun(self) -> bool:
@@ -179,7 +188,7 @@ class _Passage:
         """The server stops: what a client that has seen nothing yet is told."""
         if self.begun:
             return "stopped", self.answer.status if self.answer else 0
-        await send_error(self._send, stopped())
+        await self._fail(stopped())
         return "stopped", stopped().status
 
     def _begins(self) -> None:
@@ -190,7 +199,7 @@ class _Passage:
         tunnel = self._tunnel
         kind = value_of(self.answer.headers, b"content-type") if self.answer else None
         return Outcome(
-            endpoint=WEBSOCKET if self._is_handshake else PASSTHROUGH,
+            endpoint=WEBSOCKET if self._is_handshake else NAME,
             result=result,
             status=status,
             stream=bool(kind and kind.startswith(b"text/event-stream")),

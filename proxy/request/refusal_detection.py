@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from proxy.http.client.answer import Answer
 from proxy.model.outcome import Refusal
-from proxy.upstreams.upstream import Answer
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise
 from proxy.wire.response_prefix import SHORT, SILENT, Opening, is_empty, opening, refusal_in

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from proxy.http.callbacks import Event, ignore
 from proxy.model.bounded import Bounded
-from proxy.observe import log
 
 ACCEPTED_S = 600.0  # how long one accepted request vouches for a key: keys are revoked
 MAX_CALLERS = 10_000  # accepted callers that are remembered
@@ -44,6 +44,7 @@ class ExtraCalls:
 
     budget: int
     allow_keyless: bool = True
+    event: Event = ignore
     _accepted_until: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_CALLERS))
     _used: int = 0
     _resets_at: float = 0.0
@@ -80,7 +81,7 @@ class ExtraCalls:
         self._used += tokens
         if before and not self.left:
             hours = round((self._resets_at - now) / 3600, 1)
-            log.event("the budget for extra calls is spent", tokens=self.budget, hours_left=hours)
+            self.event("the budget for extra calls is spent", tokens=self.budget, hours_left=hours)
 
     def record_call(self, kind: str, result: str, tokens: int = 0, seconds: float = 0.0) -> None:
         """Records a call of a kind (`summary`, `embeddings`): `ok`, `failed`, or the reason for which it was denied."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from proxy.config.models_answer import from_models_answer
+from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
-from proxy.upstreams.upstream import CREDENTIALS, Upstream, UpstreamError
+from proxy.upstreams.upstream import CREDENTIALS, Upstream
 
 REQUEST_WAIT_S = 2.0  # how long a client's request waits for the list; a later response serves the next request
 FETCH_TIMEOUT_S = 15.0

@@ -18,6 +18,7 @@ from proxy.cache.redis import BACKENDS, backend_of
 from proxy.cache.remote import BUDGET
 from proxy.errors import ConfigError
 from proxy.model.limits import Correction, LearnedLimits, Proof
+from proxy.observe.log import event
 from tests.cache.shelf import until
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
@@ -48,7 +49,7 @@ def server() -> Iterator[RedisServer]:
 @asynccontextmanager
 async def cache_at(url: str | None, secret: bytes | None = SECRET) -> AsyncIterator[Cache]:
     """A started cache, closed at the end."""
-    cache = Cache(url, secret, "https://api.example/v1")
+    cache = Cache(url, secret, "https://api.example/v1", event=event)
     await cache.start()
     try:
         yield cache

@@ -8,6 +8,7 @@ from proxy.cache import keyring as module
 from proxy.cache.keyring import BYTES, SECRET, Keyring
 from proxy.cache.remote import Remote
 from proxy.cache.sealing import Seals
+from proxy.observe.log import event
 from tests.cache.shelf import Shelf, until
 
 
@@ -28,7 +29,7 @@ def test_without_a_secret_there_are_no_seals_until_replicas_agree() -> None:
 def test_replicas_without_a_secret_agree_on_one_and_are_warned(capfd: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         shelf = Shelf()
-        one, two = Keyring(None), Keyring(None)
+        one, two = Keyring(None, event), Keyring(None, event)
         remotes = [Remote(shelf, SECRET), Remote(shelf, SECRET)]
         for remote, keyring in zip(remotes, (one, two), strict=True):
             remote.spawn(keyring.agree_on(remote))

@@ -10,6 +10,7 @@ import pytest
 from proxy.cache import remote as module
 from proxy.cache.breaker import FIRST
 from proxy.cache.remote import BUDGET, LARGEST, MOST_ASKING, Remote, Values
+from proxy.observe.log import event
 from tests.cache.shelf import Shelf, until
 
 PROBE = b"probe"
@@ -20,7 +21,7 @@ def run(test: Callable[[Shelf, Remote], Awaitable[None]], started: bool = True) 
 
     async def whole() -> None:
         shelf = Shelf()
-        remote = Remote(shelf, PROBE)
+        remote = Remote(shelf, PROBE, event)
         if started:
             remote.start()
             await until(lambda: shelf.answered)

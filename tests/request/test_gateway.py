@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
+from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Fault, LinkError
 from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
 from proxy.model.scan import PrefixDigest, Total
 from proxy.request.totals import Part, Totals
-from proxy.upstreams.upstream import Answer, UpstreamError
 from proxy.wire.headers import Header
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
 
@@ -89,7 +88,7 @@ class Desk:
             got.append(message)
 
         scope = {"type": "http", "method": "POST", "headers": [*headers], "plimsoll.target": b"/v1/chat/completions"}
-        await self.services.gateway.fit(API, scope, receive, send)
+        await self.services.gateway.chat(scope, receive, send)
         return got
 
 

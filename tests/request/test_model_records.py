@@ -88,7 +88,7 @@ def test_what_is_forgotten_is_told_once_and_counts_go_too() -> None:
         sent.append(message)
 
     for _ in range(2):
-        asyncio.run(learning({"type": "http", "method": "POST", "headers": ADMIN}, receive, send))
+        asyncio.run(learning({"type": "http", "method": "POST", "path": "/forget", "headers": ADMIN}, receive, send))
     first, second = (json.loads(message["body"]) for message in sent[1::2])
     assert len(first["limits"]) == 3 and len(first["counts"]) == 1
     assert (second["limits"], second["counts"], second["agreed"]["callers"]) == ([], [], 0)

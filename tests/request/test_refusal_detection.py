@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import load_rules
+from proxy.http.client.answer import Answer
 from proxy.model.outcome import Refusal
 from proxy.request import refusal_detection as module
 from proxy.request.refusal_detection import RefusalDetector, coding_of, plainly, unreadable
-from proxy.upstreams.upstream import Answer
 from proxy.wire.headers import Header
 
 LOOKING = RefusalDetector(load_rules(None).refusals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.observe.log import event
 from proxy.upstreams import extra_calls as module
 from proxy.upstreams.extra_calls import ACCEPTED_S, DAY_S, MAX_CALLERS, ExtraCalls
 
@@ -64,7 +65,7 @@ def test_rejected_keys_evict_no_accepted_caller() -> None:
 
 
 def test_a_budget_that_is_spent_is_there_again_a_day_later(clock: Clock, capfd: pytest.CaptureFixture[str]) -> None:
-    account = ExtraCalls(100)
+    account = ExtraCalls(100, event=event)
     account.record_response(ALICE, 200)
     account.charge(60)
     account.charge(-20)

@@ -8,9 +8,10 @@ import httpx
 import pytest
 
 from proxy.errors import ConfigError
+from proxy.http.client.answer import MEANING, Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, LinkError
-from proxy.upstreams.upstream import FAULTS, MEANING, Answer, Upstream, UpstreamError
+from proxy.upstreams.upstream import FAULTS, Upstream
 from tests.recorder import Peer, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
 

@@ -17,8 +17,8 @@ from typing import TypeVar, cast
 
 import aiohappyeyeballs
 
+from proxy.http.callbacks import Event, RateLimitedEvent, ignore
 from proxy.http.client.response import Fault, LinkError
-from proxy.observe.log import Seldom
 
 FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: not for now
 NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
@@ -52,10 +52,10 @@ class Proxy:
 class Dialer:
     """Opens connections to an address, each within so many seconds from the name to the end of TLS."""
 
-    def __init__(self, address: Address, seconds: float, proxy: Proxy | None = None) -> None:
+    def __init__(self, address: Address, seconds: float, proxy: Proxy | None = None, event: Event = ignore) -> None:
         self.address, self.proxy = address, proxy
         self._seconds = seconds
-        self._failed = Seldom("no connection to an upstream")
+        self._failed = RateLimitedEvent(event, "no connection to an upstream")
 
     @property
     def forwards(self) -> bool:

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
+from proxy.http.callbacks import Event, ignore
 from proxy.http.client.connection import Connection
 from proxy.http.client.dialer import Address, Dialer, Proxy
 from proxy.http.client.idle import Idle
@@ -77,10 +78,11 @@ class Pool:
         timeouts: Timeouts,
         proxy: Proxy | None = None,
         most: int = MOST,
+        event: Event = ignore,
     ) -> None:
         self._most, self._dialling = most, 0
         self._line: deque[asyncio.Future[None]] = deque()
-        self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy)
+        self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy, event)
         self._forward = _forward(self._dialer)
         self._timeouts = timeouts
         self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.errors import ClientError
+from proxy.http.callbacks import ErrorBody
 from proxy.http.cancellation import Unread
 from proxy.http.server.cycle import Cycle
 from proxy.http.tunnel import Taken
@@ -120,6 +121,7 @@ class Protocol(HttpToolsProtocol):
     linger_seconds = LINGER_SECONDS
     min_rate = MIN_RATE
     read_seconds = READ_SECONDS
+    error_body: ErrorBody = staticmethod(lambda path, error: error.body())
 
     flow: Flow
 
@@ -128,6 +130,7 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.parser.set_dangerous_leniencies(lenient_version=True)  # `_check_version` is exact
+        self.url = b""
         self._error = BAD
         self._version = ""
         self._host = b""  # the last that was looked at
@@ -501,7 +504,7 @@ class Protocol(HttpToolsProtocol):
         if pending and (cycle.response_started or not self._body_open):
             self.transport.close()
             return
-        body = error.body()
+        body = self.error_body(self.url.partition(b"?")[0].decode("latin-1"), error)
         self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
         if self.transport.can_write_eof():
             self.transport.write_eof()

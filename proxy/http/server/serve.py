@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import resource
 import signal
@@ -16,11 +15,10 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
+from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Protocol
-from proxy.observe.log import Events, Seldom
 
 KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
-LOGGER = logging.getLogger("uvicorn")
 SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: what balances the load must hear of it
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -42,10 +40,13 @@ class Server(uvicorn.Server):
         settle: float = 0.0,
         admin_sockets: Sequence[socket.socket] = (),
         ready: Callable[[], None] = lambda: None,
+        event: Event = ignore,
     ) -> None:
         super().__init__(config)
         self._admin, self._settle, self._admin_sockets, self._ready = admin, settle, admin_sockets, ready
-        self._no_files = Seldom("no file descriptor is free: connections are turned away; raise ulimit -n")
+        self._no_files = RateLimitedEvent(
+            event, "no file descriptor is free: connections are turned away; raise ulimit -n"
+        )
         self._watched = ServerState()
         self._doors: list[asyncio.Server] = []
 
@@ -100,10 +101,8 @@ def configuration(
 ) -> uvicorn.Config:
     """uvicorn's configuration for us: fast parts, and no header, log line or meaning that it would add by itself.
 
-    `drain` is how many seconds running requests get to end at a stop. What uvicorn says itself becomes an event.
+    `drain` is how many seconds running requests get to end at a stop.
     """
-    if not any(isinstance(handler, Events) for handler in LOGGER.handlers):
-        LOGGER.addHandler(Events())
     return uvicorn.Config(
         app,
         host=host,
@@ -138,17 +137,23 @@ def run(
     ready: Callable[[], None] = lambda: None,
     min_rate: float = MIN_RATE,
     read_seconds: float = READ_SECONDS,
+    error_body: ErrorBody,
+    event: Event = ignore,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of `admin_host` (of the same host
     where that is empty). Sockets that are bound already, and perhaps shared with other processes, go before hosts and
     ports; `ready` is called once they are open. `min_rate` is how many bytes a second clients must
     read, over `read_seconds`, of what waits for them."""
     _take_all_files()
-    http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
+    http = type(
+        "Protocol",
+        (Protocol,),
+        {"min_rate": min_rate, "read_seconds": read_seconds, "error_body": staticmethod(error_body)},
+    )
     beside = None
     if admin is not None and admin_port is not None:
         beside = configuration(admin, admin_host or host, admin_port)
-    Server(configuration(app, host, port, drain, http), beside, settle, admin_sockets, ready).run(sockets)
+    Server(configuration(app, host, port, drain, http), beside, settle, admin_sockets, ready, event).run(sockets)
 
 
 def _take_all_files() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
-from proxy.observe import log
+from proxy.http.callbacks import Event, ignore
 
 CRASH_LOOP_S = 5.0  # seconds; a worker that dies sooner may well die again
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds until such a one is replaced: doubled each time
@@ -26,7 +26,7 @@ Born = dict[int, tuple[int, float]]  # by process id: a worker's number, and whe
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 
 
-def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None) -> int:
+def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None, event: Event = ignore) -> int:
     """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
 
     `work` is given its worker's number, from 0 on, and what it calls once it is ready. A worker that dies is replaced
@@ -40,7 +40,7 @@ def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None)
     for end in ready:
         os.set_blocking(end, False)
     try:
-        return _Crew(count, partial(_start, work, alive, ready[1]), gone, stopping, ready[0]).watch()
+        return _Crew(count, partial(_start, work, alive, ready[1], event), gone, stopping, ready[0], event).watch()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         if signal.SIGALRM in signal.sigpending():
@@ -53,7 +53,16 @@ def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None)
 class _Crew:
     """The workers that live, and when those that died young are replaced; times are `time.monotonic`'s."""
 
-    def __init__(self, count: int, start: Callable[[int], int], gone: WorkerExit, stopping: Done, ready: int) -> None:
+    def __init__(
+        self,
+        count: int,
+        start: Callable[[int], int],
+        gone: WorkerExit,
+        stopping: Done,
+        ready: int,
+        event: Event,
+    ) -> None:
+        self._event = event
         self._start, self._gone, self._stopping, self._ready = start, gone, stopping, ready
         self._born = {start(number): (number, time.monotonic()) for number in range(count)}
         self._due: list[tuple[float, int]] = []
@@ -85,14 +94,14 @@ class _Crew:
             return
         self._was_ready = self._was_ready or _was_told(self._ready)
         if age < CRASH_LOOP_S and not self._was_ready:
-            log.event("a worker ended as soon as it began; so do all", status=status)
+            self._event("a worker ended as soon as it began; so do all", status=status)
             self._code = 1
             self._end(signal.SIGTERM)
             return
         self._young = self._young + 1 if age < CRASH_LOOP_S else 0
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._young - 1, 16)) if self._young else 0.0
         told = {"pause_seconds": pause} if pause else {}
-        log.event("a worker ended; another one takes its place", status=status, **told)
+        self._event("a worker ended; another one takes its place", status=status, **told)
         self._due.append((time.monotonic() + pause, number))
 
     def _replace(self) -> None:
@@ -128,14 +137,14 @@ def _ended(crew: Born) -> list[tuple[int, tuple[int, float], int]]:
     return [(pid, crew.pop(pid), os.waitstatus_to_exitcode(status)) for pid, status in found]
 
 
-def _start(work: Work, alive: tuple[int, int], ready: int, number: int) -> int:
+def _start(work: Work, alive: tuple[int, int], ready: int, event: Event, number: int) -> int:
     pid = os.fork()
     if not pid:
-        _be_worker(partial(work, number), alive, ready)
+        _be_worker(partial(work, number), alive, ready, event)
     return pid
 
 
-def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int) -> NoReturn:
+def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int, event: Event) -> NoReturn:
     """Does the work and leaves at once: what the parent has to clean up at its end is not the worker's."""
     code = 1
     try:
@@ -147,7 +156,7 @@ def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int)
     except SystemExit as exit:
         code = exit.code if isinstance(exit.code, int) else 1
     except BaseException as error:
-        log.event("a worker failed", kind=type(error).__name__)
+        event("a worker failed", kind=type(error).__name__)
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -326,7 +326,7 @@ def test_a_connection_that_has_sent_a_request_may_stay() -> None:
 async def refuses(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuses without reading the body."""
     if scope["type"] == "http":
-        await send_error(send, too_large(1))
+        await send_error(send, too_large(1), b"{}")
 
 
 def test_the_rest_of_a_refused_body_is_taken_but_not_for_ever() -> None:

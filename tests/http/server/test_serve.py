@@ -175,7 +175,7 @@ async def app(scope, receive, send):
             return
         await send({"type": "http.response.body", "body": b"ok"})
 
-run(app, "127.0.0.1", int(sys.argv[1]), settle=0)
+run(app, "127.0.0.1", int(sys.argv[1]), settle=0, error_body=lambda path, error: b"{}")
 """
 
 

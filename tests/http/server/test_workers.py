@@ -19,7 +19,8 @@ import pytest
 PROGRAM = """
 import os, signal, sys, time
 from proxy.http.server import workers
-workers.YOUNG = float(sys.argv[1])
+from proxy.observe.log import event
+workers.CRASH_LOOP_S = float(sys.argv[1])
 parent = os.getpid()
 
 def say(*words):
@@ -35,7 +36,7 @@ def work(number, ready):
     while True:
         time.sleep(60)
 
-code = workers.run(2, work, lambda pid: say("gone", pid))
+code = workers.run(2, work, lambda pid: say("gone", pid), event=event)
 say("end", code)
 """
 

@@ -1,1 +1,0 @@
-"""What OpenAI's APIs share: the JSON of errors."""
