@@ -1,1 +1,1 @@
-"""What is remembered, in this process and shared through Redis."""
+"""What the proxy remembers: token counts, summaries and records of models, in this process and shared through Redis."""

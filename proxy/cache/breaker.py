@@ -1,4 +1,4 @@
-"""Whether a service that failed is to be asked again: not for a while, and twice as long after each further failure."""
+"""A circuit breaker with exponential backoff, for one direction (reads or writes) of a backend. It performs no I/O."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import random
 import time
 from collections.abc import Callable
 
-FIRST = 0.5  # seconds: a restart is over by then, and a request a second at most pays for a service that is gone
-LONGEST = 30.0  # seconds: what a service that is back must wait at most
-SPREAD = 0.2  # replicas that saw the same failure do not all come back at once
+INITIAL_PAUSE_S = 0.5  # a restart takes about as long; a backend that is gone costs at most a request per second
+MAX_PAUSE_S = 30.0  # the longest that a backend which has recovered stays unused
+JITTER = 0.2  # replicas that saw the same failure must not all return at once
 
 
 class Breaker:
-    """Open after a failure; closed again by `close` (a probe was answered) or `succeed` (real work was done).
+    """Opened by `record_failure`; closed by `close` (a probe succeeded) or `record_success` (a request succeeded).
 
-    Only real work makes the next pause short again: a service that answers probes and fails at work stays slowed.
+    Only `record_success` resets the backoff: a backend that answers probes but fails requests keeps its long pauses.
     """
 
     def __init__(
@@ -28,22 +28,22 @@ class Breaker:
 
     @property
     def remaining(self) -> float:
-        """Seconds until it may be tried again; 0 where it may be now."""
+        """Seconds until the backend may be tried again; 0 if it may be tried now."""
         return 0.0 if self.closed else max(0.0, self._until - self._clock())
 
-    def fail(self) -> None:
-        """Opens it. Failures of what was asked before it opened are no news: they do not lengthen the pause."""
+    def record_failure(self) -> None:
+        """Opens the breaker and doubles the pause. Failures during a pause are ignored: their requests began before."""
         if self.remaining:
             return
-        self._pause = min(2 * self._pause, LONGEST) if self._pause else FIRST
-        self._until = self._clock() + self._pause * self._draw(1 - SPREAD, 1 + SPREAD)
+        self._pause = min(2 * self._pause, MAX_PAUSE_S) if self._pause else INITIAL_PAUSE_S
+        self._until = self._clock() + self._pause * self._draw(1 - JITTER, 1 + JITTER)
         self.closed = False
 
     def close(self) -> None:
-        """It may be asked again; should it fail at once, the pause will be longer than the last."""
+        """Closes the breaker and keeps the backoff: the next failure causes a longer pause than the last one."""
         self.closed = True
 
-    def succeed(self) -> None:
-        """It does its work."""
+    def record_success(self) -> None:
+        """Closes the breaker and resets the backoff."""
         self.closed = True
         self._pause = 0.0

@@ -1,4 +1,8 @@
-"""What is remembered of models and counts, in this process and shared. No request fails or waits long because of it."""
+"""The cache as the rest of the proxy sees it: token counts, model records and content, local first and then shared.
+
+It only composes the other modules of this package. No request fails, or waits longer than `remote.READ_BUDGET_S`,
+because of it.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,24 @@ import contextlib
 from collections.abc import Iterable, Sequence
 
 from proxy.cache.contents import Contents
-from proxy.cache.counts import Counts, Pair, Tally
-from proxy.cache.keyring import SECRET, Keyring
-from proxy.cache.local_memory import LocalMemory as LocalMemory
-from proxy.cache.model_records import PROBE_AFTER, Counted, Key, ModelRecords, Shown
-from proxy.cache.redis import backend_of
+from proxy.cache.counts import CountKey, LocalCounts, SharedCounts
+from proxy.cache.keyring import SECRET_NAME, Keyring
+from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, Key, ModelRecords, ProofView
+from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
+from proxy.cache.stats import LookupStats
 from proxy.model.limits import LearnedLimits, Proof
 
-CLOSE_SECONDS = 0.25
+CLOSE_TIMEOUT_S = 0.25
 
 
 class Cache:
-    """Counts, lessons and contents: in this process first, and shared where there is a URL.
+    """Counts, model records and content of one upstream, in this process and, if there is a `url`, on all replicas.
 
-    `secret` makes names and seals; without one, replicas agree on one and contents stay in process. `probe_after` is
-    how many seconds a learned limit is believed before a request tries it. Methods may be called before `start` and
-    after `close`: then they know what this process knows.
+    `secret` names, signs and encrypts shared values; without it replicas agree on a random one and content stays in
+    process. A learned limit is used for `probe_after` seconds before one request tests it. All methods may be called
+    before `start` and after `close`; they then use what this process has. `event` receives messages for the log. Raises
+    ConfigError if `url` is invalid.
     """
 
     def __init__(
@@ -31,110 +36,114 @@ class Cache:
         url: str | None = None,
         secret: bytes | None = None,
         upstream: str = "",
-        probe_after: float = PROBE_AFTER,
+        probe_after: float = PROBE_AFTER_S,
         event: Event = ignore,
     ) -> None:
         self.probe_after = probe_after
-        self.memory = LocalMemory()
-        self._tally = Tally()
+        self.memory = LocalCounts()
+        self._stats = LookupStats()
         self._keyring = Keyring(secret, event)
-        self._remote = Remote(backend_of(url), SECRET, event) if url else None
-        self.shared = self._remote is not None  # whether there is a backend at all
-        self._counts = Counts(self.memory, self._remote, self._keyring, self._tally) if self._remote else None
-        self._teaching = ModelRecords(upstream, self._remote, self._keyring, self._tally, probe_after=probe_after)
-        self.personal = self._teaching.personal  # bound, not wrapped: every request asks
-        self.corrected = self._teaching.corrected
-        self.correction_now = self._teaching.correction
-        self.contents = Contents(self._remote, self._keyring, self._tally)
+        self._remote = Remote(backend_from_url(url), SECRET_NAME, event) if url else None
+        self.shared = self._remote is not None  # whether there is a backend
+        self._counts = SharedCounts(self.memory, self._remote, self._keyring, self._stats) if self._remote else None
+        self._records = ModelRecords(upstream, self._remote, self._keyring, self._stats, probe_after=probe_after)
+        # Bound methods instead of wrappers: every request calls them.
+        self.has_caller_records = self._records.has_caller_records
+        self.has_corrections = self._records.has_corrections
+        self.correction = self._records.correction
+        self.contents = Contents(self._remote, self._keyring, self._stats)
 
     async def start(self) -> None:
-        """Connects, and begins to share. It does not wait for the backend."""
+        """Starts the background tasks, which connect and share. Does not wait for the backend."""
         if self._remote is None:
             return
         self._remote.start()
-        self._remote.spawn(self._teaching.refresh_on())
-        if not self._keyring.may_seal:
-            self._remote.spawn(self._keyring.agree_on(self._remote))
+        self._remote.spawn(self._records.refresh_loop())
+        if not self._keyring.can_seal:
+            self._remote.spawn(self._keyring.agree_loop(self._remote))
 
     async def close(self) -> None:
-        """Tells the backend what it was not told yet, if it answers soon, and ends all connections."""
+        """Sends what the backend does not have yet, if it responds within `CLOSE_TIMEOUT_S`, and disconnects."""
         if self._remote is None:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._teaching.refresh(), CLOSE_SECONDS)
+            await asyncio.wait_for(self._records.refresh(), CLOSE_TIMEOUT_S)
         await self._remote.close()
 
-    async def fetch_counts(self, pairs: Sequence[Pair]) -> None:
-        """Puts what is shared of these into `memory`: one question, and at most `remote.BUDGET` seconds."""
+    async def fetch_counts(self, keys: Sequence[CountKey]) -> None:
+        """Copies shared counts to `memory`: one read, at most `remote.READ_BUDGET_S` seconds."""
         if self._counts is not None:
-            await self._counts.fetch(pairs)
+            await self._counts.fetch(keys)
 
-    def store_counts(self, pairs: Sequence[Pair]) -> None:
-        """Shares what `memory` now knows of pairs that `fetch_counts` asked for in vain. Nobody waits for it."""
+    def store_counts(self, keys: Sequence[CountKey]) -> None:
+        """Shares the counts that `fetch_counts` did not find and that `memory` has now. Does not wait."""
         if self._counts is not None:
-            self._counts.store(pairs)
+            self._counts.store(keys)
 
-    async def learn_of(self, keys: Iterable[Key]) -> None:
-        """Asks for what other replicas learned of models and callers; at most `remote.BUDGET` seconds, and only now and
-        then."""
-        await self._teaching.learn_of(keys)
+    async def load_records(self, keys: Iterable[Key]) -> None:
+        """Reads what other replicas learned about models and callers: at most `remote.READ_BUDGET_S` seconds, and
+        nothing for records in use here."""
+        await self._records.load(keys)
 
-    def learned_now(self, model: str, caller: bytes) -> LearnedLimits:
-        """What refusals proved of a model for a caller, by what is known here."""
-        return self._teaching.learned(model, caller)
+    def learned_limits(self, model: str, caller: bytes) -> LearnedLimits:
+        """The valid limits that refusals proved for a model and a caller."""
+        return self._records.learned(model, caller)
 
-    def prove(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
-        """Keeps what a refusal proved of a model for a caller, on every replica; `proof` tells its circumstances."""
-        self._teaching.prove(model, caller, learned, proof)
+    def record_proof(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
+        """Records what a refusal proved for a model and a caller, on every replica; `proof` has its circumstances."""
+        self._records.record_proof(model, caller, learned, proof)
 
-    def answered(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
-        """Takes back, on every replica, what the answer to a prompt of `used` tokens disproves (`Limits.answered`)."""
-        self._teaching.answered(model, caller, used, reply, agrees=agrees, probed=probed)
+    def record_answer(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
+        """Withdraws, on every replica, the limits that an answer to a prompt of `used` tokens disproves
+        (`LimitProofs.after_answer`)."""
+        self._records.record_answer(model, caller, used, reply, agrees=agrees, probed=probed)
 
-    def probes(self, model: str, caller: bytes) -> bool:
-        """Whether the request that asks may try a caller's limits: one in each interval may."""
-        return self._teaching.probes(model, caller)
+    def claim_probe(self, model: str, caller: bytes) -> bool:
+        """Whether the calling request may test a caller's limits: one request in each interval."""
+        return self._records.claim_probe(model, caller)
 
     def mark_unreachable(self) -> None:
-        """The upstream could not be reached: it may come back with other limits."""
-        self._teaching.mark_unreachable()
+        """Makes all limits due for a probe: the upstream was unreachable and may return with others."""
+        self._records.mark_unreachable()
 
     def forget(self, model: str) -> None:
-        """Forgets what was learned of a model and of its counts, of every caller, on every worker and replica."""
-        self._teaching.forget(model)
+        """Invalidates what was learned about a model and its counts, for every caller, worker and replica."""
+        self._records.forget(model)
 
-    def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
-        """The limits that were learned and hold now, with their proofs."""
-        return self._teaching.shown(model, caller)
+    def proofs(self, model: str | None = None, caller: bytes | None = None) -> list[ProofView]:
+        """The valid proofs, of all models and callers or of these."""
+        return self._records.proofs(model, caller)
 
-    def counted(self, model: str, caller: bytes | None = None) -> list[Counted]:
-        """What answers told of a model's counts, of all callers or of one."""
-        return self._teaching.counted(model, caller)
+    def calibrations(self, model: str, caller: bytes | None = None) -> list[CalibrationView]:
+        """The corrections of a model's counts, of all callers or of one."""
+        return self._records.calibrations(model, caller)
 
-    def agreed(self, model: str, row: float) -> tuple[int, float | None]:
-        """How many callers have a say in a model's ratio beside the family's `row`, and the ratio they agree on."""
-        return self._teaching.agreed(model, row)
+    def consensus(self, model: str, family_ratio: float) -> tuple[int, float | None]:
+        """The number of callers with a vote on a model's ratio, and the ratio for callers without a calibration."""
+        return self._records.consensus(model, family_ratio)
 
-    def observe(self, model: str, caller: bytes, ratio: float) -> None:
-        """Adds what the usage of one answer to a caller told of a model's ratio."""
-        self._teaching.observe(model, caller, ratio)
+    def record_ratio(self, model: str, caller: bytes, ratio: float) -> None:
+        """Records the ratio of the upstream's count to ours that the usage of one response to a caller showed."""
+        self._records.record_ratio(model, caller, ratio)
 
     def lookups(self) -> dict[tuple[str, str], int]:
-        """Lookups so far, by tier and result."""
+        """Lookups since the start, by tier and result."""
         return {
             ("local", "hit"): self.memory.hits,
             ("local", "miss"): self.memory.misses,
-            ("redis", "hit"): self._tally.hits,
-            ("redis", "miss"): self._tally.misses,
+            ("redis", "hit"): self._stats.hits,
+            ("redis", "miss"): self._stats.misses,
         }
 
-    def troubles(self) -> dict[tuple[str], int]:
-        """What went wrong so far, by kind: those of `remote.Tally`, and `foreign` values."""
+    def failures(self) -> dict[tuple[str], int]:
+        """Failures since the start, by kind: those of `RemoteStats`, and `foreign` values."""
         kinds = ("skipped", "late", "errors", "lost", "oversize")
-        tally = self._remote.tally if self._remote else None
-        return {("foreign",): self._tally.foreign, **{(kind,): getattr(tally, kind, 0) for kind in kinds}}
+        stats = self._remote.stats if self._remote else None
+        return {("foreign",): self._stats.foreign, **{(kind,): getattr(stats, kind, 0) for kind in kinds}}
 
     def open_breakers(self) -> dict[tuple[str], int]:
-        """1 for what is not asked at present, reading or writing."""
-        breakers = {"reading": self._remote.reading, "writing": self._remote.writing} if self._remote else {}
+        """1 for each direction whose breaker is open, else 0; empty without a backend."""
+        if self._remote is None:
+            return {}
+        breakers = {"reading": self._remote.read_breaker, "writing": self._remote.write_breaker}
         return {(name,): int(not breaker.closed) for name, breaker in breakers.items()}

@@ -1,21 +1,24 @@
-"""By how much a model's own counts differ from ours: what answers taught one caller, and what many callers agree on.
+"""Corrections of token counts for one model, learned from `usage`: one caller's own, and a consensus of many callers.
 
 Theory of operation
 ===================
 
-The `usage` of an answer tells how many of the model's tokens one of our encoding's proved to be worth: a ratio. Which
-texts a request holds, its sender chooses; so a ratio is evidence of its sender's requests first.
+The `usage` of a response gives a ratio: the tokens that the upstream counted, divided by the tokens that we counted.
+The sender of a request chooses its text, so a ratio is first of all evidence about that sender's requests.
 
-* `Calibration` is what the answers to one caller taught of one model. It counts that caller's requests, and no others.
-  Its ratio is the median of the latest answers, so that one odd answer moves nothing. Its margin follows from how far
-  those answers were above the ratio (`ABOVE`); until there are `FEW` of them the family's own margin holds.
-* `Agreement` is what the callers of one model say together, for a caller of whom nothing is known yet. Each caller has
-  one vote, its own calibrated ratio, which counts as at most `APART` away from the family's row. The agreement is the
-  median of all votes; where there are fewer than `QUORUM`, the family's row stands in for those that are missing. So
-  one caller is at most a tenth of what others are counted with, and five together still change nothing.
-* Both are steady: ratio and margin move in steps, and only when the truth is a whole step away. Counts that changed
-  with every answer would move the cuts with them.
-* Of two replicas' words that of more answers holds. Records hold figures, and keyed digests of callers.
+* `Calibration` holds what the responses to one caller taught. It corrects counts for that caller only. Its ratio is
+  the median of the latest samples, so that one outlier changes nothing. Its margin follows from how far samples were
+  above the ratio. Until there are `MIN_SAMPLES` of them, the margin of the model's family applies.
+* `Consensus` is for callers without a calibration. Each calibrated caller has one vote: its own ratio, limited to
+  `MAX_DEVIATION` from the family's ratio. The consensus is the median of all votes. If there are fewer than `QUORUM`
+  votes, the family's ratio fills the missing ones. So one caller is at most a tenth of what others are counted with,
+  and five callers together change nothing.
+* Ratios and margins change in steps, and only when the new value differs by at least one step. If counts changed with
+  every response, the position of every cut would change with them, and the provider's prompt cache would be lost.
+* When two replicas have different records, the one based on more responses wins. Records contain figures and keyed
+  digests of callers, no content.
+
+This module is pure: no I/O and no clock.
 """
 
 from __future__ import annotations
@@ -28,31 +31,30 @@ from typing import Annotated
 
 import msgspec
 
-LATEST = 24  # answers that count; older ones are forgotten: models change behind their names
-FEW = 6  # answers: fewer say nothing of the errors that are to come
-ODD = 16  # of so many answers the one furthest above the ratio is left out: a fault, or a kind that is rare
-ABOVE = 1.25  # what is to come may be further above the ratio than what was seen, by a quarter ...
-MORE = 0.01  # ... and by a hundredth of the prompt
-RATIO_STEP = 0.02  # of ratios
-STEP = 0.01  # of margins
-MARGINS = (0.02, 0.25)  # shares of the prompt: no fewer, however well it counts; no more than of an estimate
-QUORUM = 10  # callers: each is at most so large a part of the agreement
-APART = 0.3  # a vote is at most so far from the family's row
-MOST_VOTES = 64
-DIGEST = 8  # bytes of a caller's keyed digest
+MAX_SAMPLES = 24  # the latest ratios that are kept; older ones are dropped, because models change behind their names
+MIN_SAMPLES = 6  # fewer do not show how large the errors of further counts will be
+OUTLIER_RATE = 16  # one in so many samples, the highest, is ignored: a fault, or a rare kind of content
+HEADROOM = 1.25  # further errors may exceed the observed ones by a quarter ...
+BASE_MARGIN = 0.01  # ... and by a hundredth of the prompt
+RATIO_STEP = 0.02
+MARGIN_STEP = 0.01
+MARGIN_BOUNDS = (0.02, 0.25)  # shares of the prompt; the upper bound is the margin of an estimate
+QUORUM = 10  # callers; one of them is at most so large a part of the consensus
+MAX_DEVIATION = 0.3  # of a vote from the family's ratio, as a share of it
+MAX_VOTES = 64
+DIGEST_BYTES = 8  # of a caller's keyed digest
 
 Ratio = Annotated[float, msgspec.Meta(gt=0.05, lt=20)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
-Caller = Annotated[bytes, msgspec.Meta(min_length=DIGEST, max_length=DIGEST)]
+Caller = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What `count` answers taught of one model's counts, by the ratios of the latest of them, the oldest first.
+    """What `count` responses to one caller taught about one model. `latest` holds their last ratios, oldest first.
 
-    `ratio` and `share` (the margin, as a share of the prompt) are the steady figures to count with; None where nothing,
-    or too little, is known.
+    `ratio` is the correction of counts and `share` their margin, as a share of the prompt; None while unknown.
     """
 
     latest: tuple[float, ...] = ()
@@ -60,87 +62,86 @@ class Calibration:
     ratio: float | None = None
     share: float | None = None
 
-    def observed(self, ratio: float) -> Calibration:
-        """The calibration after one more answer, whose usage said that ratio."""
-        latest = (*self.latest, ratio)[-LATEST:]
-        steady = _steady(self.ratio, median(latest))
-        return Calibration(latest, self.count + 1, steady, _margin(self.share, steady, latest))
+    def with_sample(self, ratio: float) -> Calibration:
+        """The calibration after one more response with that ratio."""
+        latest = (*self.latest, ratio)[-MAX_SAMPLES:]
+        stepped = _stepped_ratio(self.ratio, median(latest))
+        return Calibration(latest, self.count + 1, stepped, _stepped_margin(self.share, stepped, latest))
 
-    def joined(self, other: Calibration) -> Calibration:
-        """This one or another replica's: that of more answers."""
+    def merged(self, other: Calibration) -> Calibration:
+        """The calibration based on more responses: this one or another replica's."""
         return other if other.count > self.count else self
 
 
-def _steady(before: float | None, now: float) -> float:
+def _stepped_ratio(before: float | None, now: float) -> float:
     if before is not None and abs(now - before) < RATIO_STEP:
         return before
     return round(round(now / RATIO_STEP) * RATIO_STEP, 4)
 
 
-def _margin(before: float | None, ratio: float, latest: tuple[float, ...]) -> float | None:
-    """The margin's share: rises at once, and falls when it is two steps too large."""
-    if len(latest) < FEW:
+def _stepped_margin(before: float | None, ratio: float, latest: tuple[float, ...]) -> float | None:
+    """The margin as a share of the prompt. Increases at once, and decreases when it is two steps too large."""
+    if len(latest) < MIN_SAMPLES:
         return None
-    highest = sorted(latest)[-1 - len(latest) // ODD]
-    needed = max(0.0, highest / ratio - 1) * ABOVE + MORE
-    least, most = MARGINS
-    now = min(most, max(least, round(math.ceil(needed / STEP - 1e-9) * STEP, 4)))
-    return before if before is not None and now <= before < now + 2 * STEP - 1e-9 else now
+    highest = sorted(latest)[-1 - len(latest) // OUTLIER_RATE]
+    needed = max(0.0, highest / ratio - 1) * HEADROOM + BASE_MARGIN
+    lower, upper = MARGIN_BOUNDS
+    now = min(upper, max(lower, round(math.ceil(needed / MARGIN_STEP - 1e-9) * MARGIN_STEP, 4)))
+    return before if before is not None and now <= before < now + 2 * MARGIN_STEP - 1e-9 else now
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
-    """The callers' votes on one model's ratio: of each caller (a keyed digest) the ratio, and of how many answers."""
+class Consensus:
+    """The callers' votes on one model's ratio. `votes`: caller's keyed digest -> (ratio, number of its responses)."""
 
     votes: Mapping[bytes, tuple[float, int]] = field(default_factory=dict)
 
-    def voted(self, caller: bytes, calibration: Calibration) -> Agreement:
-        """The agreement after a caller's calibration; the same object where that changes no vote."""
+    def with_vote(self, caller: bytes, calibration: Calibration) -> Consensus:
+        """The consensus with a caller's calibration as its vote; the same object if that changes no vote."""
         ratio, known = calibration.ratio, self.votes.get(caller)
         if ratio is None or (known is not None and known[0] == ratio):
             return self
-        return self.joined(Agreement({caller: (ratio, calibration.count)}))
+        return self.merged(Consensus({caller: (ratio, calibration.count)}))
 
-    def joined(self, other: Agreement) -> Agreement:
-        """Both replicas' votes: of each caller that of more answers. Where they are too many, those of the fewest
-        answers go: who wants to push others out must have more answered than they."""
+    def merged(self, other: Consensus) -> Consensus:
+        """The votes of both replicas; of one caller's two votes the one based on more responses. If there are more than
+        `MAX_VOTES`, those based on the fewest are dropped, so that new callers cannot displace established ones."""
         votes = dict(self.votes)
         for caller, vote in other.votes.items():
             if caller not in votes or vote[1] > votes[caller][1]:
                 votes[caller] = vote
-        most = sorted(votes.items(), key=lambda one: (-one[1][1], one[0]))[:MOST_VOTES]
-        joined = dict(sorted(most))
-        return self if joined == self.votes else replace(self, votes=joined)
+        kept = sorted(votes.items(), key=lambda item: (-item[1][1], item[0]))[:MAX_VOTES]
+        merged = dict(sorted(kept))
+        return self if merged == self.votes else replace(self, votes=merged)
 
-    def ratio(self, row: float) -> float | None:
-        """What a caller is counted with of whom nothing is known, beside the family's `row`; None where there are too
-        few votes to change it."""
+    def ratio(self, family_ratio: float) -> float | None:
+        """The correction for a caller without a calibration; None if there are too few votes to change the family's."""
         if len(self.votes) <= QUORUM // 2:
             return None
-        low, high = row * (1 - APART), row * (1 + APART)
+        low, high = family_ratio * (1 - MAX_DEVIATION), family_ratio * (1 + MAX_DEVIATION)
         votes = [min(high, max(low, ratio)) for ratio, _ in self.votes.values()]
-        return median([*votes, *[row] * (QUORUM - len(votes))])
+        return median([*votes, *[family_ratio] * (QUORUM - len(votes))])
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
-    latest: Annotated[list[Ratio], msgspec.Meta(max_length=LATEST)]
+    latest: Annotated[list[Ratio], msgspec.Meta(max_length=MAX_SAMPLES)]
     count: Count
     ratio: Ratio | None
     share: Share | None
 
 
 _CALIBRATION = msgspec.msgpack.Decoder(_Packed)
-_VOTES = msgspec.msgpack.Decoder(Annotated[dict[Caller, tuple[Ratio, Count]], msgspec.Meta(max_length=MOST_VOTES)])
+_VOTES = msgspec.msgpack.Decoder(Annotated[dict[Caller, tuple[Ratio, Count]], msgspec.Meta(max_length=MAX_VOTES)])
 
 
 def pack(calibration: Calibration) -> bytes:
-    """A calibration's bytes: figures, at most 300 bytes."""
-    known = calibration
-    return msgspec.msgpack.encode(_Packed(list(known.latest), known.count, known.ratio, known.share))
+    """A calibration as msgpack: figures, at most 300 bytes."""
+    packed = _Packed(list(calibration.latest), calibration.count, calibration.ratio, calibration.share)
+    return msgspec.msgpack.encode(packed)
 
 
 def unpack(payload: bytes) -> Calibration | None:
-    """The calibration of bytes; None where they are none, or a figure is absurd."""
+    """The calibration in a payload; None if it is malformed or a figure is out of range. Never raises."""
     try:
         found = _CALIBRATION.decode(payload)
     except msgspec.MsgspecError:
@@ -148,14 +149,14 @@ def unpack(payload: bytes) -> Calibration | None:
     return Calibration(tuple(found.latest), found.count, found.ratio, found.share)
 
 
-def pack_votes(agreement: Agreement) -> bytes:
-    """An agreement's bytes: figures and keyed digests, at most 2 KB."""
-    return msgspec.msgpack.encode(agreement.votes)
+def pack_votes(consensus: Consensus) -> bytes:
+    """A consensus as msgpack: figures and keyed digests, at most 2 KB."""
+    return msgspec.msgpack.encode(consensus.votes)
 
 
-def unpack_votes(payload: bytes) -> Agreement | None:
-    """The agreement of bytes; None where they are none, or a figure is absurd."""
+def unpack_votes(payload: bytes) -> Consensus | None:
+    """The consensus in a payload; None if it is malformed or a figure is out of range. Never raises."""
     try:
-        return Agreement(_VOTES.decode(payload))
+        return Consensus(_VOTES.decode(payload))
     except msgspec.MsgspecError:
         return None

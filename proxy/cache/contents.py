@@ -1,46 +1,47 @@
-"""Content that we made (summaries), kept for the caller it was made for: in this process, and elsewhere only sealed."""
+"""Cached content that the proxy generated (summaries), for one caller each. It leaves the process only encrypted."""
 
 from __future__ import annotations
 
-from proxy.cache.counts import DAY, Tally
 from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote, Values
+from proxy.cache.stats import LookupStats
 from proxy.model.bounded import SMALL, Bounded
 
-MOST = 10_000
-BYTES = 32 * 2**20  # kept in this process
+MAX_LOCAL, MAX_LOCAL_BYTES = 10_000, 32 * 2**20
+TTL_S = 7 * 86_400.0
 
 
 class Contents:
-    """Content by kind, caller and key. What one caller put, no other gets, and a secret of the user's seals it."""
+    """Content by kind, caller and key. A caller's content is never returned to another caller. It goes to the backend
+    only if the operator has set a secret to encrypt it with (`Keyring.can_seal`)."""
 
-    def __init__(self, remote: Remote | None, keyring: Keyring, tally: Tally) -> None:
+    def __init__(self, remote: Remote | None, keyring: Keyring, stats: LookupStats) -> None:
         self._remote = remote
         self._keyring = keyring
-        self._tally = tally
-        self._here: Bounded[bytes, bytes] = Bounded(MOST, BYTES)
+        self._stats = stats
+        self._local: Bounded[bytes, bytes] = Bounded(MAX_LOCAL, MAX_LOCAL_BYTES)
 
     async def get(self, kind: str, caller: bytes, key: bytes) -> bytes | None:
-        """What was put: from this process, else from the backend within a request's budget."""
-        local, seals = self._keyring.local.name(kind, caller, key), self._keyring.seals
-        content = self._here.get(local)
-        if content is not None or self._remote is None or seals is None or not self._keyring.may_seal:
+        """The content, from this process or else from the backend within a request's budget; None if there is none."""
+        local, sealer = self._keyring.local.name(kind, caller, key), self._keyring.sealer
+        content = self._local.get(local)
+        if content is not None or self._remote is None or sealer is None or not self._keyring.can_seal:
             return content
-        name = seals.name(kind, caller, key)
+        name = sealer.name(kind, caller, key)
 
-        def take(values: Values) -> None:
+        def deliver(values: Values) -> None:
             (value,) = values
-            found = self._tally.note(value, None if value is None else seals.unseal(name, caller, value))
+            found = self._stats.record(value, None if value is None else sealer.unseal(name, caller, value))
             if found is not None:
-                self._here.put(local, found, SMALL + len(found))
+                self._local.put(local, found, SMALL + len(found))
 
-        await self._remote.ask([name], take)
-        return self._here.get(local)
+        await self._remote.read([name], deliver)
+        return self._local.get(local)
 
-    def put(self, kind: str, caller: bytes, key: bytes, content: bytes, seconds: float = 7 * DAY) -> None:
-        """Keeps content; nobody waits for the backend."""
-        self._here.put(self._keyring.local.name(kind, caller, key), content, SMALL + len(content))
-        seals = self._keyring.seals
-        if self._remote is not None and seals is not None and self._keyring.may_seal:
-            name = seals.name(kind, caller, key)
-            self._remote.write(name, seals.seal(name, caller, content), seconds)
+    def put(self, kind: str, caller: bytes, key: bytes, content: bytes, seconds: float = TTL_S) -> None:
+        """Stores content in this process and queues it for the backend, to live there for so many seconds."""
+        self._local.put(self._keyring.local.name(kind, caller, key), content, SMALL + len(content))
+        sealer = self._keyring.sealer
+        if self._remote is not None and sealer is not None and self._keyring.can_seal:
+            name = sealer.name(kind, caller, key)
+            self._remote.write(name, sealer.seal(name, caller, content), seconds)

@@ -1,100 +1,104 @@
-"""Counts of messages that replicas share: fetched before a request is counted, stored after it."""
+"""Cached token counts: in this process (`LocalCounts`), and shared between replicas through Redis (`SharedCounts`).
+
+It stores counts under keyed hashes of what was counted. It never counts, and never stores text.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
 from proxy import __version__
 from proxy.cache.keyring import Keyring
-from proxy.cache.local_memory import LocalMemory
 from proxy.cache.remote import Remote, Values
-from proxy.cache.sealing import Seals
-from proxy.model.bounded import Bounded
+from proxy.cache.sealing import Sealer
+from proxy.cache.stats import LookupStats
+from proxy.model.bounded import SMALL, Bounded
 
-KIND = f"count:{__version__}"  # another version may count otherwise
-WORTH = 16 * 1024  # bytes that take longer to count (some 4 ms) than to ask for (0.5 ms)
-MOST_KEYS = 500  # of one question: the longest texts, which cost most to count
-MOST_ASKED = 20_000  # names of counts that were asked for and not stored yet
-HASH_INLINE = 256 * 1024  # bytes that are hashed at once, 0.3 ms; more go to a thread
-DAY = 86_400.0  # seconds
+MAX_LOCAL, MAX_LOCAL_BYTES = 200_000, 48 << 20  # blocks: the histories of some thousand conversations
+COUNT_BYTES = 40  # memory of one message's count
 
-Pair = tuple[bytes, bytes]  # the key that a count is remembered by, and the bytes that it depends on
-Figures = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=10**9)], ...], msgspec.Meta(min_length=1)]
-T = TypeVar("T")
+KIND = f"count:{__version__}"  # another version may count differently
+MIN_FETCH_BYTES = 16 * 1024  # counting less takes under 4 ms, not worth a round trip of 0.5 ms on the network
+MAX_FETCH = 500  # counts of one read: those of the longest texts, which are the slowest to count
+MAX_MISSED = 20_000  # counts that were missing in Redis and are not stored yet
+INLINE_HASH_BYTES = 256 * 1024  # hashed on the event loop (0.3 ms); more is hashed in a thread
+TTL_S = 86_400.0
 
-
-@dataclass(slots=True)
-class Tally:
-    """What the backend had for us so far; `foreign` values under our names were not ours."""
-
-    hits: int = 0
-    misses: int = 0
-    foreign: int = 0
-
-    def note(self, value: bytes | None, payload: T | None) -> T | None:
-        """Counts a value that was found, and what it proved to be; hands that back."""
-        self.hits += payload is not None
-        self.misses += payload is None
-        self.foreign += value is not None and payload is None
-        return payload
+# What identifies the counts of one block: the key in this process, and the bytes that the counts depend on, of which
+# the Redis key is a keyed hash.
+CountKey = tuple[bytes, bytes]
+Counts = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=10**9)], ...], msgspec.Meta(min_length=1)]
 
 
-class Counts:
-    """Counts between `memory` and the backend."""
+class LocalCounts(Bounded[bytes, tuple[int, ...]]):
+    """Counts in this process, by key: the tokens of each message of a block. It is a `model.ports.Memory`."""
 
-    def __init__(self, memory: LocalMemory, remote: Remote, keyring: Keyring, tally: Tally) -> None:
-        self._memory = memory
+    __slots__ = ()
+
+    def __init__(self, most: int = MAX_LOCAL, limit: int = MAX_LOCAL_BYTES) -> None:
+        super().__init__(most, limit)
+
+    def put(self, key: bytes, value: tuple[int, ...], weight: int = SMALL) -> tuple[int, ...]:
+        """Stores and returns the counts of a block; the oldest entries may be evicted."""
+        return Bounded.put(self, key, value, weight if len(value) <= 2 else SMALL + COUNT_BYTES * len(value))
+
+
+class SharedCounts:
+    """Copies counts from the backend to `local` before a request is counted, and new counts to the backend after."""
+
+    def __init__(self, local: LocalCounts, remote: Remote, keyring: Keyring, stats: LookupStats) -> None:
+        self._local = local
         self._remote = remote
         self._keyring = keyring
-        self._tally = tally
-        self._asked: Bounded[bytes, bytes] = Bounded(MOST_ASKED)
+        self._stats = stats
+        self._missed: Bounded[bytes, bytes] = Bounded(MAX_MISSED)  # names of counts to store once they are known
 
-    async def fetch(self, pairs: Sequence[Pair]) -> None:
-        """Puts what the backend knows of these into the memory: one question, within a request's budget, and none
-        where counting is quicker, as it is for the newest turn of a conversation."""
-        seals = self._keyring.seals
-        if seals is None or not pairs:
+    async def fetch(self, keys: Sequence[CountKey]) -> None:
+        """Copies the counts that the backend has to `local`: one read within a request's budget. Does not read if
+        counting is faster, as it is for the newest turn of a conversation."""
+        sealer = self._keyring.sealer
+        if sealer is None or not keys:
             return
-        if not self._remote.usable:  # before anything is hashed
-            self._remote.tally.skipped += 1
+        if not self._remote.available:  # before anything is hashed
+            self._remote.stats.skipped += 1
             return
-        longest = sorted(pairs, key=lambda pair: -len(pair[1]))[:MOST_KEYS]
-        names = await _named(seals, [material for _, material in longest])
+        longest = sorted(keys, key=lambda key: -len(key[1]))[:MAX_FETCH]
+        names = await _names(sealer, [material for _, material in longest])
         for (key, _), name in zip(longest, names, strict=True):
-            self._asked.put(key, name)
+            self._missed.put(key, name)
 
-        def take(values: Values) -> None:
+        def deliver(values: Values) -> None:
             for (key, _), name, value in zip(longest, names, values, strict=True):
-                counts = self._tally.note(value, None if value is None else _counts(seals.unwrap(name, value)))
+                decoded = None if value is None else _decode(sealer.verify(name, value))
+                counts = self._stats.record(value, decoded)
                 if counts is not None:
-                    self._memory.put(key, counts)
-                    self._asked.take(key)
+                    self._local.put(key, counts)
+                    self._missed.take(key)
 
-        if sum(len(material) for _, material in longest) >= WORTH:
-            await self._remote.ask(names, take)
+        if sum(len(material) for _, material in longest) >= MIN_FETCH_BYTES:
+            await self._remote.read(names, deliver)
 
-    def store(self, pairs: Sequence[Pair]) -> None:
-        """Shares what the memory now knows of pairs that were asked for in vain. Nobody waits for it."""
-        for key, _ in pairs:
-            name, seals = self._asked.take(key), self._keyring.seals
-            if name is not None and seals is not None and (counts := self._memory.get(key)):
-                self._remote.write(name, seals.wrap(name, msgspec.msgpack.encode(counts)), DAY)
+    def store(self, keys: Sequence[CountKey]) -> None:
+        """Queues the counts that `fetch` did not find and that `local` has now."""
+        for key, _ in keys:
+            name, sealer = self._missed.take(key), self._keyring.sealer
+            if name is not None and sealer is not None and (counts := self._local.get(key)):
+                self._remote.write(name, sealer.sign(name, msgspec.msgpack.encode(counts)), TTL_S)
 
 
-def _counts(payload: bytes | None) -> tuple[int, ...] | None:
+def _decode(payload: bytes | None) -> tuple[int, ...] | None:
     try:
-        return None if payload is None else msgspec.msgpack.decode(payload, type=Figures)
+        return None if payload is None else msgspec.msgpack.decode(payload, type=Counts)
     except msgspec.MsgspecError:
         return None
 
 
-async def _named(seals: Seals, materials: Sequence[bytes]) -> list[bytes]:
-    """The names of counts; hashing long texts does not stop the event loop."""
-    if sum(map(len, materials)) <= HASH_INLINE:
-        return [seals.name(KIND, material) for material in materials]
-    return await asyncio.to_thread(lambda: [seals.name(KIND, material) for material in materials])
+async def _names(sealer: Sealer, materials: Sequence[bytes]) -> list[bytes]:
+    """The Redis keys of counts. Long texts are hashed in a thread."""
+    if sum(map(len, materials)) <= INLINE_HASH_BYTES:
+        return [sealer.name(KIND, material) for material in materials]
+    return await asyncio.to_thread(lambda: [sealer.name(KIND, material) for material in materials])

@@ -1,4 +1,7 @@
-"""The secret that names and seals are made from: the user's, or one that replicas agree on through their backend."""
+"""The secret of the shared cache: the operator's, or else a random one on which replicas agree through the backend.
+
+It holds the secret and the `Sealer` derived from it. It does not read or write cached values.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,38 @@ import asyncio
 import os
 
 from proxy.cache.remote import Event, Remote, ignore
-from proxy.cache.sealing import PREFIX, Seals
+from proxy.cache.sealing import PREFIX, Sealer
 
-SECRET = PREFIX + b"secret"  # where the agreed secret stands
-BYTES = 32
-AGREE_AGAIN = 60.0  # seconds: somebody may have emptied the backend
-TRY_AGAIN = 1.0
+SECRET_NAME = PREFIX + b"secret"  # the Redis key of the agreed secret
+SECRET_BYTES = 32
+AGREE_INTERVAL_S = 60.0  # the backend may have been emptied
+RETRY_S = 1.0
 
 
 class Keyring:
-    """`seals` is None until there is a secret. An agreed one can be read by all who can read the backend: it keeps
-    counts apart from other users' of the same Redis, and is not good enough for content (`may_seal`)."""
+    """`sealer` is None until there is a secret. `local` always works, for names that do not leave the process.
+
+    Everyone who can read the backend can read an agreed secret. It separates our values from those of other users of
+    the same Redis, but it does not protect content: `can_seal` is False.
+    """
 
     def __init__(self, secret: bytes | None, event: Event = ignore) -> None:
-        self.may_seal = secret is not None
+        self.can_seal = secret is not None
         self._event = event
-        self._secret = secret if secret is not None else os.urandom(BYTES)
-        self.local = Seals(self._secret)
-        self.seals = self.local if secret is not None else None
+        self._secret = secret if secret is not None else os.urandom(SECRET_BYTES)
+        self.local = Sealer(self._secret)
+        self.sealer = self.local if secret is not None else None
 
-    async def agree_on(self, remote: Remote) -> None:
-        """Keeps to the secret that all replicas keep to, for as long as we run."""
+    async def agree_loop(self, remote: Remote) -> None:
+        """Agrees on a secret with the other replicas, and repeats that until cancelled."""
         self._event("PLIMSOLL_SECRET is not set: replicas share a random one, which all who read Redis can read")
         while True:
-            await asyncio.sleep(AGREE_AGAIN if await self._agree(remote) else TRY_AGAIN)
+            await asyncio.sleep(AGREE_INTERVAL_S if await self._agree(remote) else RETRY_S)
 
     async def _agree(self, remote: Remote) -> bool:
-        agreed = await remote.aside(lambda backend: backend.agree(SECRET, self._secret))
-        if agreed is None or len(agreed) != BYTES:
+        agreed = await remote.attempt(lambda backend: backend.set_default(SECRET_NAME, self._secret))
+        if agreed is None or len(agreed) != SECRET_BYTES:
             return False
-        if agreed != self._secret or self.seals is None:
-            self._secret, self.seals = agreed, Seals(agreed)
+        if agreed != self._secret or self.sealer is None:
+            self._secret, self.sealer = agreed, Sealer(agreed)
         return True

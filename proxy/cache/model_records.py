@@ -1,4 +1,9 @@
-"""What upstreams taught of their models, kept here and shared: counts for all callers, limits for each of them."""
+"""What the proxy learned about one upstream's models, in this process and on all replicas.
+
+It combines four kinds of replicated records: `LimitProofs` and `Calibration` of each model and caller, and `Consensus`
+and invalidation times of each model. Every method but `load` and `refresh` returns without I/O. It does not decide what
+a refusal proves (`fit.learn`) or how a response's usage becomes a ratio (`tokens.meter`).
+"""
 
 from __future__ import annotations
 
@@ -12,47 +17,49 @@ from typing import Annotated
 
 import msgspec
 
-from proxy.cache import calibration, limits
-from proxy.cache.calibration import DIGEST, Agreement, Calibration
-from proxy.cache.counts import DAY, Tally
-from proxy.cache.forgotten import TIME, Forgotten
+from proxy.cache import calibration, limit_proofs
+from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus
+from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
 from proxy.cache.keyring import Keyring
-from proxy.cache.limits import LIFE, Limits
+from proxy.cache.limit_proofs import LIFETIME_S, LimitProofs
 from proxy.cache.remote import Remote, Values
-from proxy.cache.replicated import Codec, Question, Replicated
+from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
+from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof
 from proxy.model.structs import replace
 
-REFRESH = 2.0  # seconds after which it is seen here what another replica learned
-MOST_MODELS = 2_048  # clients choose the names
-# Callers' records of models. Clients choose both; but a record is made only of a refusal that proved something, so that
-# to push another caller's out takes a thousand requests that an upstream refuses, and costs that caller one round trip.
-MOST_LIMITS = 4_096
-PROBE_AFTER = 60.0  # seconds: the default of PLIMSOLL_PROBE_AFTER
+REFRESH_S = 2.0  # what another replica learned arrives here within this time
+RATIO_TTL_S = 86_400.0
+MAX_MODELS = 2_048  # clients choose the names
+# Records of a model and a caller. Clients choose both, but a record is only made after a refusal that proved something.
+# To displace another caller's record takes a thousand refused requests, and costs that caller one round trip.
+MAX_CALLER_RECORDS = 4_096
+PROBE_AFTER_S = 60.0  # the default of PLIMSOLL_PROBE_AFTER
 Key = tuple[str, bytes]  # a model and a caller
-# Until when what was learned of a model is forgotten, in seconds since 1970: what is told of counts bears it in its
-# name, so that nobody finds what is older.
-Since = float
-Time = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+# When the records of a model were last invalidated, in seconds since 1970. It is part of the name of calibrations and
+# of the consensus, so that no replica finds older ones.
+InvalidatedAt = float
+Timestamp = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One proof as operators see it: whose (a short keyed hash), of which model, what it limits, its end in seconds
-    since 1970, and from when on a request may try it (None: none does)."""
+class ProofView:
+    """One valid proof as an operator sees it. `caller` is a short keyed hash. Times are in seconds since 1970;
+    `probe_at` is when a request may test the limit (None: no request does)."""
 
     model: str
     caller: str
     kind: str
     proof: Proof
-    until: float
-    due: float | None
+    expires_at: float
+    probe_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """How answers to one caller (a short keyed hash) correct a model's counts, and how many of them there were."""
+class CalibrationView:
+    """One caller's calibration as an operator sees it. `caller` is a short keyed hash, `answers` the number of
+    responses that the correction is based on."""
 
     caller: str
     correction: Correction
@@ -60,223 +67,230 @@ class Counted:
 
 
 class ModelRecords:
-    """What is known of one upstream's models; without a backend it stays in this process. `probe_after` is how many
-    seconds a limit is believed before one request tries it."""
+    """The records of one upstream's models. Without a backend they stay in this process. A limit is used for
+    `probe_after` seconds before one request tests it."""
 
     def __init__(
         self,
         upstream: str,
         remote: Remote | None,
         keyring: Keyring,
-        tally: Tally,
+        stats: LookupStats,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        probe_after: float = PROBE_AFTER,
-        forgotten: Forgotten | None = None,
+        probe_after: float = PROBE_AFTER_S,
+        invalidation: InvalidationTimes | None = None,
     ) -> None:
-        place = upstream.encode()
+        base = upstream.encode()
         self._remote = remote
         self._keyring = keyring
         self._wall, self._clock = wall, clock
         self._probe_after = probe_after
-        self._forgotten = forgotten or Forgotten()
-        self._unreachable = -math.inf
-        self._probed: Bounded[Key, float] = Bounded(MOST_LIMITS)
+        self._local_invalidations = invalidation or InvalidationTimes()
+        self._unreachable_at = -math.inf
+        self._probed: Bounded[Key, float] = Bounded(MAX_CALLER_RECORDS)
         self._changed = asyncio.Event()
 
-        def of_model(model: str) -> tuple[bytes, ...]:
-            return place, _named(model)
+        def model_parts(model: str) -> tuple[bytes, ...]:
+            return base, _encoded(model)
 
-        def of_models_votes(key: tuple[str, Since]) -> tuple[bytes, ...]:
-            return place, _named(key[0]), TIME.pack(key[1])
+        def consensus_parts(key: tuple[str, InvalidatedAt]) -> tuple[bytes, ...]:
+            return base, _encoded(key[0]), TIMESTAMP.pack(key[1])
 
-        def of_caller(key: Key) -> tuple[bytes, ...]:
-            return place, _named(key[0]), key[1]
+        def caller_parts(key: Key) -> tuple[bytes, ...]:
+            return base, _encoded(key[0]), key[1]
 
-        def of_callers_counts(key: tuple[str, bytes, Since]) -> tuple[bytes, ...]:
-            return place, _named(key[0]), key[1], TIME.pack(key[2])
+        def calibration_parts(key: tuple[str, bytes, InvalidatedAt]) -> tuple[bytes, ...]:
+            return base, _encoded(key[0]), key[1], TIMESTAMP.pack(key[2])
 
-        empty, votes = Calibration(), Agreement()
-        counts = empty, Calibration.joined, calibration.pack, calibration.unpack
-        self._calibrations: Replicated[tuple[str, bytes, Since], Calibration] = Replicated(
-            Codec("ratio:3", of_callers_counts, *counts, DAY), *(MOST_LIMITS, remote, keyring, tally, clock)
+        samples = Calibration(), Calibration.merged, calibration.pack, calibration.unpack
+        self._calibrations: ReplicatedRecords[tuple[str, bytes, InvalidatedAt], Calibration] = ReplicatedRecords(
+            Codec("ratio:3", calibration_parts, *samples, RATIO_TTL_S),
+            *(MAX_CALLER_RECORDS, remote, keyring, stats, clock),
         )
-        agreed = votes, Agreement.joined, calibration.pack_votes, calibration.unpack_votes
-        self._agreements: Replicated[tuple[str, Since], Agreement] = Replicated(
-            Codec("ratios:3", of_models_votes, *agreed, DAY), *(MOST_MODELS, remote, keyring, tally, clock)
+        votes = Consensus(), Consensus.merged, calibration.pack_votes, calibration.unpack_votes
+        self._consensus: ReplicatedRecords[tuple[str, InvalidatedAt], Consensus] = ReplicatedRecords(
+            Codec("ratios:3", consensus_parts, *votes, RATIO_TTL_S), *(MAX_MODELS, remote, keyring, stats, clock)
         )
-        self._limits: Replicated[Key, Limits] = Replicated(
-            Codec(limits.KIND, of_caller, Limits(), Limits.joined, limits.pack, limits.unpack, limits.LONGEST),
-            *(MOST_LIMITS, remote, keyring, tally, clock),
+        proofs = LimitProofs(), LimitProofs.merged, limit_proofs.pack, limit_proofs.unpack
+        self._limits: ReplicatedRecords[Key, LimitProofs] = ReplicatedRecords(
+            Codec(limit_proofs.KIND, caller_parts, *proofs, limit_proofs.MAX_LIFETIME_S),
+            *(MAX_CALLER_RECORDS, remote, keyring, stats, clock),
         )
-        self._forgets: Replicated[str, float] = Replicated(
-            Codec("forgotten:1", of_model, 0.0, max, msgspec.msgpack.encode, _time, limits.LONGEST),
-            *(MOST_MODELS, remote, keyring, tally, clock),
+        times = 0.0, max, msgspec.msgpack.encode, _unpack_time
+        self._invalidations: ReplicatedRecords[str, float] = ReplicatedRecords(
+            Codec("forgotten:1", model_parts, *times, limit_proofs.MAX_LIFETIME_S),
+            *(MAX_MODELS, remote, keyring, stats, clock),
         )
 
-    async def learn_of(self, keys: Iterable[Key]) -> None:
-        """Asks the backend for models that were not in use here lately; those in use are refreshed beside requests."""
+    async def load(self, keys: Iterable[Key]) -> None:
+        """Reads the records of models and callers that are not in use here from the backend, in one read within a
+        request's budget. Records in use are kept up to date by `refresh`."""
         if self._remote is None:
             return
-        asked = [question for key in keys for question in self._questions(key)]
-        if asked:
-            await self._remote.ask([question.name for question in asked], lambda values: _take(asked, values))
+        lookups = [lookup for key in keys for lookup in self._lookups(key)]
+        if lookups:
+            await self._remote.read([lookup.name for lookup in lookups], lambda values: _deliver(lookups, values))
 
-    def _questions(self, key: Key) -> Iterator[Question]:
-        model, since = key[0], self._since(key[0])
-        of_model = self._agreements.question((model, since)), self._forgets.question(model)
-        for question in (*of_model, self._calibrations.question((*key, since)), self._limits.question(key)):
-            if question is not None:
-                yield question
+    def _lookups(self, key: Key) -> Iterator[Lookup]:
+        model, since = key[0], self._invalidated_at(key[0])
+        of_model = self._consensus.lookup((model, since)), self._invalidations.lookup(model)
+        for lookup in (*of_model, self._calibrations.lookup((*key, since)), self._limits.lookup(key)):
+            if lookup is not None:
+                yield lookup
 
-    def corrected(self, model: str) -> bool:
-        """Whether answers to anybody corrected how a model is counted."""
-        return self._agreements.records.filled and bool(self._agreements.get((model, self._since(model))).votes)
+    def has_corrections(self, model: str) -> bool:
+        """Whether the counts of a model are corrected for any caller."""
+        return self._consensus.records.filled and bool(self._consensus.get((model, self._invalidated_at(model))).votes)
 
-    def correction(self, model: str, caller: bytes, row: float) -> Correction | None:
-        """How answers correct the counts of a model for a caller: by its own, else by what the callers agree on beside
-        the family's `row`."""
-        since = self._since(model)
+    def correction(self, model: str, caller: bytes, family_ratio: float) -> Correction | None:
+        """The correction of a model's counts for a caller: its own, else the consensus. None if there is neither."""
+        since = self._invalidated_at(model)
         known = self._calibrations.get((model, caller, since))
         if known.ratio is not None:
             return Correction(known.ratio, known.share)
-        agreed = self._agreements.get((model, since)).ratio(row)
-        return None if agreed is None else Correction(agreed)
+        ratio = self._consensus.get((model, since)).ratio(family_ratio)
+        return None if ratio is None else Correction(ratio)
 
-    def observe(self, model: str, caller: bytes, ratio: float) -> None:
-        """Adds what the usage of an answer to a caller told of a model's ratio; replicas are told within `REFRESH`
+    def record_ratio(self, model: str, caller: bytes, ratio: float) -> None:
+        """Records the ratio that the usage of one response to a caller showed. Replicas receive it within `REFRESH_S`
         seconds."""
-        since = self._since(model)
+        since = self._invalidated_at(model)
         key = model, caller, since
         before = self._calibrations.get(key)
-        known = before.observed(ratio)
-        self._calibrations.put(key, known)
-        if known.ratio != before.ratio:
-            agreement = self._agreements.get((model, since))
-            voted = agreement.voted(self._voter(caller), known)
-            if voted is not agreement:
-                self._agreements.put((model, since), voted)
+        after = before.with_sample(ratio)
+        self._calibrations.put(key, after)
+        if after.ratio != before.ratio:
+            consensus = self._consensus.get((model, since))
+            voted = consensus.with_vote(self._voter(caller), after)
+            if voted is not consensus:
+                self._consensus.put((model, since), voted)
 
     def _voter(self, caller: bytes) -> bytes:
-        seals = self._keyring.seals or self._keyring.local
-        return seals.name("voter", caller)[-DIGEST:]
+        sealer = self._keyring.sealer or self._keyring.local
+        return sealer.name("voter", caller)[-DIGEST_BYTES:]
 
-    def personal(self, model: str) -> bool:
-        """Whether callers of a model may be told apart: else nobody need know who calls."""
-        return self._limits.records.filled or (self._agreements.records.filled and self.corrected(model))
+    def has_caller_records(self, model: str) -> bool:
+        """Whether callers of a model may get different results. If not, the caller need not be determined."""
+        return self._limits.records.filled or (self._consensus.records.filled and self.has_corrections(model))
 
     def learned(self, model: str, caller: bytes) -> LearnedLimits:
-        """What refusals proved of a model for a caller, as far as it holds now."""
+        """The valid limits that refusals proved for a model and a caller."""
         record = self._limits.get((model, caller))
-        return record.learned(self._wall(), self._since(model)) if record.proofs else NOTHING_LEARNED
+        return record.learned(self._wall(), self._invalidated_at(model)) if record.proofs else NOTHING_LEARNED
 
-    def _since(self, model: str) -> float:
-        here = self._forgotten.at(model)
-        return max(here, self._forgets.get(model)) if len(self._forgets) else here
+    def _invalidated_at(self, model: str) -> float:
+        local = self._local_invalidations.get(model)
+        return max(local, self._invalidations.get(model)) if len(self._invalidations) else local
 
-    def prove(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
-        """Keeps what a refusal proved, now; replicas are told at once."""
-        self._keep((model, caller), self._limits.get((model, caller)).proved(learned, replace(proof, at=self._wall())))
+    def record_proof(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
+        """Records what a refusal proved, with the current time. It is sent to replicas at once."""
+        record = self._limits.get((model, caller)).after_refusal(learned, replace(proof, at=self._wall()))
+        self._store((model, caller), record)
 
-    def answered(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
-        """Takes back what an answer to so many tokens disproves; replicas are told at once."""
+    def record_answer(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
+        """Withdraws the limits that an answer disproves (`LimitProofs.after_answer`), on replicas too."""
         record = self._limits.get((model, caller))
         if record.proofs:
-            self._keep((model, caller), record.answered(used, reply, self._wall(), agrees=agrees, probed=probed))
+            after = record.after_answer(used, reply, self._wall(), agrees=agrees, probed=probed)
+            self._store((model, caller), after)
 
-    def _keep(self, key: Key, record: Limits) -> None:
+    def _store(self, key: Key, record: LimitProofs) -> None:
         if record != self._limits.get(key):
             self._limits.put(key, record)
             self._changed.set()
 
-    def probes(self, model: str, caller: bytes) -> bool:
-        """Whether the request that asks may try a caller's limits: one in each interval, and one at once after the
-        upstream could not be reached."""
-        key, here = (model, caller), self._clock()
-        age = self._untried(key, self._wall())
-        if age < self._probe_after and age <= here - self._unreachable:
+    def claim_probe(self, model: str, caller: bytes) -> bool:
+        """Whether the calling request may test a caller's limits, and if so, records that it does. True once in each
+        interval, and once as soon as the upstream was unreachable."""
+        key, now = (model, caller), self._clock()
+        age = self._untested_for(key, self._wall())
+        if age < self._probe_after and age <= now - self._unreachable_at:
             return False
-        self._probed.put(key, here)
+        self._probed.put(key, now)
         return True
 
-    def _untried(self, key: Key, now: float) -> float:
-        """For how many seconds a caller's limits were neither proven nor tried. The time of day may be set back."""
-        ages = [abs(now - proof.at) for _, proof in self._limits.get(key).holding(now, self._since(key[0]))]
-        tried = self._probed.get(key)
-        return min([*ages, *([] if tried is None else [self._clock() - tried])], default=math.inf)
+    def _untested_for(self, key: Key, now: float) -> float:
+        """Seconds since a caller's limits were last proven or probed. The wall clock may have been set back."""
+        ages = [abs(now - proof.at) for _, proof in self._limits.get(key).valid(now, self._invalidated_at(key[0]))]
+        probed = self._probed.get(key)
+        return min([*ages, *([] if probed is None else [self._clock() - probed])], default=math.inf)
 
     def mark_unreachable(self) -> None:
-        """The upstream could not be reached: it may come back with other limits."""
-        self._unreachable = self._clock()
+        """Makes all limits due for a probe: the upstream was unreachable and may return with others."""
+        self._unreachable_at = self._clock()
 
     def forget(self, model: str) -> None:
-        """Forgets what was learned of a model, of every caller; other workers know at once, replicas soon."""
+        """Invalidates all records of a model, of every caller: at once in all workers, soon on other replicas."""
         now = self._wall()
-        self._forgotten.forget(model, now)
-        self._forgets.put(model, now)
+        self._local_invalidations.set(model, now)
+        self._invalidations.put(model, now)
         self._changed.set()
 
-    def shown(self, model: str | None = None, caller: bytes | None = None) -> list[Shown]:
-        """The limits that hold now, of all models and callers or of these."""
+    def proofs(self, model: str | None = None, caller: bytes | None = None) -> list[ProofView]:
+        """The valid proofs in this process, of all models and callers or of these."""
         now = self._wall()
         return [
-            Shown(key[0], self._hashed(key[1]), kind, proof, proof.at + LIFE[kind], self._due(key, kind, now))
+            ProofView(
+                *(key[0], self._hashed(key[1]), kind, proof),
+                *(proof.at + LIFETIME_S[kind], self._probe_at(key, kind, now)),
+            )
             for key, record in self._limits.items()
             if model in (None, key[0]) and caller in (None, key[1])
-            for kind, proof in record.holding(now, self._since(key[0]))
+            for kind, proof in record.valid(now, self._invalidated_at(key[0]))
         ]
 
-    def _due(self, key: Key, kind: str, now: float) -> float | None:
+    def _probe_at(self, key: Key, kind: str, now: float) -> float | None:
         if kind == "alternates":
             return None
-        age = self._untried(key, now)
-        return now if age > self._clock() - self._unreachable else max(now, now + self._probe_after - age)
+        age = self._untested_for(key, now)
+        return now if age > self._clock() - self._unreachable_at else max(now, now + self._probe_after - age)
 
-    def counted(self, model: str, caller: bytes | None = None) -> list[Counted]:
-        """What answers told of a model's counts, of all callers or of one."""
-        since = self._since(model)
+    def calibrations(self, model: str, caller: bytes | None = None) -> list[CalibrationView]:
+        """The calibrations of a model in this process, of all callers or of one."""
+        since = self._invalidated_at(model)
         return [
-            Counted(self._hashed(key[1]), Correction(known.ratio, known.share), known.count)
+            CalibrationView(self._hashed(key[1]), Correction(known.ratio, known.share), known.count)
             for key, known in self._calibrations.items()
             if key[0] == model and key[2] == since and caller in (None, key[1]) and known.ratio is not None
         ]
 
-    def agreed(self, model: str, row: float) -> tuple[int, float | None]:
-        """How many callers have a say in a model's ratio, and what it is for those of whom nothing is known."""
-        agreement = self._agreements.get((model, self._since(model)))
-        return len(agreement.votes), agreement.ratio(row)
+    def consensus(self, model: str, family_ratio: float) -> tuple[int, float | None]:
+        """The number of callers with a vote on a model's ratio, and the ratio for callers without a calibration."""
+        consensus = self._consensus.get((model, self._invalidated_at(model)))
+        return len(consensus.votes), consensus.ratio(family_ratio)
 
     def _hashed(self, caller: bytes) -> str:
-        seals = self._keyring.seals or self._keyring.local
-        return seals.name("caller", caller)[-8:].decode()
+        sealer = self._keyring.sealer or self._keyring.local
+        return sealer.name("caller", caller)[-8:].decode()
 
-    async def refresh_on(self) -> None:
-        """Reads and tells for as long as we run."""
+    async def refresh_loop(self) -> None:
+        """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), REFRESH)
+                await asyncio.wait_for(self._changed.wait(), REFRESH_S)
             self._changed.clear()
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Reads what is in use, and tells what is new here."""
-        await self._forgets.refresh()
+        """Reads the records in use from the backend, and sends those that are new here."""
+        await self._invalidations.refresh()
         await self._limits.refresh()
         await self._calibrations.refresh()
-        await self._agreements.refresh()
+        await self._consensus.refresh()
 
 
-def _take(asked: list[Question], values: Values) -> None:
-    for question, value in zip(asked, values, strict=True):
-        question.take(value)
+def _deliver(lookups: list[Lookup], values: Values) -> None:
+    for lookup, value in zip(lookups, values, strict=True):
+        lookup.deliver(value)
 
 
-def _named(model: str) -> bytes:
+def _encoded(model: str) -> bytes:
     return model.encode("utf-8", "surrogatepass")
 
 
-def _time(payload: bytes) -> float | None:
+def _unpack_time(payload: bytes) -> float | None:
     try:
-        return msgspec.msgpack.decode(payload, type=Time)
+        return msgspec.msgpack.decode(payload, type=Timestamp)
     except msgspec.MsgspecError:
         return None

@@ -1,6 +1,15 @@
-"""A shared store that may be slow, wrong or gone: asked within a budget, left alone while it fails, probed aside.
+"""Access to a shared key-value store that may be slow or down: reads within a time budget, writes in the background.
 
-It knows bytes under names, not what they mean, and no library: a backend does what is asked of it.
+Theory of operation
+===================
+
+No request fails or waits long because of the backend. A read that a request waits for has a budget of `READ_BUDGET_S`;
+if the response comes later, it is still delivered, for the next request. A failure or a late response opens the breaker
+for reads: further reads are skipped until a probe in the background succeeds, so that no request pays for a probe.
+Writes are queued and sent in batches by a background task. They have a breaker of their own, because a Redis that is
+full or read-only rejects writes but still answers reads.
+
+This module handles bytes under names. It does not know what they mean, and it does not import the backend's library.
 """
 
 from __future__ import annotations
@@ -9,237 +18,229 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from proxy.cache.breaker import Breaker
+from proxy.cache.sealing import MAX_VALUE_BYTES
+from proxy.cache.stats import RemoteStats
 
-BUDGET = 0.020  # seconds that a request waits; the answer may come later, for the next request
-PROBE_SECONDS = 0.050  # an answer to a probe that takes longer is none
-MOST_ASKING = 32  # questions under way; further requests go on alone rather than wait for a connection
-GATHER = 0.05  # seconds in which writes are gathered into one batch
-BATCH = 50  # writes of one round trip: redis-py takes 50 us for each, in which the event loop stands still
-WRITE_PAUSE_S = 0.005  # seconds between two batches of a longer queue
-MOST_QUEUED = 10_000  # writes that wait; further ones are forgotten
-LARGEST = 64 * 1024  # bytes of a value that can be ours; one of 100 MB would stop every question that meets it
-QUIET = 60.0  # seconds between two lines about trouble
+READ_BUDGET_S = 0.020  # how long a request waits for a read
+PROBE_TIMEOUT_S = 0.050  # a slower response to a probe is a failure
+MAX_ACTIVE_READS = 32  # further requests continue without the cache instead of waiting for a connection
+BATCH_DELAY_S = 0.05  # how long writes are collected into one batch
+BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 50 us for each
+WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
+MAX_QUEUED_WRITES = 10_000  # further writes are dropped
+LOG_INTERVAL_S = 60.0  # at most one log line about failures in this time
 
 Values = Sequence[bytes | None]
-Event = Callable[..., None]  # takes a message, and figures as keywords; never raises
+Event = Callable[..., None]  # logs a message, with figures as keywords; never raises
 T = TypeVar("T")
 
 
 def ignore(message: str, **figures: object) -> None:
-    """Reports nothing."""
+    """Discards an event: the default of `event` parameters."""
 
 
 class BackendError(Exception):
-    """A backend did not do what it was asked; its text is the kind of trouble alone: no key, value or password."""
+    """An operation of the backend failed. Its text names the kind of failure only: no key, value or password."""
 
 
 class Backend(Protocol):
-    """Where bytes are kept under names. Every method may raise BackendError, and nothing else."""
+    """A key-value store. Every method but `address` may raise BackendError, and nothing else."""
 
     @property
-    def place(self) -> str:
-        """Host and port, for logs; no user, no password."""
+    def address(self) -> str:
+        """Host and port, for the log; no user, no password."""
 
     async def get(self, names: Sequence[bytes]) -> Values:
-        """The values of names, None for what is not there: one question, however many."""
+        """The values of names in one round trip; None for a name that is absent."""
 
     async def put(self, items: Sequence[tuple[bytes, bytes, float]]) -> None:
-        """Keeps values under names for so many seconds."""
+        """Stores (name, value, seconds to live) in one round trip."""
 
-    async def agree(self, name: bytes, value: bytes) -> bytes | None:
-        """Keeps a value for good if there is none, and tells what is there now."""
+    async def set_default(self, name: bytes, value: bytes) -> bytes | None:
+        """Stores a value without expiry if the name is absent. Returns the value that is stored then."""
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
-        """The sizes of values in bytes."""
+        """The sizes of values in bytes; 0 for a name that is absent."""
 
-    async def drop(self, names: Sequence[bytes]) -> None:
-        """Forgets names."""
+    async def delete(self, names: Sequence[bytes]) -> None:
+        """Deletes names."""
 
     async def close(self) -> None:
-        """Ends all connections."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What happened so far. `skipped` questions were not asked (open breaker, too many under way), `late` ones not
-    answered within the budget; `lost` writes were not kept; `oversize` values were removed."""
-
-    asked: int = 0
-    skipped: int = 0
-    late: int = 0
-    errors: int = 0
-    lost: int = 0
-    oversize: int = 0
+        """Closes all connections."""
 
 
 class Remote:
-    """One backend, with a breaker for reading and one for writing: a full Redis refuses writes and still answers."""
+    """One backend with its breakers, write queue and background tasks. `probe` is the name that a probe reads."""
 
     def __init__(
         self, backend: Backend, probe: bytes, event: Event = ignore, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.backend = backend
-        self.reading = Breaker(clock)
-        self.writing = Breaker(clock)
-        self.tally = Tally()
+        self.read_breaker = Breaker(clock)
+        self.write_breaker = Breaker(clock)
+        self.stats = RemoteStats()
         self._clock = clock
         self._event = event
         self._probe = probe
-        self._asking = 0
-        self._suspects: Sequence[bytes] = ()
+        self._active_reads = 0
+        self._late_names: Sequence[bytes] = ()  # of the last read that was late: one of its values may be too large
         self._queue: dict[bytes, tuple[bytes, float]] = {}
         self._queued = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._probing = False
-        self._told = -QUIET
-        self._ended = False
+        self._logged_at = -LOG_INTERVAL_S
+        self._closed = False
 
     @property
-    def usable(self) -> bool:
-        """Whether a question would be asked now."""
-        return self.reading.closed and self._asking < MOST_ASKING and not self._ended
+    def available(self) -> bool:
+        """Whether a read would be sent now."""
+        return self.read_breaker.closed and self._active_reads < MAX_ACTIVE_READS and not self._closed
 
     def start(self) -> None:
-        """Begins to write and to probe: the first connection is made before a request needs it."""
-        self.spawn(self._write_on())
-        self._watch()
+        """Starts the background tasks. The first probe connects, so that no request has to."""
+        self.spawn(self._write_loop())
+        self._start_probing()
 
     async def close(self) -> None:
-        """Writes what waits, if that can be done soon, and ends: nothing is asked any more."""
-        self._ended = True
-        while self._tasks:  # again, if need be: a library may lose a cancellation that meets it while it connects
+        """Cancels all tasks, writes what is queued if that takes less than `PROBE_TIMEOUT_S`, and disconnects."""
+        self._closed = True
+        while self._tasks:  # repeated: redis-py may lose a cancellation that arrives while it connects
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks, timeout=PROBE_SECONDS)
+            await asyncio.wait(self._tasks, timeout=PROBE_TIMEOUT_S)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_SECONDS):
-                while self._queue and self.writing.closed:
-                    await self._write()
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                while self._queue and self.write_breaker.closed:
+                    await self._write_batch()
         with contextlib.suppress(BackendError):
             await self.backend.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs something beside the requests, until it ends or `close` is called."""
+        """Starts a background task that `close` cancels."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def ask(self, names: Sequence[bytes], take: Callable[[Values], None]) -> None:
-        """Reads names and hands the values to `take`, within the budget of a request. An answer that comes later is
-        still taken, for the next request. The question is a task of its own: a client that goes away cancels the
-        waiting, never a command half read from a connection that others will use."""
-        if not self.usable:
-            self.tally.skipped += 1
+    async def read(self, names: Sequence[bytes], deliver: Callable[[Values], None]) -> None:
+        """Reads names and passes their values to `deliver`. Waits at most `READ_BUDGET_S`; never raises BackendError.
+
+        A late response is still delivered, for the next request. The read is a task of its own: a client that
+        disconnects cancels the waiting, never a command whose response is half read on a shared connection.
+        """
+        if not self.available:
+            self.stats.skipped += 1
             return
-        self._asking += 1
-        task = self.spawn(self._asked(names, take))
-        await asyncio.wait({task}, timeout=BUDGET)
-        for _ in range(4):  # a busy event loop may have the answer and not have handed it on yet
+        self._active_reads += 1
+        task = self.spawn(self._read(names, deliver))
+        await asyncio.wait({task}, timeout=READ_BUDGET_S)
+        for _ in range(4):  # a busy event loop may have received the response and not have run the task yet
             if task.done():
                 return
             await asyncio.sleep(0)
-        self.tally.late += 1
-        self._suspects = names
-        self._trouble(self.reading, "slow")
+        self.stats.late += 1
+        self._late_names = names
+        self._record_failure(self.read_breaker, "slow")
 
-    async def _asked(self, names: Sequence[bytes], take: Callable[[Values], None]) -> None:
-        self.tally.asked += 1
-        began = self._clock()
+    async def _read(self, names: Sequence[bytes], deliver: Callable[[Values], None]) -> None:
+        self.stats.reads += 1
+        started = self._clock()
         try:
             values = await self.backend.get(names)
         except BackendError as error:
-            self._trouble(self.reading, str(error))
+            self._record_failure(self.read_breaker, str(error))
             return
         finally:
-            self._asking -= 1
-        if self._clock() - began <= BUDGET and self.reading.closed:
-            self.reading.succeed()
-        take(values)
+            self._active_reads -= 1
+        if self._clock() - started <= READ_BUDGET_S and self.read_breaker.closed:
+            self.read_breaker.record_success()
+        deliver(values)
 
-    async def aside(self, work: Callable[[Backend], Awaitable[T]]) -> T | None:
-        """Does something that no request waits for; None where it cannot be done now."""
-        if not self.reading.closed or self._ended:
+    async def attempt(self, operation: Callable[[Backend], Awaitable[T]]) -> T | None:
+        """Runs an operation for which no request waits. None if the backend is unavailable or fails."""
+        if not self.read_breaker.closed or self._closed:
             return None
         try:
-            return await work(self.backend)
+            return await operation(self.backend)
         except BackendError as error:
-            self._trouble(self.reading, str(error))
+            self._record_failure(self.read_breaker, str(error))
             return None
 
     def write(self, name: bytes, value: bytes, seconds: float) -> None:
-        """Keeps a value, soon and without anybody waiting for it; one that cannot be kept is forgotten."""
-        if len(value) > LARGEST or (len(self._queue) >= MOST_QUEUED and name not in self._queue):
-            self.tally.lost += 1
+        """Queues a value with its time to live. A value that is too large or finds the queue full is dropped."""
+        if len(value) > MAX_VALUE_BYTES or (len(self._queue) >= MAX_QUEUED_WRITES and name not in self._queue):
+            self.stats.lost += 1
             return
         self._queue[name] = (value, seconds)
         self._queued.set()
 
-    async def _write_on(self) -> None:
+    async def _write_loop(self) -> None:
         while True:
             await self._queued.wait()
-            await asyncio.sleep(max(WRITE_PAUSE_S if len(self._queue) > BATCH else GATHER, self.writing.remaining))
-            await self._write()
+            delay = WRITE_PAUSE_S if len(self._queue) > BATCH_SIZE else BATCH_DELAY_S
+            await asyncio.sleep(max(delay, self.write_breaker.remaining))
+            await self._write_batch()
 
-    async def _write(self) -> None:
-        batch = [(name, *self._queue.pop(name)) for name in list(self._queue)[:BATCH]]
+    async def _write_batch(self) -> None:
+        batch = [(name, *self._queue.pop(name)) for name in list(self._queue)[:BATCH_SIZE]]
         if not self._queue:
             self._queued.clear()
         try:
             await self.backend.put(batch)
-            self.writing.succeed()
+            self.write_breaker.record_success()
         except BackendError as error:
-            self.tally.lost += len(batch)
-            self._trouble(self.writing, str(error))
+            self.stats.lost += len(batch)
+            self._record_failure(self.write_breaker, str(error))
 
-    def _trouble(self, breaker: Breaker, kind: str) -> None:
-        breaker.fail()
-        self.tally.errors += 1
-        if self._clock() - self._told >= QUIET:
-            self._told = self._clock()
-            self._event("the shared cache fails; requests go on without it", server=self.backend.place, trouble=kind)
-        if breaker is self.reading:
-            self._watch()
+    def _record_failure(self, breaker: Breaker, kind: str) -> None:
+        breaker.record_failure()
+        self.stats.errors += 1
+        if self._clock() - self._logged_at >= LOG_INTERVAL_S:
+            self._logged_at = self._clock()
+            self._event(
+                "the shared cache fails; requests continue without it", server=self.backend.address, trouble=kind
+            )
+        if breaker is self.read_breaker:
+            self._start_probing()
 
-    def _watch(self) -> None:
+    def _start_probing(self) -> None:
         if not self._probing:
             self._probing = True
-            self.spawn(self._probe_on())
+            self.spawn(self._probe_loop())
 
-    async def _probe_on(self) -> None:
-        """Probes until an answer comes in time; no request ever pays for a probe."""
+    async def _probe_loop(self) -> None:
+        """Probes until a response comes in time, then closes the breaker for reads."""
         try:
             while True:
-                await asyncio.sleep(self.reading.remaining)
-                if await self._answers():
-                    self.reading.close()
+                await asyncio.sleep(self.read_breaker.remaining)
+                if await self._probe_succeeds():
+                    self.read_breaker.close()
                     return
-                self.reading.fail()
+                self.read_breaker.record_failure()
         finally:
             self._probing = False
 
-    async def _answers(self) -> bool:
-        began = self._clock()
+    async def _probe_succeeds(self) -> bool:
+        started = self._clock()
         try:
-            await self._purge()
-            began = self._clock()
+            await self._delete_oversize()
+            started = self._clock()
             await self.backend.get([self._probe])
         except BackendError as error:
-            self._trouble(self.reading, str(error))
+            self._record_failure(self.read_breaker, str(error))
             return False
-        return self._clock() - began <= PROBE_SECONDS
+        return self._clock() - started <= PROBE_TIMEOUT_S
 
-    async def _purge(self) -> None:
-        """Removes what nobody could read in time: a value far larger than any of ours, put there by somebody else."""
-        names, self._suspects = self._suspects, ()
+    async def _delete_oversize(self) -> None:
+        """Deletes values that are too large to be ours: one of 100 MB would delay every read of its name."""
+        names, self._late_names = self._late_names, ()
         if not names:
             return
         sizes = await self.backend.sizes(names)
-        large = [name for name, size in zip(names, sizes, strict=True) if size > LARGEST]
-        if large:
-            await self.backend.drop(large)
-            self.tally.oversize += len(large)
+        oversize = [name for name, size in zip(names, sizes, strict=True) if size > MAX_VALUE_BYTES]
+        if oversize:
+            await self.backend.delete(oversize)
+            self.stats.oversize += len(oversize)

@@ -1,7 +1,7 @@
-"""Names, tags and seals made from the secret: what leaves the process tells nothing, and what comes back is ours.
+"""Keyed names, authentication tags and encryption for values in the shared cache, all derived from one secret.
 
-A name is a keyed hash. A value carries a version and a tag bound to its name, so that a random, foreign or moved
-value is a miss. Content is sealed (AES-256-GCM) with a key of its caller's own.
+A name is a keyed hash. A plain value carries a version and a tag bound to its name, so that a random, foreign or moved
+value is a miss. Content is encrypted (AES-256-GCM) with a key of its own for each caller. This module performs no I/O.
 """
 
 from __future__ import annotations
@@ -10,64 +10,65 @@ import hmac
 import os
 from hashlib import blake2b
 
-PREFIX = b"plimsoll:{v1}:"  # the braces keep all keys in one slot of a Redis cluster: one MGET reads many
-PLAIN, SEALED = b"\x01", b"\x02"  # versions of values
-TAG = 16  # bytes
-NONCE = 12  # bytes: AES-GCM's
-LARGEST = 64 * 1024  # bytes of a value; no count of ours has 1 KB, no summary 32
+PREFIX = b"plimsoll:{v1}:"  # the hash tag keeps all keys in one slot of a Redis cluster, so that one MGET reads many
+SIGNED, SEALED = b"\x01", b"\x02"  # the first byte of a value: its version
+TAG_BYTES = 16
+NONCE_BYTES = 12  # AES-GCM's
+MAX_VALUE_BYTES = 64 * 1024  # our counts have under 1 KB, our summaries under 32 KB
 
 
-class Seals:
-    """All that is made from one secret; of any length, best 32 random bytes."""
+class Sealer:
+    """Names, signs and encrypts with one secret. The secret may have any length; 32 random bytes are best."""
 
     def __init__(self, secret: bytes) -> None:
-        self._naming = blake2b(key=_derived(secret, b"name"), digest_size=16)
-        self._tagging = _derived(secret, b"tag")
-        self._sealing = _derived(secret, b"seal")
+        self._name_hash = blake2b(key=_derived(secret, b"name"), digest_size=16)
+        self._tag_key = _derived(secret, b"tag")
+        self._seal_key = _derived(secret, b"seal")
 
     def name(self, kind: str, *parts: bytes) -> bytes:
-        """The key under which something is kept: `plimsoll:{v1}:<kind>:<keyed hash of the parts>`."""
-        made = self._naming.copy()
-        made.update(b"".join([len(part).to_bytes(8, "big") for part in (*parts, kind.encode())]) + kind.encode())
+        """The Redis key of a value: `plimsoll:{v1}:<kind>:<keyed hash of kind and parts>`."""
+        digest = self._name_hash.copy()
+        digest.update(b"".join([len(part).to_bytes(8, "big") for part in (*parts, kind.encode())]) + kind.encode())
         for part in parts:
-            made.update(part)
-        return PREFIX + kind.encode() + b":" + made.hexdigest().encode()
+            digest.update(part)
+        return PREFIX + kind.encode() + b":" + digest.hexdigest().encode()
 
-    def wrap(self, name: bytes, payload: bytes) -> bytes:
-        """A value as it is kept under a name."""
-        return PLAIN + self._tag(name, payload) + payload
+    def sign(self, name: bytes, payload: bytes) -> bytes:
+        """The value to store under a name: version, tag, and the payload in plain text."""
+        return SIGNED + self._tag(name, payload) + payload
 
-    def unwrap(self, name: bytes, value: bytes) -> bytes | None:
-        """The payload of a value that we kept under this name; None for any other."""
-        tag, payload = value[1 : 1 + TAG], value[1 + TAG :]
-        if len(value) > LARGEST or value[:1] != PLAIN or not hmac.compare_digest(tag, self._tag(name, payload)):
+    def verify(self, name: bytes, value: bytes) -> bytes | None:
+        """The payload of a value that `sign` made for this name; None for any other value."""
+        tag, payload = value[1 : 1 + TAG_BYTES], value[1 + TAG_BYTES :]
+        if len(value) > MAX_VALUE_BYTES or value[:1] != SIGNED:
             return None
-        return payload
+        return payload if hmac.compare_digest(tag, self._tag(name, payload)) else None
 
     def _tag(self, name: bytes, payload: bytes) -> bytes:
-        return blake2b(name + b"\0" + payload, key=self._tagging, digest_size=TAG).digest()
+        return blake2b(name + b"\0" + payload, key=self._tag_key, digest_size=TAG_BYTES).digest()
 
     def seal(self, name: bytes, caller: bytes, content: bytes) -> bytes:
-        """Content as it is kept under a name, for one caller alone."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # heavy, and only summaries need it
+        """The value to store under a name: version, nonce, and the content encrypted for one caller."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow to import, and only summaries need it
 
-        nonce = os.urandom(NONCE)
-        return SEALED + nonce + AESGCM(self._key_of(caller)).encrypt(nonce, content, name)
+        nonce = os.urandom(NONCE_BYTES)
+        return SEALED + nonce + AESGCM(self._caller_key(caller)).encrypt(nonce, content, name)
 
     def unseal(self, name: bytes, caller: bytes, value: bytes) -> bytes | None:
-        """The content that was sealed under this name for this caller; None for anything else."""
+        """The content of a value that `seal` made for this name and caller; None for any other value."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        if len(value) > LARGEST or value[:1] != SEALED:
+        if len(value) > MAX_VALUE_BYTES or value[:1] != SEALED:
             return None
+        nonce, encrypted = value[1 : 1 + NONCE_BYTES], value[1 + NONCE_BYTES :]
         try:
-            return AESGCM(self._key_of(caller)).decrypt(value[1 : 1 + NONCE], value[1 + NONCE :], name)
+            return AESGCM(self._caller_key(caller)).decrypt(nonce, encrypted, name)
         except (InvalidTag, ValueError):
             return None
 
-    def _key_of(self, caller: bytes) -> bytes:
-        return blake2b(caller, key=self._sealing, digest_size=32).digest()
+    def _caller_key(self, caller: bytes) -> bytes:
+        return blake2b(caller, key=self._seal_key, digest_size=32).digest()
 
 
 def _derived(secret: bytes, use: bytes) -> bytes:

@@ -59,7 +59,7 @@ class Shared(Protocol):
     def lookups(self) -> Mapping[tuple[str, str], int]:
         """By tier and result."""
 
-    def troubles(self) -> Mapping[tuple[str], int]:
+    def failures(self) -> Mapping[tuple[str], int]:
         """By kind."""
 
     def open_breakers(self) -> Mapping[tuple[str], int]:
@@ -345,7 +345,7 @@ FIGURES: tuple[Figure[Shared], ...] = (
         "plimsoll_cache_troubles_total",
         "What went wrong with the shared cache; no request fails or waits long because of it.",
         ("kind",),
-        lambda cache: cache.troubles().items(),
+        lambda cache: cache.failures().items(),
     ),
     Figure(
         "plimsoll_cache_breaker_open",

@@ -67,14 +67,14 @@ class Knowledge:
 
     def caller(self, headers: Headers, model: str) -> bytes:
         """Who asks; empty as long as nobody need know."""
-        return tenant_of(headers) if self.cache.shared or self.cache.personal(model) else b""
+        return tenant_of(headers) if self.cache.shared or self.cache.has_caller_records(model) else b""
 
     def learned(self, model: str, caller: bytes) -> LearnedLimits:
         """What refusals proved of a model for a caller, and may be planned with, and what answers told of its counts. A
         row that the user wrote outranks what was proved, and what the upstream lists what was only supposed."""
-        learned = self.cache.learned_now(model, caller) if caller else NOTHING_LEARNED
-        if self.cache.corrected(model):
-            correction = self.cache.correction_now(model, caller, self.families.find(model).factor)
+        learned = self.cache.learned_limits(model, caller) if caller else NOTHING_LEARNED
+        if self.cache.has_corrections(model):
+            correction = self.cache.correction(model, caller, self.families.find(model).factor)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
@@ -162,7 +162,7 @@ class Knowledge:
     async def refresh(self, model: str, ladder: Ladder, caller: bytes) -> None:
         """Looks for what other replicas learned of the models that a request may go to: waits for Redis at most its
         budget, and only now and then."""
-        await self.cache.learn_of([(name, caller) for name in (model, *_allowed(ladder))])
+        await self.cache.load_records([(name, caller) for name in (model, *_allowed(ladder))])
 
     def counted_as(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> int:
         """A number for all that a model's counts depend on besides the request."""
@@ -186,7 +186,7 @@ class Knowledge:
         if proved != NOTHING_LEARNED:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
             proof = Proof(0, 0, refusal.rule[:64], sent.prompt, sent.reply or 0, named, quality)
-            self.cache.prove(sent.model, caller, proved, proof)
+            self.cache.record_proof(sent.model, caller, proved, proof)
 
     def read(self, model: str, sender: Headers, outcome: Outcome) -> None:
         """Learns from how much of a prompt was read: of several that differ the same is the most that is read."""
@@ -202,7 +202,7 @@ class Knowledge:
         cut = self._cuts.put(key, Cut(used, sent) if before is None else before.again(used, sent))
         if cut is not before and cut.proves and self._told(model).source != RULES:
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
-            self.cache.prove(model, key[1], LearnedLimits(max_input=cut.read), proof)
+            self.cache.record_proof(model, key[1], LearnedLimits(max_input=cut.read), proof)
 
     async def listed_anew(self, model: str, headers: Headers) -> bool:
         """Asks for the upstream's list again where it is what a model's window is known from, and is old; whether it

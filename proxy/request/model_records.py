@@ -39,7 +39,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 def learned_of(cache: Cache, families: Families, model: str, caller: bytes | None = None) -> dict[str, Any]:
     """What was learned of a model and holds now, of all callers or of one: figures, times in UTC, and who taught it as
     a short keyed hash. What this process knows: workers share it through Redis alone."""
-    voters, ratio = cache.agreed(model, families.find(model).factor)
+    voters, ratio = cache.consensus(model, families.find(model).factor)
     return {
         "model": model,
         "limits": [
@@ -53,10 +53,10 @@ def learned_of(cache: Cache, families: Families, model: str, caller: bytes | Non
                 "reply": one.proof.reply or None,
                 "named": one.proof.named or None,
                 "taught_at": _time(one.proof.at),
-                "until": _time(one.until),
-                "probe_due": None if one.due is None else _time(one.due),
+                "until": _time(one.expires_at),
+                "probe_due": None if one.probe_at is None else _time(one.probe_at),
             }
-            for one in cache.shown(model, caller)
+            for one in cache.proofs(model, caller)
         ],
         "counts": [
             {
@@ -65,7 +65,7 @@ def learned_of(cache: Cache, families: Families, model: str, caller: bytes | Non
                 "margin": one.correction.share,
                 "answers": one.answers,
             }
-            for one in cache.counted(model, caller)
+            for one in cache.calibrations(model, caller)
         ],
         "agreed": {"callers": voters, "ratio": ratio},
     }

@@ -192,7 +192,7 @@ class Planner:
         if of_learning or learned.scale != 1.0 or learned.max_input is not None:  # which holds beside a window's cap
             limited.append(before.model)
         if limited:
-            due = made.possible and [model for model in limited if knowledge.cache.probes(model, context.caller)]
+            due = made.possible and [model for model in limited if knowledge.cache.claim_probe(model, context.caller)]
             if made.possible and not due:
                 return False
             context.probing = True
@@ -297,8 +297,8 @@ class Planner:
         model, cache = outcome.model_sent, self.knowledge.cache
         family = self.knowledge.families.find(model)
         ratio = learned_ratio(model, family, context.unit, outcome.prompt_sent, outcome.usage)
-        if ratio is not None and (cache.corrected(model) or not is_noise(family, ratio)):
-            cache.observe(model, context.caller or tenant_of(context.sender), ratio)
+        if ratio is not None and (cache.has_corrections(model) or not is_noise(family, ratio)):
+            cache.record_ratio(model, context.caller or tenant_of(context.sender), ratio)
 
     def _answered(self, context: RequestContext, outcome: Outcome) -> None:
         """Lets an answer take back what it disproves. One without usage counts where the request tried a limit and was
@@ -313,7 +313,9 @@ class Planner:
                 return
             used, agrees = sent, True
         reply = outcome.reply_sent or 0
-        self.knowledge.cache.answered(outcome.model_sent, context.caller, used, reply, agrees=agrees, probed=probed)
+        self.knowledge.cache.record_answer(
+            outcome.model_sent, context.caller, used, reply, agrees=agrees, probed=probed
+        )
 
     async def healed(self, context: RequestContext, refusal: Refusal, headers: Headers) -> bytes | None:
         """The bytes of a smaller request after a refusal, planned anew from what the client sent; None where nothing

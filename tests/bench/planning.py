@@ -21,7 +21,7 @@ from typing import Any
 
 from proxy.apis.openai_chat import request
 from proxy.bootstrap import settle
-from proxy.cache.local_memory import LocalMemory
+from proxy.cache.counts import LocalCounts
 from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
 from proxy.model.limits import Window
@@ -63,11 +63,11 @@ def agent(seed: int, tokens: int = 75_000) -> bytes:
     return json.dumps({"model": "gpt-4o", "max_tokens": 500, "messages": talk}).encode()
 
 
-def planner(window: int) -> Callable[[bytes, LocalMemory], Plan]:
+def planner(window: int) -> Callable[[bytes, LocalCounts], Plan]:
     """Parses and plans as the proxy does, with the default ladder."""
     ladder = load_rules(None).ladders["default"]
 
-    def made(body: bytes, memory: LocalMemory) -> Plan:
+    def made(body: bytes, memory: LocalCounts) -> Plan:
         prompt = request.parse(body)
         return plan(prompt, ladder, Facts(Window(window), meter_for(prompt, prompt.model, memory)))
 
@@ -106,12 +106,12 @@ def main() -> None:
     """Prints cold and warm times."""
     cases, made = kinds(), planner(16_600)
     for seed in range(CASES, CASES + 3):
-        made(agent(seed), LocalMemory())
-        made(chatter(1_000, seed), LocalMemory())
+        made(agent(seed), LocalCounts())
+        made(chatter(1_000, seed), LocalCounts())
     settle()
     print("| conversation | tokens | sent | cold ms | warm ms |\n|---|---|---|---|---|")
     for name, bodies in cases.items():
-        work = [partial(made, body, LocalMemory()) for body in bodies]
+        work = [partial(made, body, LocalCounts()) for body in bodies]
         times = [(timed(once), timed(once)) for once in work]
         plans = [once() for once in work]
         before = statistics.median(plan.before.prompt for plan in plans)

@@ -15,7 +15,7 @@ WAIT_SECONDS = 10.0
 class Shelf:
     """Keeps values; `fault` is the trouble of every call, `full` that of writes, `held` answers wait for `release`."""
 
-    place: str = "shelf:1"
+    address: str = "shelf:1"
     values: dict[bytes, bytes] = field(default_factory=dict)
     fault: str = ""
     full: bool = False
@@ -55,7 +55,7 @@ class Shelf:
             raise BackendError("OutOfMemoryError")
         self.values.update((name, value) for name, value, _ in items)
 
-    async def agree(self, name: bytes, value: bytes) -> bytes | None:
+    async def set_default(self, name: bytes, value: bytes) -> bytes | None:
         await self._turn()
         self.agreements += 1
         return self.values.setdefault(name, value)
@@ -63,7 +63,7 @@ class Shelf:
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         return [len(self.values.get(name, b"")) for name in names]
 
-    async def drop(self, names: Sequence[bytes]) -> None:
+    async def delete(self, names: Sequence[bytes]) -> None:
         for name in names:
             self.values.pop(name, None)
 

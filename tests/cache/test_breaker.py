@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.cache.breaker import FIRST, LONGEST, Breaker
+from proxy.cache.breaker import INITIAL_PAUSE_S, MAX_PAUSE_S, Breaker
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ def made() -> tuple[Breaker, Clock]:
 def opened(breaker: Breaker, clock: Clock) -> float:
     """Fails after the pause is over; the new pause in seconds."""
     clock.now += breaker.remaining
-    breaker.fail()
+    breaker.record_failure()
     return breaker.remaining
 
 
@@ -33,24 +33,24 @@ def test_it_begins_closed() -> None:
 
 def test_a_failure_opens_it_for_a_while() -> None:
     breaker, clock = made()
-    breaker.fail()
+    breaker.record_failure()
     assert not breaker.closed
-    assert breaker.remaining == FIRST
-    clock.now += FIRST
+    assert breaker.remaining == INITIAL_PAUSE_S
+    clock.now += INITIAL_PAUSE_S
     assert breaker.remaining == 0
     assert not breaker.closed
 
 
 def test_each_further_failure_doubles_the_pause_up_to_the_longest() -> None:
     breaker, clock = made()
-    assert [opened(breaker, clock) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, LONGEST, LONGEST]
+    assert [opened(breaker, clock) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, MAX_PAUSE_S, MAX_PAUSE_S]
 
 
 def test_failures_of_what_was_asked_before_do_not_lengthen_the_pause() -> None:
     breaker, _ = made()
     for _ in range(10):
-        breaker.fail()
-    assert breaker.remaining == FIRST
+        breaker.record_failure()
+    assert breaker.remaining == INITIAL_PAUSE_S
 
 
 def test_a_probe_closes_it_but_the_next_pause_is_longer() -> None:
@@ -59,16 +59,16 @@ def test_a_probe_closes_it_but_the_next_pause_is_longer() -> None:
     clock.now += breaker.remaining
     breaker.close()
     assert breaker.closed
-    assert opened(breaker, clock) == 2 * FIRST
+    assert opened(breaker, clock) == 2 * INITIAL_PAUSE_S
 
 
 def test_work_done_makes_the_next_pause_short_again() -> None:
     breaker, clock = made()
     for _ in range(3):
         opened(breaker, clock)
-    breaker.succeed()
+    breaker.record_success()
     assert breaker.closed
-    assert opened(breaker, clock) == FIRST
+    assert opened(breaker, clock) == INITIAL_PAUSE_S
 
 
 def test_replicas_do_not_come_back_all_at_once() -> None:
@@ -76,7 +76,7 @@ def test_replicas_do_not_come_back_all_at_once() -> None:
     pauses = set()
     for _ in range(20):
         breaker = Breaker(clock)
-        breaker.fail()
+        breaker.record_failure()
         pauses.add(breaker.remaining)
     assert len(pauses) > 1
-    assert all(0.8 * FIRST <= pause <= 1.2 * FIRST for pause in pauses)
+    assert all(0.8 * INITIAL_PAUSE_S <= pause <= 1.2 * INITIAL_PAUSE_S for pause in pauses)

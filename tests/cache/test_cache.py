@@ -14,8 +14,8 @@ import pytest
 from proxy.cache import counts, remote
 from proxy.cache import redis as caching
 from proxy.cache.cache import Cache
-from proxy.cache.redis import BACKENDS, backend_of
-from proxy.cache.remote import BUDGET
+from proxy.cache.redis import BACKENDS, backend_from_url
+from proxy.cache.remote import READ_BUDGET_S
 from proxy.errors import ConfigError
 from proxy.model.limits import Correction, LearnedLimits, Proof
 from proxy.observe.log import event
@@ -37,7 +37,7 @@ SLACK = 0.25  # seconds that a busy machine may add to a budget of 20 ms; redis-
 
 @pytest.fixture(autouse=True)
 def all_is_worth_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "WORTH", 0)
+    monkeypatch.setattr(counts, "MIN_FETCH_BYTES", 0)
 
 
 @pytest.fixture
@@ -127,15 +127,15 @@ def test_two_proxies_on_one_redis_share_their_counts(server: RedisServer) -> Non
 
 def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
-        await two.learn_of([("gpt-4", CALLER)])
-        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        one.observe("gpt-4", CALLER, 1.26)
-        await until(lambda: two.learned_now("gpt-4", CALLER).window == 6000)
-        await until(lambda: two.correction_now("gpt-4", CALLER, 1.0) == Correction(1.26))
-        one.prove("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
+        await two.load_records([("gpt-4", CALLER)])
+        one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
+        one.record_ratio("gpt-4", CALLER, 1.26)
+        await until(lambda: two.learned_limits("gpt-4", CALLER).window == 6000)
+        await until(lambda: two.correction("gpt-4", CALLER, 1.0) == Correction(1.26))
+        one.record_proof("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
         await until(lambda: len(server.names()) == 4)
-        await two.learn_of([("other", CALLER)])
-        await until(lambda: two.learned_now("other", CALLER).max_input == 100)
+        await two.load_records([("other", CALLER)])
+        await until(lambda: two.learned_limits("other", CALLER).max_input == 100)
 
     run(test, server.url, caches=2)
 
@@ -144,7 +144,7 @@ def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
         one.contents.put("summary", b"caller", b"key", CANARY)
-        one.prove("a-private-model", CALLER, LearnedLimits(window=6000), Proof(0, 0))
+        one.record_proof("a-private-model", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
         async with asyncio.timeout(10):
             while await two.contents.get("summary", b"caller", b"key") != CANARY:
@@ -197,7 +197,7 @@ def test_another_secret_on_the_same_redis_finds_nothing(server: RedisServer) -> 
         await until(lambda: len(server.names()) == 20)
         async with cache_at(server.url, b"another secret") as other:
             assert await fetched(other) == [None] * 20
-            assert other.troubles()[("foreign",)] == 0
+            assert other.failures()[("foreign",)] == 0
 
     run(test, server.url)
 
@@ -211,7 +211,7 @@ def test_a_poisoned_value_is_a_miss_and_is_replaced(server: RedisServer, poison:
         good = server.cli("GET", name)
         server.put(name, poison)
         assert await fetched(two, 1) == [None]
-        assert two.troubles()[("foreign",)] == 1
+        assert two.failures()[("foreign",)] == 1
         await count(two, 1)
         await until(lambda: server.cli("GET", name) == good)
 
@@ -232,7 +232,7 @@ def test_a_name_that_holds_something_else_is_a_miss(server: RedisServer) -> None
 
 
 def test_a_value_of_100_mb_delays_nobody_and_is_removed(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "COMMAND_SECONDS", 20.0)  # however long it takes to come on a busy machine
+    monkeypatch.setattr(caching, "COMMAND_TIMEOUT_S", 20.0)  # however long it takes to come on a busy machine
 
     async def test(one: Cache, two: Cache) -> None:
         await count(one, 1)
@@ -242,9 +242,9 @@ def test_a_value_of_100_mb_delays_nobody_and_is_removed(server: RedisServer, mon
         await until(lambda: not failing(two))
         began = time.monotonic()
         await two.fetch_counts(PAIRS[:1])
-        assert time.monotonic() - began < BUDGET + SLACK
+        assert time.monotonic() - began < READ_BUDGET_S + SLACK
         assert two.memory.get(PAIRS[0][0]) is None
-        await until(lambda: two.troubles()[("oversize",)] == 1)
+        await until(lambda: two.failures()[("oversize",)] == 1)
         assert server.names() == []
         await until(lambda: not failing(two))
 
@@ -260,9 +260,9 @@ def dead(url: str) -> list[float]:
         await until(lambda: failing(cache))
         for _ in range(49):
             waits.append(await asked(cache))
-            cache.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
-            assert cache.learned_now("m", CALLER).window == 5
-        await cache.learn_of([("m2", CALLER)])
+            cache.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
+            assert cache.learned_limits("m", CALLER).window == 5
+        await cache.load_records([("m2", CALLER)])
         assert await cache.contents.get("summary", b"c", b"k") is None
 
     run(test, url)
@@ -271,20 +271,20 @@ def dead(url: str) -> list[float]:
 
 def test_a_redis_that_refuses_delays_no_request() -> None:
     waits = dead(f"redis://127.0.0.1:{free_port()}/0")
-    assert max(waits) < BUDGET + SLACK
+    assert max(waits) < READ_BUDGET_S + SLACK
     assert sorted(waits)[40] < 0.005
 
 
 def test_a_black_hole_delays_the_first_request_by_its_budget_and_then_none() -> None:
     with socket.create_server(("127.0.0.1", 0)) as hole:
         waits = dead(f"redis://127.0.0.1:{hole.getsockname()[1]}/0")
-    assert waits[0] < BUDGET + SLACK
+    assert waits[0] < READ_BUDGET_S + SLACK
     assert sorted(waits)[40] < 0.005
 
 
 def test_a_host_that_does_not_exist_delays_no_request() -> None:
     waits = dead("redis://nobody.invalid:6379/0")
-    assert max(waits) < BUDGET + SLACK
+    assert max(waits) < READ_BUDGET_S + SLACK
     assert sorted(waits)[40] < 0.005
 
 
@@ -304,9 +304,9 @@ def test_a_slow_redis_is_left_alone_until_it_is_quick_again(server: RedisServer)
         await until(lambda: len(server.names()) == 20)
         with server.stopped():
             waits = [await asked(one) for _ in range(50)]
-            assert waits[0] < BUDGET + SLACK
-            assert sorted(waits)[40] < BUDGET, "nobody waits while the breaker is open"
-            assert one.troubles()[("late",)] >= 1
+            assert waits[0] < READ_BUDGET_S + SLACK
+            assert sorted(waits)[40] < READ_BUDGET_S, "nobody waits while the breaker is open"
+            assert one.failures()[("late",)] >= 1
         await until(lambda: not failing(one))
         async with cache_at(server.url) as two:
             assert await fetched(two) == RIGHT
@@ -340,8 +340,8 @@ def test_a_redis_that_is_killed_under_load_costs_no_request_and_is_used_again_wh
             task.cancel()
         results = await asyncio.gather(*running, return_exceptions=True)
         assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        assert max(waits) < BUDGET + 2 * SLACK
-        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
+        assert max(waits) < READ_BUDGET_S + 2 * SLACK
+        one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
         await until(server.names)
 
     run(test, server.url)
@@ -357,9 +357,9 @@ def test_a_full_redis_is_still_read() -> None:
             assert await fetched(two) == RIGHT[:10] + [None] * 10
             await count(two)
             await until(lambda: two.open_breakers()[("writing",)])
-            assert (failing(two), two.troubles()[("lost",)]) == (False, 10)
+            assert (failing(two), two.failures()[("lost",)]) == (False, 10)
             server.cli("CONFIG", "SET", "maxmemory", "0")
-            two.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
+            two.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
             await until(lambda: len(server.names()) == 11)
 
         run(test, server.url, caches=2)
@@ -389,7 +389,7 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
         assert await fetched(two) == RIGHT
 
     async def told(one: Cache, two: Cache) -> None:
-        one.prove("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
+        one.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
         await until(lambda: len(server.names()) == 22)
 
     async def agreed(one: Cache, two: Cache) -> None:
@@ -405,7 +405,10 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
 def test_a_right_that_is_missing_is_a_trouble_like_any_other(
     server: RedisServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for patience in ("BUDGET", "PROBE_SECONDS"):  # however busy the machine is: the trouble is not that it is late
+    for patience in (
+        "READ_BUDGET_S",
+        "PROBE_TIMEOUT_S",
+    ):  # on a busy machine too the failure is not lateness
         monkeypatch.setattr(remote, patience, 5.0)
     server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~*", "-@all", "+get")
     dead(server.url.replace("//", "//plimsoll:pw@"))
@@ -432,7 +435,7 @@ def test_a_thousand_clients_that_go_away_never_leave_a_wrong_value_to_others(ser
                 asyncio.get_running_loop().call_later(chance.random() / 500, task.cancel)
             done = await asyncio.gather(*clients, return_exceptions=True)
             assert all(result is None or isinstance(result, asyncio.CancelledError) for result in done)
-        assert two.troubles()[("foreign",)] == 0
+        assert two.failures()[("foreign",)] == 0
         for key, _ in PAIRS:
             two.memory._young.pop(key, None)
         assert await fetched(two) == RIGHT  # on a machine that stands still the breaker may have opened until now
@@ -445,20 +448,20 @@ def test_a_burst_of_requests_goes_on_without_waiting_for_connections(server: Red
     async def test(one: Cache) -> None:
         await count(one, 1)
         waits = await asyncio.gather(*(asked(one) for _ in range(300)))
-        assert max(waits) < BUDGET + 2 * SLACK
-        assert one.troubles()[("skipped",)] > 0
+        assert max(waits) < READ_BUDGET_S + 2 * SLACK
+        assert one.failures()[("skipped",)] > 0
         assert int(server.cli("INFO", "clients").decode().partition("connected_clients:")[2].split()[0]) < 60
 
     run(test, server.url)
 
 
 def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.cache.cache.CLOSE_SECONDS", 20.0)
-    monkeypatch.setattr(caching, "COMMAND_SECONDS", 20.0)
+    monkeypatch.setattr("proxy.cache.cache.CLOSE_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(caching, "COMMAND_TIMEOUT_S", 20.0)
 
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
-        one.observe("gpt-4", CALLER, 1.5)
+        one.record_ratio("gpt-4", CALLER, 1.5)
 
     run(test, server.url)
     assert len(server.names()) == 2
@@ -519,16 +522,16 @@ def test_without_a_url_everything_is_remembered_in_this_process() -> None:
         one.memory.put(PAIRS[0][0], (5,))
         one.store_counts(PAIRS)
         assert one.memory.get(PAIRS[0][0]) == (5,)
-        one.prove("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        one.observe("gpt-4", CALLER, 1.1)
-        await one.learn_of([("gpt-4", CALLER)])
-        assert one.learned_now("gpt-4", CALLER).window == 6000
-        assert one.correction_now("gpt-4", CALLER, 1.0) == Correction(1.1)
-        assert one.correction_now("x", CALLER, 1.0) is None
+        one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
+        one.record_ratio("gpt-4", CALLER, 1.1)
+        await one.load_records([("gpt-4", CALLER)])
+        assert one.learned_limits("gpt-4", CALLER).window == 6000
+        assert one.correction("gpt-4", CALLER, 1.0) == Correction(1.1)
+        assert one.correction("x", CALLER, 1.0) is None
         one.contents.put("summary", b"c", b"k", CANARY)
         assert await one.contents.get("summary", b"c", b"k") == CANARY
         assert one.open_breakers() == {}
-        assert set(one.troubles().values()) == {0}
+        assert set(one.failures().values()) == {0}
         assert one.lookups()[("redis", "hit")] == 0
 
     run(test, None)
@@ -549,11 +552,11 @@ def test_a_cache_that_was_closed_knows_what_this_process_knows(server: RedisServ
     ("url", "why"),
     [
         ("memcached://user:hunter2@h", "must begin with redis://, rediss://, unix://"),
-        ("redis://user:hunter2@h:port/0", "a port, a file or an option"),
-        ("redis://user:hunter2@h:70000/0", "a port, a file or an option"),
-        ("redis://user:hunter2@h/0?socket_timeout=soon", "a port, a file or an option"),
-        ("rediss://user:hunter2@h/0?ssl_ca_certs=/no/such/file", "a port, a file or an option"),
-        ("redis://user:hunter2@h/0?no_such_option=1", "a port, a file or an option"),
+        ("redis://user:hunter2@h:port/0", "an invalid port, file or option"),
+        ("redis://user:hunter2@h:70000/0", "an invalid port, file or option"),
+        ("redis://user:hunter2@h/0?socket_timeout=soon", "an invalid port, file or option"),
+        ("rediss://user:hunter2@h/0?ssl_ca_certs=/no/such/file", "an invalid port, file or option"),
+        ("redis://user:hunter2@h/0?no_such_option=1", "an invalid port, file or option"),
     ],
 )
 def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str, why: str) -> None:
@@ -563,6 +566,6 @@ def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str, 
 
 
 def test_a_backends_place_shows_no_password() -> None:
-    assert backend_of("redis://user:hunter2@redis.local/0").place == "redis.local:6379"
-    assert backend_of("unix:///run/redis.sock").place == "/run/redis.sock"
+    assert backend_from_url("redis://user:hunter2@redis.local/0").address == "redis.local:6379"
+    assert backend_from_url("unix:///run/redis.sock").address == "/run/redis.sock"
     assert set(BACKENDS) == {"redis", "rediss", "unix"}

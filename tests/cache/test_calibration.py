@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cache.calibration import (
-    APART,
-    FEW,
-    LATEST,
-    MARGINS,
-    MOST_VOTES,
+    MARGIN_BOUNDS,
+    MAX_DEVIATION,
+    MAX_SAMPLES,
+    MAX_VOTES,
+    MIN_SAMPLES,
     RATIO_STEP,
-    Agreement,
     Calibration,
+    Consensus,
     pack,
     pack_votes,
     unpack,
@@ -29,7 +29,7 @@ def taught(*ratios: float) -> Calibration:
     """What these answers taught, one after the other."""
     found = Calibration()
     for ratio in ratios:
-        found = found.observed(ratio)
+        found = found.with_sample(ratio)
     return found
 
 
@@ -37,21 +37,21 @@ def caller(number: int) -> bytes:
     return number.to_bytes(8, "big")
 
 
-def agreed(*ratios: float) -> Agreement:
+def agreed(*ratios: float) -> Consensus:
     """What so many callers agree on, each of whom was taught one ratio."""
-    found = Agreement()
+    found = Consensus()
     for number, ratio in enumerate(ratios):
-        found = found.voted(caller(number), taught(ratio))
+        found = found.with_vote(caller(number), taught(ratio))
     return found
 
 
 def test_nothing_is_known_before_the_first_answer() -> None:
-    assert (Calibration().ratio, Calibration().share, Agreement().ratio(1.2)) == (None, None, None)
+    assert (Calibration().ratio, Calibration().share, Consensus().ratio(1.2)) == (None, None, None)
 
 
 def test_the_first_answer_calibrates_and_the_familys_margin_holds() -> None:
     assert (taught(1.104).ratio, taught(1.104).share) == (1.10, None)
-    assert taught(*[1.1] * (FEW - 1)).share is None and taught(*[1.1] * FEW).share is not None
+    assert taught(*[1.1] * (MIN_SAMPLES - 1)).share is None and taught(*[1.1] * MIN_SAMPLES).share is not None
 
 
 def test_one_odd_answer_moves_no_ratio() -> None:
@@ -60,17 +60,17 @@ def test_one_odd_answer_moves_no_ratio() -> None:
 
 
 def test_a_model_that_changed_is_found_again() -> None:
-    assert taught(*[1.1] * 100, *[1.5] * (LATEST // 2 + 1)).ratio == 1.5
+    assert taught(*[1.1] * 100, *[1.5] * (MAX_SAMPLES // 2 + 1)).ratio == 1.5
 
 
 def test_a_ratio_stays_until_the_truth_is_a_whole_notch_away() -> None:
     found = taught(*[1.1] * 30)
     for wobble in (1.119, 1.085, 1.11, 1.119, 1.081):
-        for _ in range(LATEST):
-            found = found.observed(wobble)
+        for _ in range(MAX_SAMPLES):
+            found = found.with_sample(wobble)
         assert found.ratio == 1.1
-    for _ in range(LATEST):
-        found = found.observed(1.121)
+    for _ in range(MAX_SAMPLES):
+        found = found.with_sample(1.121)
     assert found.ratio == 1.12
 
 
@@ -82,12 +82,12 @@ def test_R7_the_margin_follows_from_the_errors_that_were_seen(error: float, shar
 
 
 def test_the_margin_rises_at_once_and_falls_by_whole_steps() -> None:
-    found = taught(*[1.0] * FEW)
+    found = taught(*[1.0] * MIN_SAMPLES)
     assert found.share == 0.02
-    found = found.observed(1.05)
+    found = found.with_sample(1.05)
     assert found.share == 0.08
-    for _ in range(LATEST):
-        found = found.observed(1.0)
+    for _ in range(MAX_SAMPLES):
+        found = found.with_sample(1.0)
     assert found.share == 0.02
     assert taught(*[1.0] * 20, 1.015, 1.015, *[1.0] * 22).share == 0.03  # one step is not worth another count
 
@@ -100,10 +100,10 @@ def test_one_of_many_answers_that_is_far_above_is_left_out() -> None:
 @given(st.lists(ratios, min_size=1, max_size=60))
 def test_figures_stay_within_what_was_seen(seen: list[float]) -> None:
     found = taught(*seen)
-    latest = seen[-LATEST:]
+    latest = seen[-MAX_SAMPLES:]
     assert found.ratio is not None and min(latest) - 2 * RATIO_STEP <= found.ratio <= max(latest) + 2 * RATIO_STEP
-    assert found.share is None or MARGINS[0] <= found.share <= MARGINS[1]
-    assert len(found.latest) <= LATEST and found.count == len(seen)
+    assert found.share is None or MARGIN_BOUNDS[0] <= found.share <= MARGIN_BOUNDS[1]
+    assert len(found.latest) <= MAX_SAMPLES and found.count == len(seen)
 
 
 @given(st.lists(st.floats(0.9, 1.1), min_size=40, max_size=80))
@@ -111,12 +111,12 @@ def test_what_is_like_what_was_seen_is_counted_within_the_margin(seen: list[floa
     found = taught(*seen)
     assert found.ratio is not None and found.share is not None
     beyond = [ratio for ratio in found.latest if ratio > found.ratio * (1 + found.share)]
-    assert len(beyond) <= LATEST // 16
+    assert len(beyond) <= MAX_SAMPLES // 16
 
 
 def test_of_two_replicas_words_that_of_more_answers_holds() -> None:
     few, many = taught(1.5), taught(1.1, 1.1)
-    assert few.joined(many) is many and many.joined(few) is many and many.joined(many) is many
+    assert few.merged(many) is many and many.merged(few) is many and many.merged(many) is many
 
 
 @given(st.lists(ratios, max_size=60))
@@ -148,51 +148,51 @@ def test_many_callers_are_believed() -> None:
 
 
 def test_no_agreement_is_far_from_the_familys_row() -> None:
-    assert agreed(*[9.0] * 20).ratio(1.0) == pytest.approx(1 + APART)
-    assert agreed(*[0.1] * 20).ratio(1.0) == pytest.approx(1 - APART)
+    assert agreed(*[9.0] * 20).ratio(1.0) == pytest.approx(1 + MAX_DEVIATION)
+    assert agreed(*[0.1] * 20).ratio(1.0) == pytest.approx(1 - MAX_DEVIATION)
 
 
 @given(honest=st.lists(st.floats(1.0, 1.2), min_size=9, max_size=40), liar=ratios)
 def test_R7_one_caller_moves_others_no_further_than_the_next_callers_vote(honest: list[float], liar: float) -> None:
     voted = agreed(*honest)
-    with_liar = voted.voted(caller(999), taught(*[liar] * 500)).ratio(1.1)
+    with_liar = voted.with_vote(caller(999), taught(*[liar] * 500)).ratio(1.1)
     assert with_liar is not None and 1.0 - 1e-9 <= with_liar <= 1.2 + 1e-9
 
 
 def test_a_caller_has_one_vote_however_often_it_is_answered() -> None:
-    found, known = Agreement(), Calibration()
+    found, known = Consensus(), Calibration()
     for _ in range(500):
-        known = known.observed(1.5)
-        found = found.voted(caller(1), known)
-    assert len(found.votes) == 1 and found.voted(caller(1), known) is found
-    assert found.voted(caller(2), Calibration()) is found
-    for _ in range(LATEST):
-        known = known.observed(1.1)
-    assert found.voted(caller(1), known).votes == {caller(1): (1.1, 524)}
+        known = known.with_sample(1.5)
+        found = found.with_vote(caller(1), known)
+    assert len(found.votes) == 1 and found.with_vote(caller(1), known) is found
+    assert found.with_vote(caller(2), Calibration()) is found
+    for _ in range(MAX_SAMPLES):
+        known = known.with_sample(1.1)
+    assert found.with_vote(caller(1), known).votes == {caller(1): (1.1, 524)}
 
 
 def test_where_there_are_too_many_the_votes_of_the_fewest_answers_go() -> None:
-    found = Agreement({caller(n): (1.1, 100) for n in range(MOST_VOTES)})
-    assert found.voted(caller(999), taught(3.0)) is found
-    after = found.voted(caller(999), taught(*[3.0] * 101))
-    assert caller(999) in after.votes and len(after.votes) == MOST_VOTES
+    found = Consensus({caller(n): (1.1, 100) for n in range(MAX_VOTES)})
+    assert found.with_vote(caller(999), taught(3.0)) is found
+    after = found.with_vote(caller(999), taught(*[3.0] * 101))
+    assert caller(999) in after.votes and len(after.votes) == MAX_VOTES
 
 
-votes = st.dictionaries(st.integers(0, 80).map(caller), st.tuples(ratios, st.integers(1, 9)), max_size=MOST_VOTES)
+votes = st.dictionaries(st.integers(0, 80).map(caller), st.tuples(ratios, st.integers(1, 9)), max_size=MAX_VOTES)
 
 
 @given(votes, votes)
 def test_replicas_come_to_the_same_votes_of_each_caller(
     ours: dict[bytes, tuple[float, int]], theirs: dict[bytes, tuple[float, int]]
 ) -> None:
-    one, two = Agreement(ours).joined(Agreement(theirs)), Agreement(theirs).joined(Agreement(ours))
+    one, two = Consensus(ours).merged(Consensus(theirs)), Consensus(theirs).merged(Consensus(ours))
     assert {key: count for key, (_, count) in one.votes.items()} == {
         key: count for key, (_, count) in two.votes.items()
     }
-    assert len(one.votes) <= MOST_VOTES and one.joined(one) is one
+    assert len(one.votes) <= MAX_VOTES and one.merged(one) is one
 
 
 @given(votes)
 def test_an_agreement_survives_its_bytes(given_votes: dict[bytes, tuple[float, int]]) -> None:
-    assert unpack_votes(pack_votes(Agreement(given_votes))) == Agreement(given_votes)
-    assert len(pack_votes(Agreement(given_votes))) <= 2_048
+    assert unpack_votes(pack_votes(Consensus(given_votes))) == Consensus(given_votes)
+    assert len(pack_votes(Consensus(given_votes))) <= 2_048

@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from proxy.cache.contents import BYTES, Contents
-from proxy.cache.counts import Tally
-from proxy.cache.keyring import SECRET, Keyring
+from proxy.cache.contents import MAX_LOCAL_BYTES, Contents
+from proxy.cache.keyring import SECRET_NAME, Keyring
 from proxy.cache.remote import Remote
+from proxy.cache.stats import LookupStats
 from tests.cache.shelf import Shelf, until
 
 SUMMARY = b"canary: they agreed to meet on Tuesday"
@@ -15,11 +15,11 @@ SUMMARY = b"canary: they agreed to meet on Tuesday"
 def run(test: Callable[[Shelf, Contents, Contents], Awaitable[None]], secret: bytes | None = b"secret") -> None:
     async def whole() -> None:
         shelf = Shelf()
-        remotes = [Remote(shelf, SECRET), Remote(shelf, SECRET)]
+        remotes = [Remote(shelf, SECRET_NAME), Remote(shelf, SECRET_NAME)]
         for remote in remotes:
             remote.start()
         try:
-            await test(shelf, *(Contents(remote, Keyring(secret), Tally()) for remote in remotes))
+            await test(shelf, *(Contents(remote, Keyring(secret), LookupStats()) for remote in remotes))
         finally:
             for remote in remotes:
                 await remote.close()
@@ -29,7 +29,7 @@ def run(test: Callable[[Shelf, Contents, Contents], Awaitable[None]], secret: by
 
 def test_content_is_kept_in_this_process_for_its_caller_alone() -> None:
     async def test() -> None:
-        contents = Contents(None, Keyring(None), Tally())
+        contents = Contents(None, Keyring(None), LookupStats())
         contents.put("summary", b"alice", b"key", SUMMARY)
         assert await contents.get("summary", b"alice", b"key") == SUMMARY
         assert await contents.get("summary", b"bob", b"key") is None
@@ -74,8 +74,8 @@ def test_without_a_secret_of_the_users_content_does_not_leave_the_process() -> N
 
 def test_content_in_this_process_does_not_grow_without_bound() -> None:
     async def test() -> None:
-        contents = Contents(None, Keyring(None), Tally())
-        half = bytes(BYTES // 2 - 256)
+        contents = Contents(None, Keyring(None), LookupStats())
+        half = bytes(MAX_LOCAL_BYTES // 2 - 256)
         for key in (b"a", b"b", b"c"):
             contents.put("summary", b"alice", key, half)
         assert await contents.get("summary", b"alice", b"a") is None

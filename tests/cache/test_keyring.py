@@ -5,24 +5,24 @@ import asyncio
 import pytest
 
 from proxy.cache import keyring as module
-from proxy.cache.keyring import BYTES, SECRET, Keyring
+from proxy.cache.keyring import SECRET_BYTES, SECRET_NAME, Keyring
 from proxy.cache.remote import Remote
-from proxy.cache.sealing import Seals
+from proxy.cache.sealing import Sealer
 from proxy.observe.log import event
 from tests.cache.shelf import Shelf, until
 
 
 def test_a_given_secret_makes_the_seals_at_once_and_may_seal_content() -> None:
     keyring = Keyring(b"given")
-    assert keyring.seals is not None
-    assert keyring.seals.name("x", b"a") == Seals(b"given").name("x", b"a")
-    assert keyring.may_seal
+    assert keyring.sealer is not None
+    assert keyring.sealer.name("x", b"a") == Sealer(b"given").name("x", b"a")
+    assert keyring.can_seal
 
 
 def test_without_a_secret_there_are_no_seals_until_replicas_agree() -> None:
     keyring = Keyring(None)
-    assert keyring.seals is None
-    assert not keyring.may_seal
+    assert keyring.sealer is None
+    assert not keyring.can_seal
     assert keyring.local.name("x", b"a") != Keyring(None).local.name("x", b"a")
 
 
@@ -30,13 +30,13 @@ def test_replicas_without_a_secret_agree_on_one_and_are_warned(capfd: pytest.Cap
     async def test() -> None:
         shelf = Shelf()
         one, two = Keyring(None, event), Keyring(None, event)
-        remotes = [Remote(shelf, SECRET), Remote(shelf, SECRET)]
+        remotes = [Remote(shelf, SECRET_NAME), Remote(shelf, SECRET_NAME)]
         for remote, keyring in zip(remotes, (one, two), strict=True):
-            remote.spawn(keyring.agree_on(remote))
-        await until(lambda: one.seals and two.seals)
-        assert one.seals and two.seals
-        assert one.seals.name("x", b"a") == two.seals.name("x", b"a")
-        assert len(shelf.values[SECRET]) == BYTES
+            remote.spawn(keyring.agree_loop(remote))
+        await until(lambda: one.sealer and two.sealer)
+        assert one.sealer and two.sealer
+        assert one.sealer.name("x", b"a") == two.sealer.name("x", b"a")
+        assert len(shelf.values[SECRET_NAME]) == SECRET_BYTES
         for remote in remotes:
             await remote.close()
 
@@ -45,17 +45,17 @@ def test_replicas_without_a_secret_agree_on_one_and_are_warned(capfd: pytest.Cap
 
 
 def test_a_backend_that_was_emptied_is_told_the_secret_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AGREE_AGAIN", 0.01)
+    monkeypatch.setattr(module, "AGREE_INTERVAL_S", 0.01)
 
     async def test() -> None:
         shelf = Shelf()
-        remote, keyring = Remote(shelf, SECRET), Keyring(None)
-        remote.spawn(keyring.agree_on(remote))
-        await until(lambda: keyring.seals)
-        agreed, seals = shelf.values.pop(SECRET), keyring.seals
-        await until(lambda: SECRET in shelf.values)
-        assert shelf.values[SECRET] == agreed
-        assert keyring.seals is seals
+        remote, keyring = Remote(shelf, SECRET_NAME), Keyring(None)
+        remote.spawn(keyring.agree_loop(remote))
+        await until(lambda: keyring.sealer)
+        agreed, sealer = shelf.values.pop(SECRET_NAME), keyring.sealer
+        await until(lambda: SECRET_NAME in shelf.values)
+        assert shelf.values[SECRET_NAME] == agreed
+        assert keyring.sealer is sealer
         await remote.close()
 
     asyncio.run(test())
@@ -63,16 +63,16 @@ def test_a_backend_that_was_emptied_is_told_the_secret_again(monkeypatch: pytest
 
 @pytest.mark.parametrize("stored", [b"", b"short", bytes(10_000)])
 def test_what_cannot_be_a_secret_is_not_agreed_to(stored: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
 
     async def test() -> None:
-        shelf = Shelf(values={SECRET: stored})
-        remote, keyring = Remote(shelf, SECRET), Keyring(None)
-        remote.spawn(keyring.agree_on(remote))
+        shelf = Shelf(values={SECRET_NAME: stored})
+        remote, keyring = Remote(shelf, SECRET_NAME), Keyring(None)
+        remote.spawn(keyring.agree_loop(remote))
         await until(lambda: shelf.agreements > 2)
-        assert keyring.seals is None
-        del shelf.values[SECRET]
-        await until(lambda: keyring.seals)
+        assert keyring.sealer is None
+        del shelf.values[SECRET_NAME]
+        await until(lambda: keyring.sealer)
         await remote.close()
 
     asyncio.run(test())

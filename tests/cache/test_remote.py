@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from proxy.cache import remote as module
-from proxy.cache.breaker import FIRST
-from proxy.cache.remote import BUDGET, LARGEST, MOST_ASKING, Remote, Values
+from proxy.cache.breaker import INITIAL_PAUSE_S
+from proxy.cache.remote import MAX_ACTIVE_READS, READ_BUDGET_S, Remote, Values
+from proxy.cache.sealing import MAX_VALUE_BYTES
 from proxy.observe.log import event
 from tests.cache.shelf import Shelf, until
 
@@ -53,9 +54,9 @@ async def timed(work: Awaitable[None]) -> float:
 def test_values_are_read_and_handed_over() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.values[b"a"] = b"1"
-        await remote.ask([b"a", b"b"], taken := Taken())
+        await remote.read([b"a", b"b"], taken := Taken())
         assert taken.values == [b"1", None]
-        assert (remote.tally.asked, remote.tally.late) == (1, 0)
+        assert (remote.stats.reads, remote.stats.late) == (1, 0)
 
     run(test)
 
@@ -64,9 +65,9 @@ def test_a_request_waits_no_longer_than_its_budget_and_the_answer_still_serves_t
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.values[b"a"] = b"1"
         shelf.hold()
-        took = await timed(remote.ask([b"a"], taken := Taken()))
-        assert BUDGET * 0.9 < took < BUDGET + 0.2
-        assert (remote.tally.late, remote.usable, taken.values) == (1, False, None)
+        took = await timed(remote.read([b"a"], taken := Taken()))
+        assert READ_BUDGET_S * 0.9 < took < READ_BUDGET_S + 0.2
+        assert (remote.stats.late, remote.available, taken.values) == (1, False, None)
         shelf.release()
         await until(lambda: taken.values == [b"1"])
 
@@ -76,12 +77,12 @@ def test_a_request_waits_no_longer_than_its_budget_and_the_answer_still_serves_t
 def test_while_it_fails_no_request_asks_and_none_waits() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.fault = "ConnectionError"
-        await remote.ask([b"a"], Taken())
+        await remote.read([b"a"], Taken())
         asked = len(shelf.gets)
         for _ in range(100):
-            await remote.ask([b"a"], Taken())
+            await remote.read([b"a"], Taken())
         assert len(shelf.gets) == asked
-        assert (remote.tally.errors, remote.tally.skipped) == (1, 100)
+        assert (remote.stats.errors, remote.stats.skipped) == (1, 100)
 
     run(test)
 
@@ -89,11 +90,11 @@ def test_while_it_fails_no_request_asks_and_none_waits() -> None:
 def test_it_comes_back_by_itself_without_a_request_that_tries() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.fault = "ConnectionError"
-        await remote.ask([b"a"], Taken())
+        await remote.read([b"a"], Taken())
         shelf.fault = ""
-        await until(lambda: remote.reading.closed)
+        await until(lambda: remote.read_breaker.closed)
         assert shelf.gets[-1] == [PROBE]
-        await remote.ask([b"a"], taken := Taken())
+        await remote.read([b"a"], taken := Taken())
         assert taken.values == [None]
 
     run(test)
@@ -102,19 +103,19 @@ def test_it_comes_back_by_itself_without_a_request_that_tries() -> None:
 def test_probes_that_fail_come_ever_more_seldom() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.fault = "ConnectionError"
-        await remote.ask([b"a"], Taken())
-        first = remote.reading.remaining
-        await until(lambda: remote.reading.remaining > first)
-        assert remote.reading.remaining > 1.2 * FIRST
+        await remote.read([b"a"], Taken())
+        first = remote.read_breaker.remaining
+        await until(lambda: remote.read_breaker.remaining > first)
+        assert remote.read_breaker.remaining > 1.2 * INITIAL_PAUSE_S
 
     run(test)
 
 
 def test_a_probe_that_is_answered_late_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PROBE_SECONDS", -1.0)
+    monkeypatch.setattr(module, "PROBE_TIMEOUT_S", -1.0)
 
     async def test(shelf: Shelf, remote: Remote) -> None:
-        await until(lambda: not remote.reading.closed)
+        await until(lambda: not remote.read_breaker.closed)
         assert shelf.gets == [[PROBE]]
 
     run(test)
@@ -124,7 +125,7 @@ def test_it_is_probed_when_it_starts_so_that_no_request_meets_a_dead_one_first()
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.fault = "ConnectionError"
         remote.start()
-        await until(lambda: not remote.usable)
+        await until(lambda: not remote.available)
         assert shelf.gets == [[PROBE]]
 
     run(test, started=False)
@@ -133,14 +134,14 @@ def test_it_is_probed_when_it_starts_so_that_no_request_meets_a_dead_one_first()
 def test_a_client_that_goes_away_cancels_its_waiting_and_no_command() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.hold()
-        waiting = asyncio.create_task(remote.ask([b"a"], taken := Taken()))
+        waiting = asyncio.create_task(remote.read([b"a"], taken := Taken()))
         await until(lambda: [b"a"] in shelf.gets)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         shelf.release()
         await until(lambda: taken.values is not None)
-        assert remote.tally.errors == 0
+        assert remote.stats.errors == 0
 
     run(test)
 
@@ -148,10 +149,10 @@ def test_a_client_that_goes_away_cancels_its_waiting_and_no_command() -> None:
 def test_when_too_many_questions_are_under_way_further_requests_go_on_alone() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.hold()
-        waiting = [asyncio.create_task(remote.ask([b"%d" % n], Taken())) for n in range(MOST_ASKING)]
-        await until(lambda: len(shelf.gets) == 1 + MOST_ASKING)
-        await remote.ask([b"more"], Taken())
-        assert (remote.tally.skipped, len(shelf.gets)) == (1, 1 + MOST_ASKING)
+        waiting = [asyncio.create_task(remote.read([b"%d" % n], Taken())) for n in range(MAX_ACTIVE_READS)]
+        await until(lambda: len(shelf.gets) == 1 + MAX_ACTIVE_READS)
+        await remote.read([b"more"], Taken())
+        assert (remote.stats.skipped, len(shelf.gets)) == (1, 1 + MAX_ACTIVE_READS)
         await asyncio.gather(*waiting)
 
     run(test)
@@ -161,11 +162,11 @@ def test_an_answer_that_came_while_our_own_event_loop_was_busy_is_in_time() -> N
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.hold()
         loop = asyncio.get_running_loop()
-        loop.call_later(BUDGET / 4, time.sleep, 3 * BUDGET)  # a long count, say
-        loop.call_later(BUDGET / 2, shelf.release)
-        await remote.ask([b"a"], taken := Taken())
+        loop.call_later(READ_BUDGET_S / 4, time.sleep, 3 * READ_BUDGET_S)  # a long count, say
+        loop.call_later(READ_BUDGET_S / 2, shelf.release)
+        await remote.read([b"a"], taken := Taken())
         assert taken.values == [None]
-        assert (remote.tally.late, remote.reading.closed) == (0, True)
+        assert (remote.stats.late, remote.read_breaker.closed) == (0, True)
 
     run(test)
 
@@ -183,10 +184,10 @@ def test_writes_are_gathered_and_the_last_of_a_name_wins() -> None:
 
 def test_many_writes_go_in_batches() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
-        for number in range(module.BATCH + 1):
+        for number in range(module.BATCH_SIZE + 1):
             remote.write(b"%d" % number, b"x", 60.0)
-        await until(lambda: len(shelf.values) == module.BATCH + 1)
-        assert [len(put) for put in shelf.puts] == [module.BATCH, 1]
+        await until(lambda: len(shelf.values) == module.BATCH_SIZE + 1)
+        assert [len(put) for put in shelf.puts] == [module.BATCH_SIZE, 1]
 
     run(test)
 
@@ -195,26 +196,26 @@ def test_a_backend_that_takes_no_writes_is_still_read() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.full = True
         remote.write(b"a", b"1", 60.0)
-        await until(lambda: not remote.writing.closed)
-        assert remote.tally.lost == 1
-        await remote.ask([b"a"], taken := Taken())
+        await until(lambda: not remote.write_breaker.closed)
+        assert remote.stats.lost == 1
+        await remote.read([b"a"], taken := Taken())
         assert taken.values == [None]
         shelf.full = False
         remote.write(b"a", b"2", 60.0)
-        await until(lambda: remote.writing.closed)
+        await until(lambda: remote.write_breaker.closed)
         assert shelf.values == {b"a": b"2"}
 
     run(test)
 
 
 def test_what_is_too_much_to_keep_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_QUEUED", 2)
+    monkeypatch.setattr(module, "MAX_QUEUED_WRITES", 2)
 
     async def test(shelf: Shelf, remote: Remote) -> None:
-        remote.write(b"large", bytes(LARGEST + 1), 60.0)
+        remote.write(b"large", bytes(MAX_VALUE_BYTES + 1), 60.0)
         for name in (b"a", b"b", b"c", b"b"):
             remote.write(name, b"x", 60.0)
-        assert remote.tally.lost == 2
+        assert remote.stats.lost == 2
         await until(lambda: shelf.values)
         assert set(shelf.values) == {b"a", b"b"}
 
@@ -223,13 +224,13 @@ def test_what_is_too_much_to_keep_is_forgotten(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_value_too_large_to_be_ours_is_removed_so_that_it_stops_nobody_again() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
-        shelf.values = {b"poison": bytes(LARGEST + 1), b"good": b"1"}
+        shelf.values = {b"poison": bytes(MAX_VALUE_BYTES + 1), b"good": b"1"}
         shelf.hold()
-        await remote.ask([b"good", b"poison"], Taken())
+        await remote.read([b"good", b"poison"], Taken())
         shelf.release()
-        await until(lambda: remote.reading.closed)
+        await until(lambda: remote.read_breaker.closed)
         assert shelf.values == {b"good": b"1"}
-        assert remote.tally.oversize == 1
+        assert remote.stats.oversize == 1
 
     run(test)
 
@@ -238,10 +239,10 @@ def test_a_slow_answer_removes_nothing_that_may_be_ours() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.values = {b"good": b"1"}
         shelf.hold()
-        await remote.ask([b"good"], Taken())
+        await remote.read([b"good"], Taken())
         shelf.release()
-        await until(lambda: remote.reading.closed)
-        assert (shelf.values, remote.tally.oversize) == ({b"good": b"1"}, 0)
+        await until(lambda: remote.read_breaker.closed)
+        assert (shelf.values, remote.stats.oversize) == ({b"good": b"1"}, 0)
 
     run(test)
 
@@ -249,10 +250,10 @@ def test_a_slow_answer_removes_nothing_that_may_be_ours() -> None:
 def test_trouble_is_told_once_a_minute_and_only_by_its_kind(capfd: pytest.CaptureFixture[str]) -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
         shelf.fault = "AuthenticationError"
-        await remote.ask([b"name"], Taken())
+        await remote.read([b"name"], Taken())
         remote.write(b"name", b"value", 60.0)
-        await until(lambda: not remote.writing.closed)
-        assert remote.tally.errors >= 2
+        await until(lambda: not remote.write_breaker.closed)
+        assert remote.stats.errors >= 2
 
     run(test)
     told = capfd.readouterr().err
@@ -263,12 +264,12 @@ def test_trouble_is_told_once_a_minute_and_only_by_its_kind(capfd: pytest.Captur
 
 def test_work_aside_is_done_while_it_answers() -> None:
     async def test(shelf: Shelf, remote: Remote) -> None:
-        assert await remote.aside(lambda backend: backend.get([b"a"])) == [None]
+        assert await remote.attempt(lambda backend: backend.get([b"a"])) == [None]
         shelf.fault = "TimeoutError"
-        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+        assert await remote.attempt(lambda backend: backend.get([b"a"])) is None
         shelf.fault = ""
         asked = len(shelf.gets)
-        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+        assert await remote.attempt(lambda backend: backend.get([b"a"])) is None
         assert len(shelf.gets) == asked
 
     run(test)
@@ -279,9 +280,9 @@ def test_closing_writes_what_waits_and_then_nothing_is_asked() -> None:
         remote.write(b"a", b"1", 60.0)
         await remote.close()
         assert (shelf.values, shelf.closed) == ({b"a": b"1"}, True)
-        await remote.ask([b"a"], taken := Taken())
+        await remote.read([b"a"], taken := Taken())
         assert taken.values is None
-        assert await remote.aside(lambda backend: backend.get([b"a"])) is None
+        assert await remote.attempt(lambda backend: backend.get([b"a"])) is None
 
     run(test)
 
@@ -300,6 +301,6 @@ def test_closing_does_not_mind_a_backend_that_fails() -> None:
         shelf.fault = "ConnectionError"
         remote.write(b"a", b"1", 60.0)
         await remote.close()
-        assert remote.tally.lost == 1
+        assert remote.stats.lost == 1
 
     run(test)

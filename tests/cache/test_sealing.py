@@ -4,80 +4,82 @@ import random
 
 import pytest
 
-from proxy.cache.sealing import LARGEST, PREFIX, Seals
+from proxy.cache.sealing import MAX_VALUE_BYTES, PREFIX, Sealer
 
-SEALS = Seals(b"secret")
-OTHER = Seals(b"other secret")
+SEALER = Sealer(b"secret")
+OTHER = Sealer(b"other secret")
 CONTENT = b"what they talked about"
 
 
 def test_a_name_is_the_same_for_all_who_know_the_secret_and_for_nobody_else() -> None:
-    assert SEALS.name("count", CONTENT) == Seals(b"secret").name("count", CONTENT)
-    assert SEALS.name("count", CONTENT) != OTHER.name("count", CONTENT)
+    assert SEALER.name("count", CONTENT) == Sealer(b"secret").name("count", CONTENT)
+    assert SEALER.name("count", CONTENT) != OTHER.name("count", CONTENT)
 
 
 def test_a_name_tells_its_kind_and_nothing_of_what_it_names() -> None:
-    name = SEALS.name("count:1.0", CONTENT)
+    name = SEALER.name("count:1.0", CONTENT)
     assert name.startswith(PREFIX + b"count:1.0:")
     assert CONTENT not in name
-    assert len(name) == len(SEALS.name("count:1.0", CONTENT * 1000))
+    assert len(name) == len(SEALER.name("count:1.0", CONTENT * 1000))
 
 
 def test_parts_do_not_run_into_one_another() -> None:
-    assert SEALS.name("x", b"ab", b"c") != SEALS.name("x", b"a", b"bc")
-    assert SEALS.name("x", b"a") != SEALS.name("y", b"a")
-    assert SEALS.name("x", b"a", b"") != SEALS.name("x", b"a")
+    assert SEALER.name("x", b"ab", b"c") != SEALER.name("x", b"a", b"bc")
+    assert SEALER.name("x", b"a") != SEALER.name("y", b"a")
+    assert SEALER.name("x", b"a", b"") != SEALER.name("x", b"a")
 
 
 def test_what_was_wrapped_is_unwrapped_under_its_own_name_alone() -> None:
-    value = SEALS.wrap(b"name", b"payload")
-    assert SEALS.unwrap(b"name", value) == b"payload"
-    assert SEALS.unwrap(b"nam", b"e" + value) is None
-    assert SEALS.unwrap(b"other", value) is None
-    assert OTHER.unwrap(b"name", value) is None
+    value = SEALER.sign(b"name", b"payload")
+    assert SEALER.verify(b"name", value) == b"payload"
+    assert SEALER.verify(b"nam", b"e" + value) is None
+    assert SEALER.verify(b"other", value) is None
+    assert OTHER.verify(b"name", value) is None
 
 
 def test_a_value_of_another_version_or_size_is_none() -> None:
-    value = SEALS.wrap(b"name", b"payload")
-    assert SEALS.unwrap(b"name", b"\x07" + value[1:]) is None
-    assert SEALS.unwrap(b"name", value[:10]) is None
-    assert SEALS.unwrap(b"name", b"") is None
-    assert SEALS.unwrap(b"name", SEALS.wrap(b"name", bytes(LARGEST))) is None
+    value = SEALER.sign(b"name", b"payload")
+    assert SEALER.verify(b"name", b"\x07" + value[1:]) is None
+    assert SEALER.verify(b"name", value[:10]) is None
+    assert SEALER.verify(b"name", b"") is None
+    assert SEALER.verify(b"name", SEALER.sign(b"name", bytes(MAX_VALUE_BYTES))) is None
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_changed_or_random_value_is_none(seed: int) -> None:
     chance = random.Random(seed)
-    value = bytearray(SEALS.wrap(b"name", b"payload"))
+    value = bytearray(SEALER.sign(b"name", b"payload"))
     value[chance.randrange(len(value))] ^= 1 << chance.randrange(8)
-    assert SEALS.unwrap(b"name", bytes(value)) is None
-    assert SEALS.unwrap(b"name", b"\x01" + chance.randbytes(40)) is None
+    assert SEALER.verify(b"name", bytes(value)) is None
+    assert SEALER.verify(b"name", b"\x01" + chance.randbytes(40)) is None
 
 
 def test_sealed_content_is_its_callers_alone() -> None:
-    value = SEALS.seal(b"name", b"alice", CONTENT)
-    assert SEALS.unseal(b"name", b"alice", value) == CONTENT
-    assert SEALS.unseal(b"name", b"bob", value) is None
-    assert SEALS.unseal(b"other", b"alice", value) is None
+    value = SEALER.seal(b"name", b"alice", CONTENT)
+    assert SEALER.unseal(b"name", b"alice", value) == CONTENT
+    assert SEALER.unseal(b"name", b"bob", value) is None
+    assert SEALER.unseal(b"other", b"alice", value) is None
     assert OTHER.unseal(b"name", b"alice", value) is None
 
 
 def test_sealed_content_cannot_be_read_and_is_never_sealed_the_same_way_twice() -> None:
-    value = SEALS.seal(b"name", b"alice", CONTENT)
+    value = SEALER.seal(b"name", b"alice", CONTENT)
     assert CONTENT not in value
-    assert value != SEALS.seal(b"name", b"alice", CONTENT)
+    assert value != SEALER.seal(b"name", b"alice", CONTENT)
 
 
-@pytest.mark.parametrize("value", [b"", b"\x02", b"\x02" + bytes(40), b"\x01" + bytes(40), b"\x02" + bytes(LARGEST)])
+@pytest.mark.parametrize(
+    "value", [b"", *(b"\x02" + bytes(size) for size in (0, 40, MAX_VALUE_BYTES)), b"\x01" + bytes(40)]
+)
 def test_what_was_not_sealed_is_none(value: bytes) -> None:
-    assert SEALS.unseal(b"name", b"alice", value) is None
+    assert SEALER.unseal(b"name", b"alice", value) is None
 
 
 def test_a_wrapped_value_is_no_sealed_one() -> None:
-    assert SEALS.unseal(b"name", b"alice", SEALS.wrap(b"name", CONTENT)) is None
-    assert SEALS.unwrap(b"name", SEALS.seal(b"name", b"alice", CONTENT)) is None
+    assert SEALER.unseal(b"name", b"alice", SEALER.sign(b"name", CONTENT)) is None
+    assert SEALER.verify(b"name", SEALER.seal(b"name", b"alice", CONTENT)) is None
 
 
 def test_a_secret_may_be_of_any_length() -> None:
-    names = {Seals(secret).name("x", b"a") for secret in (b"", b"s", b"s" * 1000)}
+    names = {Sealer(secret).name("x", b"a") for secret in (b"", b"s", b"s" * 1000)}
     assert len(names) == 3

@@ -37,11 +37,11 @@ class Running:
 
     def learned(self, model: str) -> LearnedLimits:
         """What refusals proved of a model for the one who asks with `KEY`."""
-        return self.services.cache.learned_now(model, CALLER)
+        return self.services.cache.learned_limits(model, CALLER)
 
     def teach(self, model: str, learned: LearnedLimits) -> None:
         """As if a refusal had proved it."""
-        self.services.cache.prove(model, CALLER, learned, Proof(0, 0))
+        self.services.cache.record_proof(model, CALLER, learned, Proof(0, 0))
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""

@@ -28,7 +28,7 @@ LONG = [{"role": "user", "content": f"{CANARY} {i} " + sentence(i, 2_500)} for i
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis is waited for however busy the machine is."""
-    for patience in ("BUDGET", "PROBE_SECONDS"):
+    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
         monkeypatch.setattr(remote, patience, 10.0)
 
 
@@ -51,7 +51,7 @@ async def pair(upstream: str, server: RedisServer, secret: str = SECRET) -> Asyn
 def connected(proxy: Running) -> bool:
     """Whether it asks its Redis."""
     remote = proxy.services.cache._remote
-    return remote is not None and remote.reading.closed and proxy.services.cache._keyring.seals is not None
+    return remote is not None and remote.read_breaker.closed and proxy.services.cache._keyring.sealer is not None
 
 
 def hits(proxy: Running) -> int:

@@ -39,7 +39,7 @@ class Cache:
     def lookups(self) -> dict[tuple[str, str], int]:
         return {("local", "hit"): self.hits, ("local", "miss"): 3, ("redis", "hit"): 0, ("redis", "miss"): 1}
 
-    def troubles(self) -> dict[tuple[str], int]:
+    def failures(self) -> dict[tuple[str], int]:
         return {("late",): 2, ("errors",): 0}
 
     def open_breakers(self) -> dict[tuple[str], int]:

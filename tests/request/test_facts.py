@@ -39,7 +39,7 @@ CALLER = b"whoever asks"
 
 def teach(one: Knowledge, model: str, learned: LearnedLimits) -> None:
     """As if a refusal had proved it."""
-    one.cache.prove(model, CALLER, learned, Proof(0, 0))
+    one.cache.record_proof(model, CALLER, learned, Proof(0, 0))
 
 
 def believed(one: Knowledge, model: str) -> Window:
@@ -186,14 +186,14 @@ def count(one: Knowledge, model: str) -> int:
 def test_a_learned_ratio_corrects_a_callers_counts_and_moves_in_notches() -> None:
     one = knowledge()
     before = count(one, "claude-3-opus")
-    one.cache.observe("claude-3-opus", CALLER, 1.51)
+    one.cache.record_ratio("claude-3-opus", CALLER, 1.51)
     corrected = count(one, "claude-3-opus")
     assert corrected > before
     for ratio in (1.512, 1.515, 1.51):
-        one.cache.observe("claude-3-opus", CALLER, ratio)
+        one.cache.record_ratio("claude-3-opus", CALLER, ratio)
         assert count(one, "claude-3-opus") == corrected
     for _ in range(100):
-        one.cache.observe("claude-3-opus", CALLER, 1.6)
+        one.cache.record_ratio("claude-3-opus", CALLER, 1.6)
     assert count(one, "claude-3-opus") > corrected
     assert one.learned("claude-3-opus", b"another") is NOTHING_LEARNED
     assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", CALLER)) != one.counted_as("claude-3-opus")
@@ -202,7 +202,7 @@ def test_a_learned_ratio_corrects_a_callers_counts_and_moves_in_notches() -> Non
 def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:
     one = knowledge()
     assert one.caller([], "claude-3-opus") == b""
-    one.cache.observe("claude-3-opus", CALLER, 1.51)
+    one.cache.record_ratio("claude-3-opus", CALLER, 1.51)
     assert one.caller([], "claude-3-opus") and one.caller([], "gpt-4") == b""
 
 
@@ -210,7 +210,7 @@ def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("proxy.request.facts.MOST_MODELS", 10)
     one = knowledge(offline=True)
     for i in range(100):
-        one.cache.observe(f"invented-{i}", CALLER, 1.3)
+        one.cache.record_ratio(f"invented-{i}", CALLER, 1.3)
         one.meter(ASKED, f"invented-{i}")
         facts(one, f"invented-{i}")
     assert len(one._standing) <= 10 and len(one._warned) <= 10
@@ -263,7 +263,7 @@ def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str =
 def test_what_a_refusal_proved_is_kept_for_the_callers_next_request_with_its_proof() -> None:
     one = knowledge()
     assert refused(one, REFUSED) == LearnedLimits(5_000)
-    (shown,) = one.cache.shown("gpt-4")
+    (shown,) = one.cache.proofs("gpt-4")
     assert (shown.kind, shown.proof.value, shown.proof.rule, shown.proof.quality) == ("window", 5_000, "x", "exact")
     assert shown.proof.counted > 5_000
     assert one.learned("gpt-4", b"another") == LearnedLimits()

@@ -55,7 +55,7 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
 def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
     made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
     before = asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"]
-    made.gateway.planner.knowledge.cache.observe("gpt-4", caller_of(ann), 1.5)
+    made.gateway.planner.knowledge.cache.record_ratio("gpt-4", caller_of(ann), 1.5)
     tokens: Any = asyncio.run(made.inspecting.plan_of(LONG, ann))["tokens"]
     assert asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]

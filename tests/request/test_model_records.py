@@ -26,8 +26,8 @@ def settings(**environment: str) -> Settings:
 
 def taught() -> Cache:
     cache = Cache()
-    cache.prove("a/b", ANN, LearnedLimits(4_096, scale=1.5, alternates=True), PROOF)
-    cache.observe("a/b", BOB, 1.2)
+    cache.record_proof("a/b", ANN, LearnedLimits(4_096, scale=1.5, alternates=True), PROOF)
+    cache.record_ratio("a/b", BOB, 1.2)
     return cache
 
 
@@ -92,4 +92,4 @@ def test_what_is_forgotten_is_told_once_and_counts_go_too() -> None:
     first, second = (json.loads(message["body"]) for message in sent[1::2])
     assert len(first["limits"]) == 3 and len(first["counts"]) == 1
     assert (second["limits"], second["counts"], second["agreed"]["callers"]) == ([], [], 0)
-    assert not cache.corrected("a/b")
+    assert not cache.has_corrections("a/b")

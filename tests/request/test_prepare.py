@@ -131,7 +131,7 @@ def test_a_window_that_nobody_knows_proves_nothing() -> None:
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     made = services()
-    made.cache.prove("gpt-4o", CALLER, LearnedLimits(max_input=20_000), Proof(0, 0))
+    made.cache.record_proof("gpt-4o", CALLER, LearnedLimits(max_input=20_000), Proof(0, 0))
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
         context = visiting(of_length(size))
         prepared(made.gateway.planner, context)
@@ -240,7 +240,7 @@ def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -
     assert prepared(made.gateway.planner, context) is context.body
     smaller = healed(made.gateway.planner, context)
     assert 2 < len(smaller["messages"]) < 102 and context.result == "fitted"
-    assert made.cache.learned_now(model, CALLER).window == 4_096
+    assert made.cache.learned_limits(model, CALLER).window == 4_096
     smallest = healed(made.gateway.planner, context, Refusal("x", limit=2_500))
     assert len(smallest["messages"]) < len(smaller["messages"])
 
@@ -249,7 +249,7 @@ def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned()
     made = services()
     context = visiting(body(talk(100), "gpt-4o"))
     prepared(made.gateway.planner, context)
-    made.cache.prove(
+    made.cache.record_proof(
         "gpt-4o", CALLER, LearnedLimits(window=4_096), Proof(0, 0)
     )  # another request was refused while this one was away
     assert len(healed(made.gateway.planner, context)["messages"]) < 102
@@ -277,8 +277,8 @@ def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to()
     context = visiting(body(talk(400)))
     assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
     assert healed(made.gateway.planner, context, Refusal("x", limit=9_000))["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini", CALLER) == LearnedLimits(9_000)
-    assert made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
+    assert made.cache.learned_limits("gpt-4o-mini", CALLER) == LearnedLimits(9_000)
+    assert made.cache.learned_limits("gpt-4", CALLER) == LearnedLimits()
 
 
 @pytest.mark.parametrize("bounds", ["window", "body"])
@@ -288,7 +288,11 @@ def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotte
     assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
     first = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))
     assert first["model"] == "gpt-4o"
-    assert made.cache.learned_now("gpt-4o-mini", CALLER) == made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
+    assert (
+        made.cache.learned_limits("gpt-4o-mini", CALLER)
+        == made.cache.learned_limits("gpt-4", CALLER)
+        == LearnedLimits()
+    )
     second = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))  # of the second, the first is not tried
     assert second is None or second["model"] == "gpt-4"
 
@@ -314,18 +318,18 @@ def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: An
     context = visiting(body(talk(400)))
     assert prepared(made.gateway.planner, context) is context.body
     assert healed(made.gateway.planner, context, Refusal("x", limit=8_192)) is None
-    assert made.cache.learned_now("gpt-4", CALLER) == LearnedLimits()
+    assert made.cache.learned_limits("gpt-4", CALLER) == LearnedLimits()
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
 def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
     made = services()
-    made.cache.prove("gpt-4", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
+    made.cache.record_proof("gpt-4", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
     context = visiting(body(talk(100)), mode)
     prepared(made.gateway.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
         made.gateway.planner.learn_ratio(context, replace(context.outcome(), usage=Usage(usage), status=status))
-        assert made.cache.learned_now("gpt-4", CALLER).window == left
+        assert made.cache.learned_limits("gpt-4", CALLER).window == left
 
 
 # Ratios.
@@ -335,7 +339,7 @@ def told(made: Services, context: RequestContext, usage: int, status: int = 200)
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
     made.gateway.planner.learn_ratio(context, outcome)
-    found = made.cache.correction_now(outcome.model_sent, caller_of(()), 1.0)
+    found = made.cache.correction(outcome.model_sent, caller_of(()), 1.0)
     return None if found is None else found.ratio
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.cache.limits import LIFE, Limits, pack, unpack
+from proxy.cache.limit_proofs import LIFETIME_S, LimitProofs, pack, unpack
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof
 from proxy.model.structs import replace
 
@@ -27,54 +27,56 @@ times = st.floats(1, 1e6)
 steps = st.lists(st.tuples(st.none() | learned, st.integers(1, 10**6), times), max_size=6)
 
 
-def lived(found: Sequence[tuple[LearnedLimits | None, int, float]]) -> Limits:
+def lived(found: Sequence[tuple[LearnedLimits | None, int, float]]) -> LimitProofs:
     """A record after refusals, and answers to so many tokens."""
-    record = Limits()
+    record = LimitProofs()
     for told, used, now in found:
         if told is None:
-            record = record.answered(used, 100, now, agrees=True, probed=True)
+            record = record.after_answer(used, 100, now, agrees=True, probed=True)
         else:
-            record = record.proved(told, replace(PROOF, at=now))
+            record = record.after_refusal(told, replace(PROOF, at=now))
     return record
 
 
 def test_what_was_proved_is_learned_with_its_proof() -> None:
-    record = Limits().proved(LearnedLimits(8_192, 7_000, 1.2, alternates=True), PROOF)
+    record = LimitProofs().after_refusal(LearnedLimits(8_192, 7_000, 1.2, alternates=True), PROOF)
     assert record.learned(NOW) == LearnedLimits(8_192, 7_000, 1.2, alternates=True)
     assert record.proofs["window"] == replace(PROOF, value=8_192)
 
 
 def test_a_refusal_adds_to_what_was_proved_before() -> None:
-    record = Limits().proved(LearnedLimits(8_192), PROOF).proved(LearnedLimits(max_input=7_000), PROOF)
+    record = (
+        LimitProofs().after_refusal(LearnedLimits(8_192), PROOF).after_refusal(LearnedLimits(max_input=7_000), PROOF)
+    )
     assert record.learned(NOW) == LearnedLimits(8_192, 7_000)
-    assert record.proved(LearnedLimits(4_096), PROOF).learned(NOW) == LearnedLimits(4_096, 7_000)
+    assert record.after_refusal(LearnedLimits(4_096), PROOF).learned(NOW) == LearnedLimits(4_096, 7_000)
 
 
 def test_a_window_that_was_named_outranks_one_that_was_supposed() -> None:
-    record = Limits().proved(LearnedLimits(5_000, supposed=True), PROOF)
+    record = LimitProofs().after_refusal(LearnedLimits(5_000, supposed=True), PROOF)
     assert record.learned(NOW) == LearnedLimits(5_000, supposed=True)
-    assert record.proved(LearnedLimits(6_000), PROOF).learned(NOW) == LearnedLimits(6_000)
+    assert record.after_refusal(LearnedLimits(6_000), PROOF).learned(NOW) == LearnedLimits(6_000)
 
 
-@pytest.mark.parametrize("kind", LIFE)
+@pytest.mark.parametrize("kind", LIFETIME_S)
 def test_every_proof_ends(kind: str) -> None:
-    record = Limits({kind: replace(PROOF, value=2)})
-    assert record.learned(NOW + LIFE[kind] - 1) != NOTHING_LEARNED
-    assert record.learned(NOW + LIFE[kind]) is NOTHING_LEARNED
-    assert record.learned(NOW - LIFE[kind]) is NOTHING_LEARNED  # a clock that is far ahead of ours
+    record = LimitProofs({kind: replace(PROOF, value=2)})
+    assert record.learned(NOW + LIFETIME_S[kind] - 1) != NOTHING_LEARNED
+    assert record.learned(NOW + LIFETIME_S[kind]) is NOTHING_LEARNED
+    assert record.learned(NOW - LIFETIME_S[kind]) is NOTHING_LEARNED  # a clock that is far ahead of ours
 
 
 def test_what_was_forgotten_does_not_hold() -> None:
-    record = Limits().proved(LearnedLimits(5_000), PROOF)
+    record = LimitProofs().after_refusal(LearnedLimits(5_000), PROOF)
     assert record.learned(NOW + 1, since=NOW) is NOTHING_LEARNED
     assert record.learned(NOW + 1, since=NOW - 1) == LearnedLimits(5_000)
 
 
 def test_an_answer_takes_back_the_limits_that_it_disproves() -> None:
-    record = Limits().proved(LearnedLimits(8_192, 7_000, 1.2), PROOF)
+    record = LimitProofs().after_refusal(LearnedLimits(8_192, 7_000, 1.2), PROOF)
 
     def after(used: int, reply: int = 0, agrees: bool = True, probed: bool = False) -> LearnedLimits:
-        return record.answered(used, reply, NOW + 1, agrees=agrees, probed=probed).learned(NOW + 2)
+        return record.after_answer(used, reply, NOW + 1, agrees=agrees, probed=probed).learned(NOW + 2)
 
     assert after(7_000) == record.learned(NOW)
     assert after(7_001) == LearnedLimits(8_192, None, 1.2)
@@ -82,22 +84,22 @@ def test_an_answer_takes_back_the_limits_that_it_disproves() -> None:
     assert after(7_000, 1_193) == record.learned(NOW)  # some count the reply, and some do not
     assert after(7_000, 1_193, probed=True) == LearnedLimits(None, 7_000)
     assert after(7_000, 1_193, agrees=False, probed=True) == record.learned(NOW)  # it was cut silently
-    assert record.answered(100, 0, NOW, agrees=True, probed=False) is record
+    assert record.after_answer(100, 0, NOW, agrees=True, probed=False) is record
 
 
 def test_a_word_outranks_the_one_before_it_though_the_clock_goes_backwards() -> None:
-    old = Limits().proved(LearnedLimits(5_000), PROOF)
-    back = old.answered(6_000, 0, NOW - 50, agrees=True, probed=False)
-    assert old.joined(back).learned(NOW) == back.joined(old).learned(NOW) == NOTHING_LEARNED
+    old = LimitProofs().after_refusal(LearnedLimits(5_000), PROOF)
+    back = old.after_answer(6_000, 0, NOW - 50, agrees=True, probed=False)
+    assert old.merged(back).learned(NOW) == back.merged(old).learned(NOW) == NOTHING_LEARNED
 
 
 @given(steps, steps, steps)
 def test_replicas_agree_whoever_hears_whom_first(one: object, two: object, three: object) -> None:
     a, b, c = (lived(found) for found in (one, two, three))  # type: ignore[arg-type]
     for now in (100.0, 1e6):
-        assert a.joined(b).learned(now) == b.joined(a).learned(now)
-        assert a.joined(b).joined(c).learned(now) == a.joined(b.joined(c)).learned(now)
-        assert a.joined(a) == a
+        assert a.merged(b).learned(now) == b.merged(a).learned(now)
+        assert a.merged(b).merged(c).learned(now) == a.merged(b.merged(c)).learned(now)
+        assert a.merged(a) == a
 
 
 @given(steps)
@@ -109,8 +111,8 @@ def test_a_record_comes_back_as_it_was(found: object) -> None:
 @given(steps, st.integers(1, 10**6), st.booleans(), st.booleans())
 def test_an_answer_never_teaches_a_limit(found: object, used: int, agrees: bool, probed: bool) -> None:
     record = lived(found)  # type: ignore[arg-type]
-    before = dict(record.holding(1e6))
-    after = dict(record.answered(used, 10, 1e6, agrees=agrees, probed=probed).holding(1e6))
+    before = dict(record.valid(1e6))
+    after = dict(record.after_answer(used, 10, 1e6, agrees=agrees, probed=probed).valid(1e6))
     assert after.items() <= before.items()
 
 
