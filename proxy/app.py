@@ -91,7 +91,9 @@ class Services:
 
 def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> Services:
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
-    rules = load_rules(settings.rules, default=settings.ladder, given=_given(settings), imposed=_budgets(settings))
+    rules = load_rules(
+        settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
+    )
     windows = load_windows(rules.windows)
     cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
@@ -119,7 +121,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     return Services(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
 
 
-def _given(settings: Settings) -> dict[str, dict[str, Any]]:
+def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:
     """The parameters of steps that stand in the settings."""
     given: dict[str, dict[str, Any]] = {}
     if settings.fallback_models:

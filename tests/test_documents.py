@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from proxy.config.ladders import STEPS, known_steps
-from proxy.config.model_table import WORDS
+from proxy.config.model_table import CAPABILITY_NAMES
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import SETTINGS
 from tests.tokens.vocabulary import write
@@ -165,7 +165,7 @@ def test_the_examples_of_rules_are_a_folder_without_problems(tmp_path: Path) -> 
 @pytest.mark.parametrize("document", [RULES, "rules/windows.toml"])
 def test_every_capability_of_models_is_listed(document: str) -> None:
     found = re.search(r"can = .*# of: (.+)", text_of(document))
-    assert found is not None and set(found[1].split(", ")) == WORDS
+    assert found is not None and set(found[1].split(", ")) == CAPABILITY_NAMES
 
 
 def test_every_package_is_in_the_architecture() -> None:

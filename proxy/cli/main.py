@@ -22,7 +22,7 @@ import msgspec
 from proxy import __version__
 from proxy.cli import admin_client
 from proxy.config.rules import check_rules, load_rules
-from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, misspelt, read_settings
+from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser, whole
 from proxy.errors import ClientError, ConfigError
 
@@ -149,13 +149,13 @@ def _value(parse: Parser) -> Callable[[str], Any]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Environment and flags as settings; says so where a variable looks misspelt."""
-    _say_misspelt()
+    """Environment and flags as settings; says so where a variable looks unknown_variables."""
+    _say_unknown_variables()
     return _read(arguments)
 
 
-def _say_misspelt() -> None:
-    for line in misspelt(os.environ):
+def _say_unknown_variables() -> None:
+    for line in unknown_variables(os.environ):
         print(f"plimsoll: {line}", file=sys.stderr)
 
 
@@ -168,14 +168,14 @@ def serve(arguments: argparse.Namespace) -> int:
     try:
         settings = _read(arguments)
     except ConfigError:
-        _say_misspelt()
+        _say_unknown_variables()
         raise
     with ExitStack() as stack:
         if settings.workers > 1:  # before prometheus is loaded, which looks for it just once
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(_folder())
         from proxy.bootstrap import start
 
-        return start(settings, misspelt(os.environ))
+        return start(settings, unknown_variables(os.environ))
 
 
 def _folder() -> TemporaryDirectory[str]:
@@ -289,7 +289,7 @@ def check(arguments: argparse.Namespace) -> int:
     folder = arguments.folder or settings_of(arguments).rules
     if folder is not None and not folder.is_dir():
         named = "" if arguments.folder else "PLIMSOLL_RULES: "
-        raise ConfigError(f"{named}there is no folder {folder}")
+        raise ConfigError(f"{named}no such folder: {folder}")
     problems = check_rules(folder)
     for problem in problems:
         print(problem)

@@ -1,4 +1,4 @@
-"""A ladder's TOML as a `Ladder`: each row is checked against the step that it names; it reads no file."""
+"""Parses a ladder's TOML into a `Ladder` and validates each row against its step. It reads no file."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from proxy.config.window_rules import listed, reason
+from proxy.config.window_rules import as_rows, error_text
 from proxy.model.limits import DEFAULT_RESERVE, FLOOR
 from proxy.model.plan import Ladder, LadderStep
 
-STEPS = "proxy.fit.steps"  # a step's name is its file's name there
-ROWS = ("step", "use", "lorebook")  # what a ladder's file has rows of
-Params = Mapping[str, Mapping[str, Any]]  # parameters by step
+STEPS = "proxy.fit.steps"  # the package of the steps; a step's name is the name of its module
+TABLES = ("step", "use", "lorebook")  # the arrays of tables in a ladder's file
+Params = Mapping[str, Mapping[str, Any]]  # parameters by name, by the name of their step
 Row = TypeVar("Row")
+CHOICES = {"on_unfit": ("reject", "forward"), "unknown": ("learn", "assume")}
 
 
-WORDS = {"on_unfit": ("reject", "forward"), "unknown": ("learn", "assume")}
-
-
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands above a ladder's steps and holds for all of them."""
+class LadderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The top-level fields of a ladder's file. `default_reserve` and `floor` are in tokens."""
 
     on_unfit: str = "reject"
     unknown: str = "learn"
@@ -34,75 +32,79 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor: Annotated[int, msgspec.Meta(ge=1)] = FLOOR
 
     def __post_init__(self) -> None:
-        for key, words in WORDS.items():
-            if (said := getattr(self, key)) not in words:
-                raise ValueError(f"{key} is {said!r}, it must be one of {', '.join(words)}")
+        for key, allowed in CHOICES.items():
+            if (value := getattr(self, key)) not in allowed:
+                raise ValueError(f"{key} is {value!r}, must be one of {', '.join(allowed)}")
 
 
-class Place(msgspec.Struct, frozen=True):
-    """What any row of a ladder may say; all else in it are parameters of its step."""
+class StepRow(msgspec.Struct, frozen=True):
+    """The fields of every `[[step]]`. All other fields of a row are parameters of its step."""
 
     name: str
     at: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
-class Use(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[use]]`: the ladder of the models whose names match a pattern."""
+class LadderRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[use]]`: the ladder of the models whose names match the pattern `model`."""
 
     model: str
     ladder: str
 
 
-class Lore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[lorebook]]`: a lorebook of the models whose names match a pattern."""
+class LorebookRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[lorebook]]`: a lorebook of the models whose names match the pattern `model`."""
 
     model: str
     name: str
 
 
-def parse_ladder(name: str, table: Mapping[str, Any], given: Params, package: str = STEPS) -> tuple[Ladder, list[str]]:
-    """A ladder as TOML has it, and all that is wrong with it, a line each.
+def parse_ladder(
+    name: str, table: Mapping[str, Any], defaults: Params, package: str = STEPS
+) -> tuple[Ladder, list[str]]:
+    """The ladder of a parsed TOML file, and its problems, one line each. Invalid rows are left out.
 
-    `given` are parameters that the user set elsewhere (the environment); a row's own come first.
+    `defaults` are parameters for rows that do not set them, such as those from the environment.
     """
     problems: list[str] = []
-    head = Head()
+    settings = LadderSettings()
     try:
-        head = msgspec.convert({key: value for key, value in table.items() if key not in ROWS}, Head)
+        settings = msgspec.convert({key: value for key, value in table.items() if key not in TABLES}, LadderSettings)
     except ValueError as error:
-        problems.append(reason(error))
+        problems.append(error_text(error))
     steps = []
-    for place, row in enumerate(listed(table.get("step", [])), 1):
+    for number, row in enumerate(as_rows(table.get("step", [])), 1):
         try:
-            steps.append(_rung(row, given, package))
+            steps.append(_ladder_step(row, defaults, package))
         except ValueError as error:
             title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
-            problems.append(f"step {place}{title}: {reason(error)}")
-    return Ladder(name, tuple(steps), head.on_unfit, head.unknown, head.default_reserve, head.floor), problems
+            problems.append(f"step {number}{title}: {error_text(error)}")
+    return Ladder(
+        name, tuple(steps), settings.on_unfit, settings.unknown, settings.default_reserve, settings.floor
+    ), problems
 
 
-def _rung(row: Any, given: Params, package: str) -> LadderStep:
-    place = msgspec.convert(row, Place)
-    step = _step(place.name, package)
+def _ladder_step(row: Any, defaults: Params, package: str) -> LadderStep:
+    fields = msgspec.convert(row, StepRow)
+    step = _step(fields.name, package)
     own = {key: value for key, value in row.items() if key != "name" and (key != "at" or hasattr(step.Params, "at"))}
-    params = _params(step.Params, {**given.get(place.name, {}), **own})
+    params = _params(step.Params, {**defaults.get(fields.name, {}), **own})
     apply = functools.partial(step.apply, params=params)
     if hasattr(step, "idle") and step.idle(params):
-        return LadderStep(place.name, apply)  # its `at` must not bring a request to a step that takes no part
+        return LadderStep(fields.name, apply)  # without `at`: it must not start planning for a step that does nothing
     models = tuple(getattr(params, "to", ()))
     return LadderStep(
-        place.name, apply, place.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params)
+        fields.name, apply, fields.at, bool(getattr(step, "OF_ORIGINAL", False)), models, _ahead(step, params)
     )
 
 
 def parameter(ladder_step: LadderStep, name: str) -> Any:
-    """What a rung that a ladder's row made has for a parameter of its step; None where the step has none."""
-    made = getattr(ladder_step.apply, "keywords", {}).get("params")
-    return getattr(made, name, None)
+    """The value of a step's parameter in a parsed ladder; None if the step has no such parameter."""
+    params = getattr(ladder_step.apply, "keywords", {}).get("params")
+    return getattr(params, name, None)
 
 
 def _ahead(step: ModuleType, params: Any) -> LadderStep | None:
-    """The step's look ahead, where it has one and something to make ready."""
+    """The part of a step that requests facts before the step is due (`ready`); None if it has none."""
     if not hasattr(step, "ahead") or params.ready is None:
         return None
     return LadderStep(step.__name__.rpartition(".")[2], functools.partial(step.ahead, params=params), params.ready)
@@ -111,13 +113,13 @@ def _ahead(step: ModuleType, params: Any) -> LadderStep | None:
 def _step(name: str, package: str) -> ModuleType:
     known = known_steps(package)
     if name not in known:
-        raise ValueError(f"there is no such step, there are {', '.join(known)}")
+        raise ValueError(f"unknown step, must be one of {', '.join(known)}")
     return importlib.import_module(f"{package}.{name}")
 
 
 @functools.cache
 def known_steps(package: str = STEPS) -> tuple[str, ...]:
-    """The names of all steps there are."""
+    """The names of all steps, sorted."""
     folders = importlib.import_module(package).__path__
     return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))
 
@@ -125,37 +127,38 @@ def known_steps(package: str = STEPS) -> tuple[str, ...]:
 def _params(kind: Any, values: Mapping[str, Any]) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     if unknown := [key for key in values if key not in known]:
-        raise ValueError(f"{', '.join(unknown)}: no such parameter, there are {', '.join(known) or 'none'}")
+        raise ValueError(f"{', '.join(unknown)}: unknown parameter, known are {', '.join(known) or 'none'}")
     return msgspec.convert(values, kind)
 
 
-def impose(table: Mapping[str, Any], imposed: Params) -> dict[str, Any]:
-    """A ladder as TOML has it, with other values for those parameters that its rows set."""
-    rows = listed(table.get("step", []))
-    return {**table, "step": [_imposed(row, imposed) for row in rows]}
+def override(table: Mapping[str, Any], overrides: Params) -> dict[str, Any]:
+    """A ladder's TOML with other values for parameters that its rows set. Parameters that a row does not set are not
+    added."""
+    rows = as_rows(table.get("step", []))
+    return {**table, "step": [_overridden(row, overrides) for row in rows]}
 
 
-def _imposed(row: Any, imposed: Params) -> Any:
+def _overridden(row: Any, overrides: Params) -> Any:
     if not isinstance(row, dict) or not isinstance(row.get("name"), str):
         return row
-    return {**row, **{key: value for key, value in imposed.get(row["name"], {}).items() if key in row}}
+    return {**row, **{key: value for key, value in overrides.get(row["name"], {}).items() if key in row}}
 
 
-def parse_uses(table: Mapping[str, Any]) -> tuple[tuple[Use, ...], list[str]]:
-    """Which ladder a model takes, and all that is wrong with it, a line a row."""
-    return _rows(table, "use", Use)
+def parse_ladder_rules(table: Mapping[str, Any]) -> tuple[tuple[LadderRule, ...], list[str]]:
+    """The `[[use]]` rows in order, and one line per invalid row."""
+    return _rows(table, "use", LadderRule)
 
 
-def parse_lores(table: Mapping[str, Any]) -> tuple[tuple[Lore, ...], list[str]]:
-    """Which lorebooks a model takes, and all that is wrong with it, a line a row."""
-    return _rows(table, "lorebook", Lore)
+def parse_lorebook_rules(table: Mapping[str, Any]) -> tuple[tuple[LorebookRule, ...], list[str]]:
+    """The `[[lorebook]]` rows in order, and one line per invalid row."""
+    return _rows(table, "lorebook", LorebookRule)
 
 
 def _rows(table: Mapping[str, Any], key: str, kind: type[Row]) -> tuple[tuple[Row, ...], list[str]]:
     found, problems = [], []
-    for place, row in enumerate(listed(table.get(key, [])), 1):
+    for number, row in enumerate(as_rows(table.get(key, [])), 1):
         try:
             found.append(msgspec.convert(row, kind))
         except ValueError as error:
-            problems.append(f"{key} {place}: {reason(error)}")
+            problems.append(f"{key} {number}: {error_text(error)}")
     return tuple(found), problems

@@ -1,4 +1,7 @@
-"""litellm's model table, read as the file it is: what each model holds and can do; litellm itself is never imported."""
+"""litellm's model table: the window and the capabilities of each model.
+
+The table is read as a file. litellm is never imported: that costs seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from proxy.config import model_names
 from proxy.errors import ConfigError
 
 FILE = "model_prices_and_context_window_backup.json"
-# Modes in which a model answers text with text. `sample_spec`, the table's own documentation, has none of them.
+# Modes with text input and text output. `sample_spec`, the table's documentation row, has none of them.
 MODES = frozenset({"chat", "completion", "responses"})
-# The table's fields that say what a model can do, and the names that `Prompt.needs` has for it.
-CAN = (
+# The table's capability fields, and the names of the same capabilities in `Prompt.needs`.
+CAPABILITIES = (
     ("supports_function_calling", "tools"),
     ("supports_vision", "vision"),
     ("supports_response_schema", "schema"),
@@ -29,17 +32,18 @@ CAN = (
     ("supports_web_search", "web_search"),
     ("supports_prompt_caching", "prompt_caching"),
 )
-WORDS = frozenset(word for _, word in CAN)
-# Folders of the table that are makers' own endpoints: who asks one sends the bare name. All others are hosts.
-MAKERS = frozenset(
+CAPABILITY_NAMES = frozenset(name for _, name in CAPABILITIES)
+# Path prefixes in the table that are the vendors' own endpoints; clients of these send the bare name. All others are
+# hosts of other vendors' models.
+VENDORS = frozenset(
     "anthropic cohere dashscope deepseek gemini minimax mistral moonshot openai perplexity xai zai".split()
 )
 
 
 class Row(msgspec.Struct, gc=False):
-    """The fields of the table's rows that we read; of any type, so that one odd row spoils no other.
+    """The fields that are read from a row, each of any type, so that one malformed row does not fail the table.
 
-    `max_tokens` is not read: in most rows it is the cap on the reply, in some the window.
+    `max_tokens` is not read: in most rows it is the maximum reply, in some the window.
     """
 
     mode: Any = None
@@ -58,7 +62,7 @@ class Row(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the table says of a model, in tokens; `can` is None where it says nothing of what the model can do."""
+    """A model's limits in tokens, and its capabilities (`can`); None if the table has none of them."""
 
     name: str
     tokens: int
@@ -69,92 +73,94 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of models that hold text, by name; and under each bare name and stem the names that share it.
+    """The rows of text models by name, and the names of rows that share a short name (without vendor and version).
 
-    `beside` holds the (input, output) figures of rows whose window is their sum (see rules/windows.toml).
+    `sums` are the (input, output) figures of rows whose window is the sum of both (`[[beside]]` in rules/windows.toml).
     """
 
     rows: Mapping[str, Row]
-    sharers: Mapping[str, Sequence[str]]
-    beside: Collection[tuple[int, int]] = ()
+    by_short_name: Mapping[str, Sequence[str]]
+    sums: Collection[tuple[int, int]] = ()
 
     def exact(self, name: str) -> Entry | None:
-        """What the row of this very name says."""
+        """The entry of the row with exactly this name."""
         return self._entry(name) if name in self.rows else None
 
-    def shared(self, form: str) -> Entry | None:
-        """What the rows say that share a bare name or a stem. A row without a version outranks one with, its maker's
-        row those of hosts; those of one rank vote."""
-        found = self.sharers.get(form)
+    def shared(self, short_name: str) -> Entry | None:
+        """The entry on which most rows with this short name agree. Rows without a version come before rows with one,
+        and rows of the vendor before rows of hosts."""
+        found = self.by_short_name.get(short_name)
         if not found:
             return None
-        ranks = [(model_names.bare(name) != form, _distance(name)) for name in found]
-        return _agreed([self._entry(name) for name, rank in zip(found, ranks, strict=True) if rank == min(ranks)])
+        ranks = [(model_names.without_vendor(name) != short_name, _distance(name)) for name in found]
+        return _majority([self._entry(name) for name, rank in zip(found, ranks, strict=True) if rank == min(ranks)])
 
     def _entry(self, name: str) -> Entry:
         row = self.rows[name]
-        held, output = row.max_input_tokens, row.max_output_tokens
+        max_input_tokens, output = row.max_input_tokens, row.max_output_tokens
         output = output if type(output) is int and output > 0 else None
-        tokens, max_input = (held + output, held) if (held, output) in self.beside else (held, None)
-        # A cap as large as the window bounds nothing.
-        return Entry(name, tokens, max_input, output if output and output < tokens else None, _can(row))
+        window, max_input = max_input_tokens, None
+        if (max_input_tokens, output) in self.sums:
+            window, max_input = max_input_tokens + output, max_input_tokens
+        max_output = output if output and output < window else None  # as large as the window, it limits nothing
+        return Entry(name, window, max_input, max_output, _capabilities(row))
 
 
 def _distance(name: str) -> int:
-    """How far from its maker a row is: 0 under the bare name, 1 at the maker's own endpoint, 2 at a host."""
-    folder, _, _ = name.rpartition("/")
-    return 0 if name == model_names.bare(name) else 1 if folder in MAKERS else 2
+    """0 for a row under the bare name, 1 for the vendor's own endpoint, 2 for a host."""
+    prefix, _, _ = name.rpartition("/")
+    return 0 if name == model_names.without_vendor(name) else 1 if prefix in VENDORS else 2
 
 
-def _can(row: Row) -> frozenset[str] | None:
-    said = [(word, value) for field, word in CAN if (value := getattr(row, field)) is not None]
-    return frozenset(word for word, value in said if value is True) if said else None
+def _capabilities(row: Row) -> frozenset[str] | None:
+    stated = [(name, value) for field, name in CAPABILITIES if (value := getattr(row, field)) is not None]
+    return frozenset(name for name, value in stated if value is True) if stated else None
 
 
 def table_file() -> Path:
-    """Where litellm's wheel keeps the table. Raises ConfigError where litellm is not installed."""
+    """The path of the table in the installed litellm. Raises `ConfigError` if there is none."""
     spec = importlib.util.find_spec("litellm")
     for folder in (spec and spec.submodule_search_locations) or ():
         if (path := Path(folder) / FILE).is_file():
             return path
-    raise ConfigError(f"litellm's model table ({FILE}) is not there: is litellm installed?")
+    raise ConfigError(f"litellm's model table ({FILE}) was not found: is litellm installed?")
 
 
-def read_table(raw: bytes, beside: Collection[tuple[int, int]] = ()) -> Table:
-    """The table of a file's bytes, some 4,000 rows. Raises ConfigError where they are no such table."""
+def read_table(raw: bytes, sums: Collection[tuple[int, int]] = ()) -> Table:
+    """The table, parsed; about 4,000 rows. Raises `ConfigError` for anything but a JSON object of rows."""
     try:
         rows = msgspec.json.decode(raw, type=dict[str, Row])
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{FILE}: {error}") from None
-    kept = {name.lower(): row for name, row in rows.items() if row.mode in MODES and _holds(row.max_input_tokens)}
-    sharers: dict[str, list[str]] = {}
+    kept = {name.lower(): row for name, row in rows.items() if row.mode in MODES and _is_positive(row.max_input_tokens)}
+    by_short_name: dict[str, list[str]] = {}
     for name in kept:
-        bare = model_names.bare(name)
-        sharers.setdefault(bare, []).append(name)
-        if (stem := model_names.stem(bare)) != bare and model_names.telling(stem):
-            sharers.setdefault(stem, []).append(name)
-    return Table(kept, sharers, frozenset(beside))
+        bare = model_names.without_vendor(name)
+        by_short_name.setdefault(bare, []).append(name)
+        if (stem := model_names.without_version(bare)) != bare and model_names.is_distinctive(stem):
+            by_short_name.setdefault(stem, []).append(name)
+    return Table(kept, by_short_name, frozenset(sums))
 
 
-def _holds(figure: Any) -> bool:
+def _is_positive(figure: Any) -> bool:
     return type(figure) is int and figure > 0
 
 
-def _agreed(entries: list[Entry]) -> Entry:
-    """What most of a model's hosts say. Which of them the request goes to is not known, so the reply's cap is the most
-    generous of theirs and the model can what it can at any: a cut that was not needed is worse than a refusal."""
+def _majority(entries: list[Entry]) -> Entry:
+    """The window that most hosts of a model state. The host of a request is unknown, so the other limits are the
+    largest of all hosts, and the capabilities those of any: a needless cut is worse than a refusal."""
     tokens = median_high(multimode(entry.tokens for entry in entries))
-    alike = [entry for entry in entries if entry.tokens == tokens]
-    can = [entry.can for entry in alike if entry.can is not None]
+    agreeing = [entry for entry in entries if entry.tokens == tokens]
+    can = [entry.can for entry in agreeing if entry.can is not None]
     return Entry(
-        name=alike[0].name,
+        name=agreeing[0].name,
         tokens=tokens,
-        max_input=_loosest([entry.max_input for entry in alike]),
-        max_output=_loosest([entry.max_output for entry in alike]),
+        max_input=_largest([entry.max_input for entry in agreeing]),
+        max_output=_largest([entry.max_output for entry in agreeing]),
         can=frozenset().union(*can) if can else None,
     )
 
 
-def _loosest(bounds: list[int | None]) -> int | None:
+def _largest(bounds: list[int | None]) -> int | None:
     known = [bound for bound in bounds if bound is not None]
     return max(known) if len(known) == len(bounds) else None

@@ -1,8 +1,8 @@
-"""The rules folder as one immutable, checked value: the built-in files, and the user's laid over them.
+"""Loads the rules: the built-in folder, and the user's folder merged over it, as one immutable, validated value.
 
-A ladder or the summary prompt of the user's replaces the built-in file of that name. Rows of the user's windows.toml,
-refusals.toml and families.toml come before the built-in ones; a refusal or veto replaces the built-in row of its name,
-a family does so in that row's place.
+The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
+windows.toml, refusals.toml and families.toml come before the built-in rows. A refusal or veto replaces the built-in row
+with its name; a family does so at that row's position.
 """
 
 from __future__ import annotations
@@ -15,10 +15,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config.families import laid_over, parse_families
-from proxy.config.ladders import STEPS, Lore, Params, Use, impose, parse_ladder, parse_lores, parse_uses
+from proxy.config.families import merge_families, parse_families
+from proxy.config.ladders import (
+    STEPS,
+    LadderRule,
+    LorebookRule,
+    Params,
+    override,
+    parse_ladder,
+    parse_ladder_rules,
+    parse_lorebook_rules,
+)
 from proxy.config.lorebooks import PARSERS
-from proxy.config.window_rules import Sheet, parse_sheet
+from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
 from proxy.model.plan import Ladder
@@ -28,70 +37,79 @@ from proxy.wire import refusals
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", "summary.txt"})
-# How lines about rows begin.
-ROWS: tuple[str, ...] = ("step ", "use ", "lorebook ", "window ", "gap ", "beside ", "limit ", "family ", "entry ")
-ROWS += ("refusal row ", "veto row ")
-NOTHING: Params = MappingProxyType({})
+# How problems of rows start; all other problems concern a whole file.
+ROW_PREFIXES: tuple[str, ...] = (
+    "step ",
+    "use ",
+    "lorebook ",
+    "window ",
+    "gap ",
+    "beside ",
+    "limit ",
+    "family ",
+    "entry ",
+)
+ROW_PREFIXES += ("refusal row ", "veto row ")
+NO_PARAMS: Params = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All rules, checked: ladders by name, which of them a model takes, rows of windows, refusals' wordings, the
-    prompt that asks for a summary (None where there is none), lorebooks by name, which of them a model takes, and model
-    families."""
+    """All rules, validated. `ladders` and `lorebooks` are by name; `ladder_rules` and `lorebook_rules` choose one by
+    model. `summary` is the prompt for a summary; None if there is none."""
 
     ladders: Mapping[str, Ladder]
-    uses: tuple[Use, ...] = ()
-    windows: Sheet = field(default_factory=Sheet)
+    ladder_rules: tuple[LadderRule, ...] = ()
+    windows: WindowRules = field(default_factory=WindowRules)
     refusals: refusals.Rules = field(default_factory=refusals.Rules)
     summary: str | None = None
     lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    lores: tuple[Lore, ...] = ()
+    lorebook_rules: tuple[LorebookRule, ...] = ()
     families: Families = BUILT_IN
 
-    def ladder_for(self, model: str, wanted: str | None = None, default: str = DEFAULT) -> Ladder:
-        """The ladder that a request wants, else that of the first `[[use]]` which matches its model, else the default.
+    def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
+        """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
 
-        Raises ClientError where it wants one that there is not.
+        Raises `ClientError` (400) for an unknown name.
         """
-        if wanted and wanted not in self.ladders:
-            raise bad_header("x-plimsoll-ladder", f"names no ladder; there are {', '.join(sorted(self.ladders))}")
+        if requested and requested not in self.ladders:
+            raise bad_header("x-plimsoll-ladder", f"must be one of {', '.join(sorted(self.ladders))}")
         name = model.lower()
-        chosen = (use.ladder for use in self.uses if fnmatch.fnmatchcase(name, use.model.lower()))
-        return self.ladders[wanted or next(chosen, default)]
+        chosen = (rule.ladder for rule in self.ladder_rules if fnmatch.fnmatchcase(name, rule.model.lower()))
+        return self.ladders[requested or next(chosen, default)]
 
-    def lore_for(self, model: str, wanted: Sequence[str] = ()) -> tuple[Entry, ...]:
-        """The entries of the lorebooks that a request wants, else of every `[[lorebook]]` which matches its model.
+    def lorebook_entries(self, model: str, requested: Sequence[str] = ()) -> tuple[Entry, ...]:
+        """The entries of the lorebooks that a request names, else of every `[[lorebook]]` that matches its model.
 
-        Raises ClientError where it wants one that there is not.
+        Raises `ClientError` (400) for an unknown name.
         """
-        if not wanted and not self.lores:
+        if not requested and not self.lorebook_rules:
             return ()
-        if not set(wanted) <= set(self.lorebooks):
+        if not set(requested) <= set(self.lorebooks):
             known = ", ".join(sorted(self.lorebooks)) or "none"
-            raise bad_header("x-plimsoll-lorebook", f"names a lorebook that there is not; there are {known}")
+            raise bad_header("x-plimsoll-lorebook", f"names an unknown lorebook; known are {known}")
         name = model.lower()
-        chosen = wanted or [lore.name for lore in self.lores if fnmatch.fnmatchcase(name, lore.model.lower())]
+        chosen = requested or [r.name for r in self.lorebook_rules if fnmatch.fnmatchcase(name, r.model.lower())]
         return tuple(entry for name in dict.fromkeys(chosen) for entry in self.lorebooks[name])
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One rules folder and how errors call it."""
+    """One rules folder, and its name in error messages."""
 
     folder: Path
     title: str
 
 
 @dataclass(slots=True)
-class Reading:
-    """The layers, uppermost first, and the problems met while reading them."""
+class RulesReader:
+    """Reads the files of the layers (uppermost first) and collects their problems."""
 
     layers: Sequence[Layer]
     problems: list[str] = field(default_factory=list)
 
     def toml(self, layer: Layer, name: str) -> dict[str, Any]:
-        """A layer's file as TOML has it; nothing where it has none, or none that can be read."""
+        """A layer's file, parsed; empty if the file is missing or invalid."""
         text = self.text(layer, name)
         try:
             return tomllib.loads(text or "")
@@ -100,7 +118,7 @@ class Reading:
             return {}
 
     def text(self, layer: Layer, name: str) -> str | None:
-        """A layer's file, if it has it."""
+        """A layer's file; None if it is missing or cannot be read."""
         try:
             return (layer.folder / name).read_text("utf-8") if (layer.folder / name).is_file() else None
         except (OSError, UnicodeDecodeError) as error:
@@ -108,170 +126,172 @@ class Reading:
             return None
 
     def top(self, name: str) -> Layer | None:
-        """The uppermost layer that has a file of this name."""
+        """The uppermost layer that has this file."""
         return next((layer for layer in self.layers if (layer.folder / name).is_file()), None)
 
     def report(self, layer: Layer, name: str, lines: Sequence[str]) -> None:
-        """Note what is wrong with a file, a line each: by its row where it is a row's fault."""
+        """Records problems of a file, one per line."""
         for line in lines:
-            self.problems.append(f"{layer.title}/{name}{', ' if line.startswith(ROWS) else ': '}{line}")
+            self.problems.append(f"{layer.title}/{name}{', ' if line.startswith(ROW_PREFIXES) else ': '}{line}")
 
 
 def built_in() -> Path:
-    """The folder of the built-in rules: inside the package where it is installed, beside it in a source tree."""
+    """The folder of the built-in rules: in the package if it is installed, next to it in a source tree."""
     return next(folder for folder in (PACKAGE / "rules", PACKAGE.parent / "rules") if folder.is_dir())
 
 
 def load_rules(
-    folder: Path | None, *, default: str = DEFAULT, given: Params = NOTHING, imposed: Params = NOTHING
+    folder: Path | None, *, default: str = DEFAULT, defaults: Params = NO_PARAMS, overrides: Params = NO_PARAMS
 ) -> Rules:
-    """The rules, with the user's folder laid over the built-in ones. `default` must be a ladder that there is; `given`
-    are steps' parameters for rows that do not set them (`{"switch_model": {"to": [...]}}`), `imposed` those for rows
-    that do (`{"recall": {"budget": 9000}}`).
+    """The built-in rules with the user's folder merged over them.
 
-    Raises ConfigError with every problem: file, row and reason, one a line.
+    `default` is the name of the default ladder. `defaults` are parameters of steps for rows that do not set them
+    (`{"switch_model": {"to": [...]}}`); `overrides` replace those that rows set (`{"recall": {"budget": 9000}}`).
+
+    Raises `ConfigError` with all problems, one per line: file, row and reason.
     """
-    rules, problems = read_rules(folder, default, given, imposed=imposed)
+    rules, problems = read_rules(folder, default, defaults, overrides=overrides)
     if problems:
         raise ConfigError("\n".join(problems))
     return rules
 
 
 def check_rules(folder: Path | None) -> list[str]:
-    """All that is wrong with a rules folder, a line each."""
-    return read_rules(folder, DEFAULT, NOTHING)[1]
+    """The problems of a rules folder, one per line; empty if it is valid. None stands for the built-in folder."""
+    return read_rules(folder, DEFAULT, NO_PARAMS)[1]
 
 
 def read_rules(
-    folder: Path | None, default: str, given: Params, steps: str = STEPS, imposed: Params = NOTHING
+    folder: Path | None, default: str, defaults: Params, steps: str = STEPS, overrides: Params = NO_PARAMS
 ) -> tuple[Rules, list[str]]:
-    """The rules as far as they can be understood, and all that is wrong with them."""
+    """The valid part of the rules, and the problems of the rest. `steps` is the package of the steps."""
     base = Layer(built_in(), "rules")
     if folder is not None and not folder.is_dir():
-        return Rules({}), [f"PLIMSOLL_RULES: there is no folder {folder}"]
-    reading = Reading([base] if folder is None else [Layer(folder, str(folder)), base])
-    _strangers(reading)
-    lorebooks = _lorebooks(reading)
-    ladders, uses, lores = _ladders(reading, given, steps, imposed, lorebooks)
+        return Rules({}), [f"PLIMSOLL_RULES: no such folder: {folder}"]
+    reader = RulesReader([base] if folder is None else [Layer(folder, str(folder)), base])
+    _report_unknown_files(reader)
+    lorebooks = _lorebooks(reader)
+    ladders, ladder_rules, lorebook_rules = _ladders(reader, defaults, steps, overrides, lorebooks)
     if default not in ladders:
-        reading.problems.append(f"PLIMSOLL_LADDER is {default!r}, there are {', '.join(sorted(ladders))}")
-    summary = reading.top("summary.txt")
+        reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
+    summary = reader.top("summary.txt")
     rules = Rules(
         ladders=MappingProxyType(ladders),
-        uses=uses,
-        windows=_windows(reading),
-        refusals=_refusals(reading),
-        summary=reading.text(summary, "summary.txt") if summary else None,
+        ladder_rules=ladder_rules,
+        windows=_windows(reader),
+        refusals=_refusals(reader),
+        summary=reader.text(summary, "summary.txt") if summary else None,
         lorebooks=MappingProxyType(lorebooks),
-        lores=lores,
-        families=_families(reading),
+        lorebook_rules=lorebook_rules,
+        families=_families(reader),
     )
-    return rules, reading.problems
+    return rules, reader.problems
 
 
-def _strangers(reading: Reading) -> None:
-    """A file that nothing reads is most likely a misspelt one."""
+def _report_unknown_files(reader: RulesReader) -> None:
+    """A file with an unknown name is most likely misspelt."""
     known = ", ".join(sorted(FILES))
-    for layer in reading.layers[:-1]:
+    for layer in reader.layers[:-1]:
         for path in sorted(layer.folder.glob("*.toml")):
             if path.name not in FILES:
-                reading.report(layer, path.name, [f"nothing reads this file; there are {known} and ladders/*.toml"])
+                reader.report(layer, path.name, [f"unknown file; known are {known} and ladders/*.toml"])
 
 
 def _ladders(
-    reading: Reading, given: Params, steps: str, imposed: Params, lorebooks: Collection[str]
-) -> tuple[dict[str, Ladder], tuple[Use, ...], tuple[Lore, ...]]:
+    reader: RulesReader, defaults: Params, steps: str, overrides: Params, lorebooks: Collection[str]
+) -> tuple[dict[str, Ladder], tuple[LadderRule, ...], tuple[LorebookRule, ...]]:
     files = {DEFAULT: "ladder.toml"}
-    for layer in reading.layers:
+    for layer in reader.layers:
         for path in sorted((layer.folder / "ladders").glob("*.toml")):
             if path.stem == DEFAULT:
-                reading.report(layer, f"ladders/{path.name}", [f"the ladder {DEFAULT!r} stands in ladder.toml"])
+                reader.report(layer, f"ladders/{path.name}", [f"the ladder {DEFAULT!r} is in ladder.toml"])
             files.setdefault(path.stem, f"ladders/{path.name}")
     ladders: dict[str, Ladder] = {}
-    uses: tuple[Use, ...] = ()
-    lores: tuple[Lore, ...] = ()
+    ladder_rules: tuple[LadderRule, ...] = ()
+    lorebook_rules: tuple[LorebookRule, ...] = ()
     for name, file in files.items():
-        layer = reading.top(file) or reading.layers[-1]
-        table = impose(reading.toml(layer, file), imposed)
-        ladders[name], problems = parse_ladder(name, table, given, steps)
-        reading.report(layer, file, problems)
+        layer = reader.top(file) or reader.layers[-1]
+        table = override(reader.toml(layer, file), overrides)
+        ladders[name], problems = parse_ladder(name, table, defaults, steps)
+        reader.report(layer, file, problems)
         if name == DEFAULT:
-            uses, problems = parse_uses(table)
-            problems += _absent("ladder", [use.ladder for use in uses], files)
-            lores, more = parse_lores(table)
-            problems += more + _absent("lorebook", [lore.name for lore in lores], lorebooks)
+            ladder_rules, problems = parse_ladder_rules(table)
+            problems += _unknown("ladder", [rule.ladder for rule in ladder_rules], files)
+            lorebook_rules, more = parse_lorebook_rules(table)
+            problems += more + _unknown("lorebook", [rule.name for rule in lorebook_rules], lorebooks)
         else:
             kinds = {"use": "ladder", "lorebook": "lorebook"}
-            problems = [f"{k}: only ladder.toml says which {v} a model takes" for k, v in kinds.items() if k in table]
-        reading.report(layer, file, problems)
-    return ladders, uses, lores
+            problems = [f"{k}: only ladder.toml may choose a {v} by model" for k, v in kinds.items() if k in table]
+        reader.report(layer, file, problems)
+    return ladders, ladder_rules, lorebook_rules
 
 
-def _absent(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
-    """A line for each row that names a ladder or a lorebook that there is not."""
-    row, there_are = "use" if kind == "ladder" else kind, ", ".join(sorted(known)) or "none"
+def _unknown(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
+    """One line per row that names an unknown ladder or lorebook."""
+    row, names_known = "use" if kind == "ladder" else kind, ", ".join(sorted(known)) or "none"
     lines = enumerate(names, 1)
-    return [f"{row} {i}: there is no {kind} {name!r}, there are {there_are}" for i, name in lines if name not in known]
+    return [f"{row} {i}: unknown {kind} {name!r}, known are {names_known}" for i, name in lines if name not in known]
 
 
-def _lorebooks(reading: Reading) -> dict[str, tuple[Entry, ...]]:
-    """The lorebooks by name: a file's name without its ending."""
+def _lorebooks(reader: RulesReader) -> dict[str, tuple[Entry, ...]]:
+    """The lorebooks, by the file's name without its suffix."""
     found: dict[str, tuple[Entry, ...]] = {}
-    for layer in reading.layers:
-        for path in sorted((layer.folder / "lorebooks").glob("[!.]*")):  # a ConfigMap adds names that begin with a dot
+    for layer in reader.layers:
+        for path in sorted((layer.folder / "lorebooks").glob("[!.]*")):  # a ConfigMap adds files that start with a dot
             file = f"lorebooks/{path.name}"
             try:
                 if path.stem in found:
-                    raise ValueError(f"there is another lorebook {path.stem!r}")
-                found[path.stem] = _parsed(path, reading.text(layer, file))
+                    raise ValueError(f"duplicate lorebook {path.stem!r}")
+                found[path.stem] = _parse_lorebook(path, reader.text(layer, file))
             except ValueError as error:
-                reading.report(layer, file, [str(error)])
+                reader.report(layer, file, [str(error)])
     return found
 
 
-def _parsed(path: Path, text: str | None) -> tuple[Entry, ...]:
+def _parse_lorebook(path: Path, text: str | None) -> tuple[Entry, ...]:
     parse = PARSERS.get(path.suffix.lower())
     if parse is None or "," in path.stem:
-        raise ValueError(f"a lorebook is a file {', '.join(f'*{end}' for end in PARSERS)} with no comma in its name")
+        suffixes = ", ".join(f"*{suffix}" for suffix in PARSERS)
+        raise ValueError(f"a lorebook must be a file {suffixes} without a comma in its name")
     return () if text is None else parse(text)
 
 
-def _windows(reading: Reading) -> Sheet:
-    sheet = Sheet()
-    for layer in reading.layers:
-        rows, problems = parse_sheet(reading.toml(layer, "windows.toml"), layer.folder)
-        reading.report(layer, "windows.toml", problems)
-        sheet = sheet.over(rows)
-    return sheet
+def _windows(reader: RulesReader) -> WindowRules:
+    rules = WindowRules()
+    for layer in reader.layers:
+        rows, problems = parse_window_rules(reader.toml(layer, "windows.toml"), layer.folder)
+        reader.report(layer, "windows.toml", problems)
+        rules = rules.before(rows)
+    return rules
 
 
-def _families(reading: Reading) -> Families:
-    """The user's rows over the built-in ones, which `tokens` has read already."""
+def _families(reader: RulesReader) -> Families:
+    """The user's rows merged over the built-in ones, which `proxy.tokens` has loaded already."""
     families = BUILT_IN
-    for layer in reading.layers[:-1]:
-        rows, problems = parse_families(reading.toml(layer, FILE))
-        reading.report(layer, FILE, problems)
-        families = Families(laid_over(rows, families.rows)) if rows else families
+    for layer in reader.layers[:-1]:
+        rows, problems = parse_families(reader.toml(layer, FILE))
+        reader.report(layer, FILE, problems)
+        families = Families(merge_families(rows, families.rows)) if rows else families
     return families
 
 
-def _refusals(reading: Reading) -> refusals.Rules:
+def _refusals(reader: RulesReader) -> refusals.Rules:
     merged: dict[str, Any] = {}
-    for layer in reading.layers:
-        table = reading.toml(layer, "refusals.toml")
+    for layer in reader.layers:
+        table = reader.toml(layer, "refusals.toml")
         try:
-            refusals.compile_rules(table)  # alone first: so that an error names the file it is in
+            refusals.compile_rules(table)  # each file alone first, so that an error names its file
         except ValueError as error:
-            reading.report(layer, "refusals.toml", str(error).split("\n"))
+            reader.report(layer, "refusals.toml", str(error).split("\n"))
         else:
-            merged = _under(merged, table)
+            merged = _merge_refusals(merged, table)
     return refusals.compile_rules(merged)
 
 
-def _under(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables of refusals: the upper one's rows first, and of two rows of one name the upper one's alone."""
+def _merge_refusals(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of both tables, the upper ones first. Of two rows with the same name the upper one is kept."""
     merged = dict(upper)
     for key, rows in lower.items():
-        taken = {row["name"] for row in upper.get(key, []) if isinstance(row, dict)}
-        merged[key] = [*upper.get(key, []), *(r for r in rows if not isinstance(r, dict) or r["name"] not in taken)]
+        names = {row["name"] for row in upper.get(key, []) if isinstance(row, dict)}
+        merged[key] = [*upper.get(key, []), *(r for r in rows if not isinstance(r, dict) or r["name"] not in names)]
     return merged

@@ -1,6 +1,6 @@
-"""How the text of a setting becomes a value; each parser raises ValueError with what is wrong and what is allowed.
+"""Parsers of setting values. Each raises `ValueError` with the problem and the allowed values.
 
-It reads no environment, and never repeats a text that may hold a password or a key.
+The module reads no environment, and never repeats a text that may contain a password or a key.
 """
 
 from __future__ import annotations
@@ -24,133 +24,131 @@ WHOLE = re.compile(r"\d{1,18}|\d{1,3}([_,]\d{3}){1,5}", re.ASCII)
 CACHE_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.ASCII | re.IGNORECASE)
 
 
-def shown(text: str) -> str:
-    """A wrong value as an error repeats it: quoted and short."""
+def quoted(text: str) -> str:
+    """An invalid value for an error message: quoted, at most 60 characters."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def optional(parse: Parser) -> Parser:
-    """A parser for which nothing given is None."""
+    """A parser that returns None for an empty text."""
     return lambda text: parse(text) if text else None
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A parser of whole numbers; `200_000` and `200,000` are 200000."""
-    allowed = f"a whole number from {least}" + (" on" if most is None else f" to {most}")
+def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers in a range; `200_000` and `200,000` are 200000."""
+    allowed = "a whole number " + (f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}")
 
     def parse(text: str) -> int:
         value = int(re.sub("[_,]", "", text)) if WHOLE.fullmatch(text) else -1
-        if value < least or (most is not None and value > most):
-            raise ValueError(f"is {shown(text)}, must be {allowed}")
+        if value < minimum or (maximum is not None and value > maximum):
+            raise ValueError(f"is {quoted(text)}, must be {allowed}")
         return value
 
     return parse
 
 
-def quantity(units: Mapping[str, float], allowed: str, least: float) -> Callable[[str], float]:
-    """A parser of a number and a unit that come to `least` or more."""
+def quantity(units: Mapping[str, float], allowed: str, minimum: float) -> Callable[[str], float]:
+    """A parser of a number with one of these units (by factor). `allowed` describes them for the error message."""
 
     def parse(text: str) -> float:
         match = QUANTITY.fullmatch(text)
         unit = units.get(match[2].lower()) if match else None
-        if match is None or unit is None or float(match[1]) * unit < least:
-            raise ValueError(f"is {shown(text)}, must be {allowed}")
+        if match is None or unit is None or float(match[1]) * unit < minimum:
+            raise ValueError(f"is {quoted(text)}, must be {allowed}")
         return float(match[1]) * unit
 
     return parse
 
 
-timeout = quantity(SECONDS, "seconds over 0, such as 5, 0.5, 250ms or 10m", least=0.001)
-patience = quantity(SECONDS, "seconds, such as 0, 30 or 2m", least=0)
-_bytes = quantity(BYTES, "a size such as 67108864, 10MB or 64MiB", least=1)
-
-
-rate = quantity(BYTES, "bytes a second, such as 0, 240 or 1kB", least=0)
+timeout = quantity(SECONDS, "seconds above 0, such as 5, 0.5, 250ms or 10m", minimum=0.001)
+duration = quantity(SECONDS, "seconds, such as 0, 30 or 2m", minimum=0)
+_bytes = quantity(BYTES, "a size such as 67108864, 10MB or 64MiB", minimum=1)
+rate = quantity(BYTES, "bytes per second, such as 0, 240 or 1kB", minimum=0)
 
 
 def size(text: str) -> int:
-    """Bytes: `67108864`, `10MB`, `64MiB`."""
+    """A size in bytes: `67108864`, `10MB`, `64MiB`."""
     return int(_bytes(text))
 
 
 def boolean(text: str) -> bool:
-    """Yes or no, in the words that environments use."""
+    """A boolean: true, yes, on, 1, or false, no, off, 0."""
     if text.lower() not in TRUE | FALSE:
-        raise ValueError(f"is {shown(text)}, must be true or false")
+        raise ValueError(f"is {quoted(text)}, must be true or false")
     return text.lower() in TRUE
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """A parser of one of some words."""
+    """A parser that accepts these words, in any case."""
 
     def parse(text: str) -> str:
         if text.lower() not in allowed:
-            raise ValueError(f"is {shown(text)}, must be one of {', '.join(allowed)}")
+            raise ValueError(f"is {quoted(text)}, must be one of {', '.join(allowed)}")
         return text.lower()
 
     return parse
 
 
 def mode(text: str) -> Mode:
-    """What may be done to a request."""
+    """A mode of the proxy."""
     return Mode(choice(*Mode)(text))
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names between commas, in their order, each once."""
+    """A comma-separated list of names, in order, without duplicates."""
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def word(text: str) -> str:
-    """A ladder's name, which is also the name of its file."""
+def ladder_name(text: str) -> str:
+    """The name of a ladder, which is also its file's name."""
     if not re.fullmatch(r"\w[\w.-]*", text, re.ASCII):
-        raise ValueError(f"is {shown(text)}, must be a ladder's name: letters, digits, '.', '_' and '-'")
+        raise ValueError(f"is {quoted(text)}, must be a ladder's name: letters, digits, '.', '_' and '-'")
     return text
 
 
 def model(text: str) -> str:
-    """A model's name, or nothing."""
+    """A model's name; may be empty."""
     if not text.isprintable() or re.search(r"\s", text):
-        raise ValueError(f"is {shown(text)}, must be a model's name, without blanks")
+        raise ValueError(f"is {quoted(text)}, must be a model's name without spaces")
     return text
 
 
 def host(text: str) -> str:
-    """A name or an address to listen on."""
+    """A host name or address to listen on."""
     if re.search(r"[\s/@]", text):
-        raise ValueError("must be a name or an address, such as 127.0.0.1 or 0.0.0.0")
+        raise ValueError("must be a host name or an address, such as 127.0.0.1 or 0.0.0.0")
     return text.strip("[]")
 
 
 def upstream(text: str) -> str:
-    """The URL under which the provider's paths begin, without its last slash."""
+    """A provider's base URL, without a trailing slash."""
     allowed = "must be a URL such as https://api.openai.com/v1"
     if "@" in text.partition("//")[2].partition("/")[0] or ("@" in text and "//" not in text):
-        raise ValueError(f"holds a user or a password, {allowed}: a key belongs in PLIMSOLL_API_KEY")
+        raise ValueError(f"contains a user or a password, {allowed}: a key belongs in PLIMSOLL_API_KEY")
     if not re.fullmatch(r"https?://[^\s?#\\]+", text, re.ASCII | re.IGNORECASE):
-        raise ValueError(f"is no plain http or https URL, {allowed}")
+        raise ValueError(f"is not a plain http or https URL, {allowed}")
     try:
         if not urlsplit(text).hostname or urlsplit(text).port == 0:
             raise ValueError
     except ValueError:
-        raise ValueError(f"has no host or a wrong port, {allowed}") from None
+        raise ValueError(f"has no host or an invalid port, {allowed}") from None
     return text.rstrip("/")
 
 
 def cache(text: str) -> str:
-    """The URL of a cache. Which schemes there are is known to the cache alone."""
+    """The URL of a cache. `proxy.cache` checks its scheme."""
     if not CACHE_URL.fullmatch(text):
-        raise ValueError("is no URL, must be one such as redis://localhost:6379/0")
+        raise ValueError("is not a URL such as redis://localhost:6379/0")
     return text
 
 
 def secret(text: str) -> bytes:
-    """A secret's bytes, whatever they are."""
+    """A secret, as any bytes."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def key(text: str) -> str:
-    """A key that can stand in a header."""
+    """A key that is valid in a header."""
     if not re.fullmatch(r"[\x21-\x7e]+", text):
-        raise ValueError("holds blanks or characters that are not printable ASCII: no header can carry it")
+        raise ValueError("contains spaces or characters that are not printable ASCII, which no header may contain")
     return text

@@ -1,4 +1,7 @@
-"""rules/windows.toml as values: rows that override litellm's table, and rows that fill its gaps."""
+"""Parses windows.toml: rows that override litellm's model table, and rows for models that it does not have.
+
+The only other file it reads is a tokenizer that a row names. All figures are in tokens.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,18 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.model_table import WORDS
+from proxy.config.model_table import CAPABILITY_NAMES
 from proxy.tokens.encodings import encoding, own
 
-MOST = 10**9  # tokens: a figure over it is a slip of the hand
+MAX_TOKENS = 10**9  # a larger figure is a typing error
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[window]]`: what the user knows of the models whose name `model` is or matches. Figures in tokens.
+class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[window]]`: limits of the models whose names match `model`, a name or a pattern.
 
-    What a row does not say, the table says. `tokenizer` is the path of a tokenizer.json, relative to the file's folder.
+    litellm's table is used for the fields that a row leaves out. `tokenizer` is the path of a tokenizer.json, relative
+    to the folder of windows.toml.
     """
 
     model: str
@@ -30,13 +34,13 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     can: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_row(self)
         if (self.tokens, self.max_input, self.max_output, self.tokenizer, self.can) == (None,) * 5:
-            raise ValueError("the row says nothing of the model")
+            raise ValueError("the row sets no field")
 
 
-class Gap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[gap]]`: a model that the table has no row of its own for; a row there, or a refusal, knows better."""
+class FallbackRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[gap]]`: limits of a model that litellm's table does not have. A row of the table overrides it."""
 
     model: str
     tokens: int
@@ -45,101 +49,111 @@ class Gap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     can: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check_row(self)
 
 
-class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[limit]]`: models that take a reply limit in one field only, and refuse the other."""
+class LimitFieldRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[limit]]`: models that accept a reply limit in one field only, and refuse the other."""
 
     model: str
     field: str
 
     def __post_init__(self) -> None:
-        named(self.model)
+        check_name(self.model)
         if self.field not in LIMITS:
             raise ValueError(f"field must be one of {', '.join(LIMITS)}")
 
 
-class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[roles]]`: whether models take user and assistant in turn only."""
+class RolesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[roles]]`: whether models require that user and assistant alternate."""
 
     model: str
     alternate: bool
 
     def __post_init__(self) -> None:
-        named(self.model)
+        check_name(self.model)
 
 
-class Beside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[beside]]`: rows of the table with these two figures have a window that is their sum."""
+class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
     input: int
     output: int
 
 
-def check(row: Row | Gap) -> None:
-    """What holds for either kind of row. Raises ValueError."""
-    named(row.model)
+def check_row(row: WindowRow | FallbackRow) -> None:
+    """Raises `ValueError` if a figure, the name or a capability is invalid."""
+    check_name(row.model)
     if any(figure is not None and figure < 1 for figure in (row.tokens, row.max_input, row.max_output)):
         raise ValueError("tokens, max_input and max_output must be at least 1 token")
-    if max(row.tokens or 0, row.max_input or 0, row.max_output or 0) > MOST:
-        raise ValueError(f"tokens, max_input and max_output must be at most {MOST:,} tokens")
+    if max(row.tokens or 0, row.max_input or 0, row.max_output or 0) > MAX_TOKENS:
+        raise ValueError(f"tokens, max_input and max_output must be at most {MAX_TOKENS:,} tokens")
     if row.tokens is not None and max(row.max_input or 0, row.max_output or 0) > row.tokens:
         raise ValueError(f"max_input and max_output must not be over tokens ({row.tokens:,})")
-    if unknown := set(row.can or ()) - WORDS:
-        raise ValueError(f"can: {', '.join(sorted(unknown))} is not among {', '.join(sorted(WORDS))}")
+    if unknown := set(row.can or ()) - CAPABILITY_NAMES:
+        raise ValueError(f"can: {', '.join(sorted(unknown))} is not one of {', '.join(sorted(CAPABILITY_NAMES))}")
 
 
-def named(model: str) -> None:
-    """Raises ValueError for a row without a model."""
+def check_name(model: str) -> None:
+    """Raises `ValueError` if a row names no model."""
     if not model.strip():
         raise ValueError("model must not be empty")
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """A windows.toml: its rows of each kind, in their order."""
+class WindowRules:
+    """The rows of windows.toml, by table and in order: the first row that matches wins."""
 
-    rows: tuple[Row, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    beside: tuple[Beside, ...] = ()
-    limits: tuple[Limit, ...] = ()
-    roles: tuple[Roles, ...] = ()
+    windows: tuple[WindowRow, ...] = ()
+    fallbacks: tuple[FallbackRow, ...] = ()
+    sums: tuple[SumRow, ...] = ()
+    limit_fields: tuple[LimitFieldRow, ...] = ()
+    roles: tuple[RolesRow, ...] = ()
 
-    def over(self, other: Sheet) -> Sheet:
-        """This sheet's rows before another's: the first that matches wins."""
-        return Sheet(
-            self.rows + other.rows,
-            self.gaps + other.gaps,
-            self.beside + other.beside,
-            self.limits + other.limits,
+    def before(self, other: WindowRules) -> WindowRules:
+        """These rows, followed by those of another file."""
+        return WindowRules(
+            self.windows + other.windows,
+            self.fallbacks + other.fallbacks,
+            self.sums + other.sums,
+            self.limit_fields + other.limit_fields,
             self.roles + other.roles,
         )
 
 
-KINDS: Mapping[str, Any] = {"window": Row, "gap": Gap, "beside": Beside, "limit": Limit, "roles": Roles}
+# The tables of windows.toml, in the order of the fields of `WindowRules`.
+TABLES: Mapping[str, Any] = {
+    "window": WindowRow,
+    "gap": FallbackRow,
+    "beside": SumRow,
+    "limit": LimitFieldRow,
+    "roles": RolesRow,
+}
 
 
-def parse_sheet(table: Mapping[str, Any], folder: Path) -> tuple[Sheet, list[str]]:
-    """A windows.toml as TOML has it, and all that is wrong with it: a line for each row, with its place from 1."""
-    problems = [f"{key}: no such kind of row, there are {', '.join(KINDS)}" for key in table if key not in KINDS]
-    found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
-    for kind in KINDS:
-        for place, row in enumerate(listed(table.get(kind, [])), 1):
+def parse_window_rules(table: Mapping[str, Any], folder: Path) -> tuple[WindowRules, list[str]]:
+    """The rows of a parsed windows.toml, and its problems: one line per invalid row, with its number from 1.
+
+    `folder` is where relative paths of tokenizers start.
+    """
+    problems = [f"{key}: unknown table, must be one of {', '.join(TABLES)}" for key in table if key not in TABLES]
+    found: dict[str, list[Any]] = {kind: [] for kind in TABLES}
+    for kind in TABLES:
+        for number, row in enumerate(as_rows(table.get(kind, [])), 1):
             try:
-                found[kind].append(_placed(msgspec.convert(row, KINDS[kind]), folder))
+                found[kind].append(_with_tokenizer(msgspec.convert(row, TABLES[kind]), folder))
             except ValueError as error:
-                problems.append(f"{kind} {place}{_title(row)}: {reason(error)}")
-    return Sheet(*(tuple(found[kind]) for kind in KINDS)), problems
+                problems.append(f"{kind} {number}{_title(row)}: {error_text(error)}")
+    return WindowRules(*(tuple(found[kind]) for kind in TABLES)), problems
 
 
-def listed(rows: Any) -> list[Any]:
-    """The rows of an array of tables; `[window]` where `[[window]]` was meant is one row."""
+def as_rows(rows: Any) -> list[Any]:
+    """The rows of an array of tables. A single table (`[window]` instead of `[[window]]`) is one row."""
     return rows if isinstance(rows, list) else [rows]
 
 
-def reason(error: ValueError) -> str:
-    """What a conversion complains of, as people write it: `cap_tokens: expected int, got str`."""
+def error_text(error: ValueError) -> str:
+    """The text of an error of `msgspec.convert`, field first: `cap_tokens: expected int, got str`."""
     text, _, path = str(error).replace("`", "").partition(" - at ")
     text = text.replace("Object contains unknown", "unknown").replace("Object missing required", "missing")
     field = path.removeprefix("$").removeprefix(".")
@@ -150,14 +164,14 @@ def _title(row: Any) -> str:
     return f" ({row['model']})" if isinstance(row, dict) and isinstance(row.get("model"), str) else ""
 
 
-def _placed(row: Any, folder: Path) -> Any:
-    if not isinstance(row, Row) or row.tokenizer is None:
+def _with_tokenizer(row: Any, folder: Path) -> Any:
+    if not isinstance(row, WindowRow) or row.tokenizer is None:
         return row
     path = folder / row.tokenizer
     if not path.is_file():
-        raise ValueError(f"tokenizer: there is no file {path}")
+        raise ValueError(f"tokenizer: no such file: {path}")
     try:
-        encoding(own(str(path)))  # once for all requests; what is wrong with it is told now
+        encoding(own(str(path)))  # loaded at start, so that an invalid file is reported at start
     except ValueError as error:
         raise ValueError(f"tokenizer: {error}") from None
     return msgspec.structs.replace(row, tokenizer=str(path))

@@ -1,8 +1,8 @@
-"""Model to Window: rules/windows.toml and litellm's table, looked up by name, by the name's forms or by part of it.
+"""Looks up a model's `Window` in windows.toml and litellm's table, by its name, a variant or a part of the name.
 
-First match wins: (1) a `[[window]]` for the name, for the name without its provider's path and maker, or for that
-without its version; (2) for each of these forms in turn the table's row of that very name, a `[[gap]]`, the table's
-rows that share it; (3) the longest part between `/ - : _ @` that any of them knows; else it is a guess of 8192.
+First match wins: (1) a `[[window]]` for the name or a variant of it (`model_names.variants`); (2) for each variant in
+turn the table's row with exactly that name, a `[[gap]]`, the table's rows that share it as a short name; (3) the same
+for the longest part of the name that has an entry; else 8192, marked as a guess.
 """
 
 from __future__ import annotations
@@ -16,118 +16,118 @@ from typing import Generic, TypeVar
 
 from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
-from proxy.config.models_answer import from_models_answer as from_models_answer
-from proxy.config.window_rules import Gap, Limit, Roles, Row, Sheet
+from proxy.config.window_rules import FallbackRow, LimitFieldRow, RolesRow, WindowRow, WindowRules
 from proxy.model.limits import UNKNOWN_WINDOW, Window
 from proxy.model.names import name_of
 
-REMEMBERED = 4096  # names; clients choose them
-# The `source` of what we find. What a refusal taught outranks all of them but a row that the user wrote.
+CACHED_NAMES = 4096  # clients choose them
+# The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
-WILD = re.compile(r"[*?\[]")
-R = TypeVar("R", Row, Gap, Limit, Roles)
+WILDCARD = re.compile(r"[*?\[]")
+Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow)
 
 
-class Patterns(Generic[R]):
-    """Rows in their order, by the names or patterns that stand in them."""
+class RowIndex(Generic[Row]):
+    """Rows in order, indexed by their names and patterns."""
 
-    def __init__(self, rows: tuple[R, ...]) -> None:
-        named = [(place, row.model.strip().lower()) for place, row in enumerate(rows)]
-        self._rows: tuple[R, ...] = rows
-        self._plain = {name: place for place, name in reversed(named) if not WILD.search(name)}
-        self._wild = [(re.compile(fnmatch.translate(name)), place) for place, name in named if WILD.search(name)]
+    def __init__(self, rows: tuple[Row, ...]) -> None:
+        names = [(i, row.model.strip().lower()) for i, row in enumerate(rows)]
+        self._rows: tuple[Row, ...] = rows
+        self._exact = {name: i for i, name in reversed(names) if not WILDCARD.search(name)}
+        self._patterns = [(re.compile(fnmatch.translate(name)), i) for i, name in names if WILDCARD.search(name)]
 
-    def match(self, form: str) -> R | None:
-        """The first row whose name this is, or whose pattern it matches."""
-        places = [place for pattern, place in self._wild if pattern.match(form)]
-        if form in self._plain:
-            places.append(self._plain[form])
-        return self._rows[min(places)] if places else None
+    def match(self, name: str) -> Row | None:
+        """The first row with this name or a pattern that matches it."""
+        matches = [i for pattern, i in self._patterns if pattern.match(name)]
+        if name in self._exact:
+            matches.append(self._exact[name])
+        return self._rows[min(matches)] if matches else None
 
-    def named(self, name: str) -> R | None:
-        """The row of this very name."""
-        return self._rows[self._plain[name]] if name in self._plain else None
+    def exact(self, name: str) -> Row | None:
+        """The row with exactly this name; patterns are ignored."""
+        return self._rows[self._exact[name]] if name in self._exact else None
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a model was found under: a row of the user's, and what else is known; `part`, if only a part of its name
-    is known."""
+class Lookup:
+    """The rows that were found for a model: `row` of windows.toml, `entry` of the table or a `[[gap]]`. `part` is the
+    part of the name that matched, if the whole name did not."""
 
-    row: Row | None = None
-    known: Entry | Gap | None = None
+    row: WindowRow | None = None
+    entry: Entry | FallbackRow | None = None
     part: str = ""
 
 
 class Windows:
-    """What models can hold. Nothing in it changes; it only remembers what it was asked."""
+    """The windows of all models. Immutable, apart from caches by model name."""
 
-    def __init__(self, sheet: Sheet, table: Table) -> None:
-        self._rows = Patterns(sheet.rows)
-        self._gaps = Patterns(sheet.gaps)
-        self._limits = Patterns(sheet.limits)
-        self._roles = Patterns(sheet.roles)
+    def __init__(self, rules: WindowRules, table: Table) -> None:
+        self._rows = RowIndex(rules.windows)
+        self._fallbacks = RowIndex(rules.fallbacks)
+        self._limit_fields = RowIndex(rules.limit_fields)
+        self._roles = RowIndex(rules.roles)
         self._table = table
-        self._remembered = lru_cache(maxsize=REMEMBERED)(self._search)
-        self._windows = lru_cache(maxsize=REMEMBERED)(self._window)
+        self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
+        self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
 
     def find(self, model: str) -> Window:
-        """The window of a model; for one that nobody knows a guess of 8192 tokens, marked as such."""
+        """The window of a model; for an unknown one 8192 tokens, marked as a guess. A cached lookup."""
         return self._windows(name_of(model))
 
     def _window(self, model: str) -> Window:
-        forms = model_names.forms(model)
-        fields = (limit.field for form in forms if (limit := self._limits.match(form)))
-        orders = (roles.alternate for form in forms if (roles := self._roles.match(form)))
-        window = window_of(self._remembered(model))
-        return replace(window, limit_field=next(fields, None), alternates=next(orders, None))
+        names = model_names.variants(model)
+        fields = (limit.field for name in names if (limit := self._limit_fields.match(name)))
+        alternates = (roles.alternate for name in names if (roles := self._roles.match(name)))
+        window = window_of(self._lookups(model))
+        return replace(window, limit_field=next(fields, None), alternates=next(alternates, None))
 
-    def known(self, model: str) -> bool:
-        """Whether its window is more than a guess."""
+    def is_known(self, model: str) -> bool:
+        """Whether the model's window is not a guess."""
         return not self.find(model).guessed
 
     def tokenizer(self, model: str) -> str | None:
-        """The path of the tokenizer.json that the user named for a model."""
-        row = self.look(model).row
+        """The path of the tokenizer.json that a `[[window]]` sets for a model, or None."""
+        row = self.lookup(model).row
         return None if row is None else row.tokenizer
 
-    def look(self, model: str) -> Found:
-        """Under what a model was found, to show where we know something from. Takes about 60 us, then 0.1."""
-        return self._remembered(name_of(model))
+    def lookup(self, model: str) -> Lookup:
+        """The rows that were found for a model. Takes about 60 us, and 0.1 us once cached."""
+        return self._lookups(name_of(model))
 
-    def _search(self, model: str) -> Found:
-        forms = model_names.forms(model)
-        row = next((row for form in forms if (row := self._rows.match(form))), None)
-        known = next((found for form in forms if (found := self._known(form))), None)
-        if known or (row and row.tokens):
-            return Found(row, known)
+    def _search(self, model: str) -> Lookup:
+        names = model_names.variants(model)
+        row = next((row for name in names if (row := self._rows.match(name))), None)
+        entry = next((entry for name in names if (entry := self._entry(name))), None)
+        if entry or (row and row.tokens):
+            return Lookup(row, entry)
         return self._by_part(model_names.parts(model), row)
 
-    def _known(self, form: str) -> Entry | Gap | None:
-        return self._table.exact(form) or self._gaps.match(form) or self._table.shared(form)
+    def _entry(self, name: str) -> Entry | FallbackRow | None:
+        return self._table.exact(name) or self._fallbacks.match(name) or self._table.shared(name)
 
-    def _by_part(self, parts: Iterable[str], row: Row | None) -> Found:
+    def _by_part(self, parts: Iterable[str], row: WindowRow | None) -> Lookup:
         for part in parts:
-            mine = row or self._rows.named(part)
-            known = self._gaps.named(part) or self._table.shared(part)
-            if known or (mine and mine.tokens):
-                return Found(mine, known, part)
-        return Found(row)
+            part_row = row or self._rows.exact(part)
+            entry = self._fallbacks.exact(part) or self._table.shared(part)
+            if entry or (part_row and part_row.tokens):
+                return Lookup(part_row, entry, part)
+        return Lookup(row)
 
 
-def window_of(found: Found) -> Window:
-    """The window that was found: what the user's row does not say, the rest does."""
-    row, known = found.row, found.known
+def window_of(lookup: Lookup) -> Window:
+    """The window of a lookup. The entry is used for fields that the row does not set."""
+    row, entry = lookup.row, lookup.entry
     window = Window(UNKNOWN_WINDOW, source=GUESS, guessed=True)
-    if known is not None:
-        source = GAP if isinstance(known, Gap) else TABLE
-        window = Window(known.tokens, known.max_input, known.max_output, source, can=_can(known.can))
+    if entry is not None:
+        source = GAP if isinstance(entry, FallbackRow) else TABLE
+        can = None if entry.can is None else frozenset(entry.can)
+        window = Window(entry.tokens, entry.max_input, entry.max_output, source, can=can)
     if row is None:
         return window
     if row.tokens is not None:
-        # Who states the window means it, whatever bound on the prompt the table knows within its own.
-        cap = window.max_output if (window.max_output or row.tokens) < row.tokens else None
-        window = replace(window, tokens=row.tokens, max_input=None, max_output=cap, source=RULES, guessed=False)
+        # A stated window replaces the table's bound on the prompt, which was part of the table's own window.
+        max_output = window.max_output if (window.max_output or row.tokens) < row.tokens else None
+        window = replace(window, tokens=row.tokens, max_input=None, max_output=max_output, source=RULES, guessed=False)
     return replace(
         window,
         max_input=row.max_input or window.max_input,
@@ -136,19 +136,20 @@ def window_of(found: Found) -> Window:
     )
 
 
-def _can(words: Iterable[str] | None) -> frozenset[str] | None:
-    return None if words is None else frozenset(words)
+def load_windows(rules: WindowRules) -> Windows:
+    """The windows of the rules and of the installed litellm's table. Takes about 30 ms.
 
-
-def load_windows(sheet: Sheet) -> Windows:
-    """Windows over litellm's table as it is installed; takes about 30 ms. Raises ConfigError where it is not."""
-    beside = {(pair.input, pair.output) for pair in sheet.beside}
-    return Windows(sheet, read_table(table_file().read_bytes(), beside))
+    Raises `ConfigError` if litellm is not installed or its table cannot be parsed.
+    """
+    sums = {(row.input, row.output) for row in rules.sums}
+    return Windows(rules, read_table(table_file().read_bytes(), sums))
 
 
 def capped(window: Window, limit: int | None, source: str = "cap") -> Window:
-    """The window with at most `limit` tokens (`x-plimsoll-window`, `CONTEXT_TOTAL_TOKEN_LIMIT`), never more than the
-    model's own; where that is a guess, the limit is what we know. None changes nothing."""
+    """The window, reduced to `limit` tokens (`x-plimsoll-window`, `CONTEXT_TOTAL_TOKEN_LIMIT`).
+
+    A limit never enlarges a known window; it replaces a guessed one. None changes nothing.
+    """
     if limit is None or (limit >= window.tokens and not window.guessed):
         return window
     return replace(window, tokens=limit, source=source, guessed=False)

@@ -418,10 +418,10 @@ MEMORY: tuple[Figure[Held], ...] = (
 def model_label(windows: Windows, model: str) -> str:
     """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
     in endless ways, and each label is a series for ever."""
-    found = windows.look(model)
-    if isinstance(found.known, Entry):
-        return model_names.bare(found.known.name)
-    row = found.known or found.row
+    found = windows.lookup(model)
+    if isinstance(found.entry, Entry):
+        return model_names.without_vendor(found.entry.name)
+    row = found.entry or found.row
     return OTHER if row is None else row.model
 
 

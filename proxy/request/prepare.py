@@ -134,7 +134,7 @@ class Planner:
         wanted = context.controls.lorebooks
         if wanted and not any(ladder_step.step == RECALL for ladder_step in ladder.steps):
             raise bad_header("x-plimsoll-lorebook", f"needs a ladder with the step {RECALL}, such as rag")
-        return self.rules.lore_for(context.model, wanted)
+        return self.rules.lorebook_entries(context.model, wanted)
 
     def caught(self, context: RequestContext, error: Exception) -> None:
         """Our own bug is logged and counted, and is not the user's outage. Its text may hold content: only its kind

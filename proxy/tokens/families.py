@@ -92,7 +92,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise ValueError("name and models must not be empty")
         for pattern in self.models:
             if len(pattern) > LONGEST_NAME or not PATTERN.fullmatch(pattern):
-                raise ValueError(f"models: {pattern!r} is not a name with *, ? and [...], without blanks and slashes")
+                raise ValueError(f"models: {pattern!r} is not a name with *, ? and [...], without spaces and slashes")
         _one_of("encoding", self.encoding, SOURCES)
 
 
@@ -174,7 +174,7 @@ def _pattern(row: Row) -> re.Pattern[str]:
 
 def _one_of(field: str, value: Any, known: Collection[str]) -> None:
     if value not in known:
-        raise ValueError(f"{field} is {value!r}, it must be one of {', '.join(known)}")
+        raise ValueError(f"{field} is {value!r}, must be one of {', '.join(known)}")
 
 
 def _built_in() -> Families:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proxy.config.models_answer import from_models_answer
+from proxy.config.models_response import window_from_models
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
@@ -106,9 +106,9 @@ class ModelsListing:
 
     async def _look_up(self, model: str) -> None:
         if len(self._body) <= INLINE_BYTES:
-            window = from_models_answer(self._body, model)
+            window = window_from_models(self._body, model)
         else:
-            window = await asyncio.to_thread(from_models_answer, self._body, model)
+            window = await asyncio.to_thread(window_from_models, self._body, model)
         self._windows.put(model, window or False)
 
     async def close(self) -> None:

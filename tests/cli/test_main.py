@@ -94,7 +94,7 @@ def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.Ca
         (["serve", "--speed", "9"], "unrecognized arguments: --speed 9"),
         (["inspect"], "required: FILE"),
         (["inspect", "--json", "--request", "x"], "not allowed with argument"),
-        (["inspect", "--window", "many", "x"], "--window: is 'many', must be a whole number from 1 on"),
+        (["inspect", "--window", "many", "x"], "--window: is 'many', must be a whole number of at least 1"),
         (["models"], "required: MODEL"),
         (["forget"], "required: MODEL"),
         (["simulate", "--port", "70000"], "--port: is '70000', must be a whole number from 0 to 65535"),
@@ -112,10 +112,10 @@ def test_wrong_arguments_end_with_code_2_and_the_reason(
     ("argv", "reason"),
     [
         (["--port", "eighty"], "--port is 'eighty', must be a whole number from 0 to 65535"),
-        (["--upstream", "ftp://x"], "--upstream is no plain http or https URL"),
+        (["--upstream", "ftp://x"], "--upstream is not a plain http or https URL"),
         (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
-        (["--rules", "/nowhere"], "there is no folder /nowhere"),
-        (["--ladder", "rope"], "--ladder is 'rope', there are agent, chat, default"),
+        (["--rules", "/nowhere"], "no such folder: /nowhere"),
+        (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, default"),
         (["--redis", "memcached://x"], "--redis must begin with redis://"),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
         (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
@@ -276,7 +276,7 @@ def test_a_family_of_the_users_is_checked_and_shown(capsys: pytest.CaptureFixtur
     assert json.loads(out)[0]["count"] == "exact"
     (tmp_path / "families.toml").write_text(f"[[family]]\n{row}".replace("classic", "clasic"))
     code, out, _ = ended(capsys, "check", str(tmp_path))
-    assert code == 1 and f"{tmp_path}/families.toml, family 1 (harbour): recipe is 'clasic', it must be one of " in out
+    assert code == 1 and f"{tmp_path}/families.toml, family 1 (harbour): recipe is 'clasic', must be one of " in out
 
 
 @pytest.mark.parametrize("command", ["models", "forget"])
@@ -316,10 +316,10 @@ def test_every_problem_of_a_folder_is_told(
     code, out, err = ended(capsys, "check", str(tmp_path))
     assert (code, err) == (1, "")
     assert len(out.splitlines()) == 2
-    assert f"{tmp_path}/windows.toml, window 1" in out and "window.toml: nothing reads this file" in out
+    assert f"{tmp_path}/windows.toml, window 1" in out and "window.toml: unknown file" in out
     monkeypatch.setenv("PLIMSOLL_RULES", str(tmp_path))
     assert ended(capsys, "check")[:2] == (1, out)
-    assert ended(capsys, "check", str(tmp_path / "no")) == (2, "", f"plimsoll: there is no folder {tmp_path / 'no'}\n")
+    assert ended(capsys, "check", str(tmp_path / "no")) == (2, "", f"plimsoll: no such folder: {tmp_path / 'no'}\n")
 
 
 # serve and simulate, as processes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.families import laid_over, parse_families
+from proxy.config.families import merge_families, parse_families
 from proxy.config.rules import built_in, check_rules, load_rules
 from proxy.errors import ConfigError
 from proxy.tokens.families import BUILT_IN, Family
@@ -45,9 +45,9 @@ def test_each_problem_is_reported_with_its_row() -> None:
     rows, problems = parsed(text + "[[family]]\nmodels = []")
     assert [family.name for family in rows] == ["a"]
     assert problems[:3] == [
-        "families: no such kind of row, there is family",
-        "family 2 (a): there is another family of that name",
-        f"family 3 (b): recipe is 'clasic', it must be one of {', '.join(RECIPES)}",
+        "families: unknown table, must be family",
+        "family 2 (a): duplicate name",
+        f"family 3 (b): recipe is 'clasic', must be one of {', '.join(RECIPES)}",
     ]
     assert problems[3].startswith("family 4 (c): models: 'a/b' is not a name")
     assert problems[4:] == ["family 5: needs either a recipe or a ratio"]
@@ -55,7 +55,7 @@ def test_each_problem_is_reported_with_its_row() -> None:
 
 def test_a_row_replaces_the_row_of_its_name_in_its_place_and_others_come_first() -> None:
     lower, upper = parsed(row("a") + row("b") + row("c"))[0], parsed(row("new") + row("b", tokens=8))[0]
-    rows = laid_over(upper, lower)
+    rows = merge_families(upper, lower)
     assert [family.name for family in rows] == ["new", "a", "b", "c"]
     assert rows[2] == upper[1] != lower[1]
 
@@ -90,7 +90,7 @@ def test_a_family_of_the_users_is_found_before_the_built_in_ones(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (row("mine").replace("flat", "flatt"), "families.toml, family 1 (mine): images.formula is 'flatt', it must be"),
+        (row("mine").replace("flat", "flatt"), "families.toml, family 1 (mine): images.formula is 'flatt', must be"),
         (row("mine").replace("tokens", "token"), "families.toml, family 1 (mine): images: unknown field token"),
         ("[[family", "families.toml: "),
     ],

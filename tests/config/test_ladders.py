@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from proxy.config import ladders
-from proxy.config.ladders import Lore, Use, impose, known_steps, parse_ladder, parse_lores, parse_uses
+from proxy.config.ladders import (
+    LadderRule,
+    LorebookRule,
+    known_steps,
+    override,
+    parse_ladder,
+    parse_ladder_rules,
+    parse_lorebook_rules,
+)
 from proxy.config.rules import load_rules
 from proxy.model.plan import Ladder, LadderStep
 
@@ -103,12 +111,12 @@ def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> No
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('on_unfit = "explode"', "on_unfit is 'explode', it must be one of reject, forward"),
+        ('on_unfit = "explode"', "on_unfit is 'explode', must be one of reject, forward"),
         ("default_reserv = 1", "unknown field default_reserv"),
         ("floor = 0", "floor: expected int >= 1"),
-        ('step = [{name="trimm"}]', "step 1 (trimm): there is no such step, there are plain, trim"),
-        ('step = [{name="_hidden"}]', "step 1 (_hidden): there is no such step, there are plain, trim"),
-        ('step = [{name="../trim"}]', "step 1 (../trim): there is no such step, there are plain, trim"),
+        ('step = [{name="trimm"}]', "step 1 (trimm): unknown step, must be one of plain, trim"),
+        ('step = [{name="_hidden"}]', "step 1 (_hidden): unknown step, must be one of plain, trim"),
+        ('step = [{name="../trim"}]', "step 1 (../trim): unknown step, must be one of plain, trim"),
         ("step = [{cap_tokens=1}]", "step 1: missing field name"),
         ("step = [{name=5}]", "step 1: name: expected str, got int"),
         ("step = 5", "step 1: expected object, got int"),
@@ -118,9 +126,9 @@ def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> No
         ('step = [{name="trim", cap_tokens=5}]', "step 1 (trim): a cap under 100 tokens leaves nothing"),
         (
             'step = [{name="trim", cap=5, x=1}]',
-            "step 1 (trim): cap, x: no such parameter, there are cap_tokens, share, to",
+            "step 1 (trim): cap, x: unknown parameter, known are cap_tokens, share, to",
         ),
-        ('step = [{name="plain", x=1}]', "step 1 (plain): x: no such parameter, there are none"),
+        ('step = [{name="plain", x=1}]', "step 1 (plain): x: unknown parameter, known are none"),
         ('step = [{name="plain", at=1.5}]', "step 1 (plain): at: expected float <= 1.0"),
         ('step = [{name="plain", at="high"}]', "step 1 (plain): at: expected float | null, got str"),
     ],
@@ -147,14 +155,19 @@ def test_a_real_step_is_bound_to_its_parameters() -> None:
 
 
 def test_uses_say_which_ladder_a_model_takes() -> None:
-    assert parse_uses({"use": [{"model": "claude-*", "ladder": "agent"}]}) == ((Use("claude-*", "agent"),), [])
-    assert parse_uses({}) == ((), [])
+    assert parse_ladder_rules({"use": [{"model": "claude-*", "ladder": "agent"}]}) == (
+        (LadderRule("claude-*", "agent"),),
+        [],
+    )
+    assert parse_ladder_rules({}) == ((), [])
 
 
 def test_a_wrong_use_is_named_by_its_place() -> None:
-    uses, problems = parse_uses({"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]})
+    uses, problems = parse_ladder_rules(
+        {"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]}
+    )
     assert problems == ["use 2: missing field ladder", "use 3: model: expected str, got int"]
-    assert uses == (Use("a", "b"),)
+    assert uses == (LadderRule("a", "b"),)
 
 
 SUMMARY = '[[step]]\nname = "summarise_history"\nat = 0.85'
@@ -176,7 +189,7 @@ def test_a_step_that_looks_ahead_does_so_from_a_threshold_of_its_own() -> None:
 
 
 def test_shipped_ladders_look_ahead_and_sum_up_only_where_a_model_is_given() -> None:
-    plain, summing = (load_rules(None, given=given).ladders for given in ({}, {"summarise_history": {"model": "m"}}))
+    plain, summing = (load_rules(None, defaults=given).ladders for given in ({}, {"summarise_history": {"model": "m"}}))
     assert {ladder.least_ahead for ladder in plain.values()} == {math.inf}
     assert plain["default"].least_at == 0.9
     for name in ("default", "agent", "chat", "lossless"):
@@ -185,14 +198,14 @@ def test_shipped_ladders_look_ahead_and_sum_up_only_where_a_model_is_given() -> 
 
 def test_lores_say_which_lorebooks_a_model_takes() -> None:
     rows = [{"model": "claude-*", "name": "tides"}, {"model": "a", "name": 5}]
-    assert parse_lores({"lorebook": rows}) == (
-        (Lore("claude-*", "tides"),),
+    assert parse_lorebook_rules({"lorebook": rows}) == (
+        (LorebookRule("claude-*", "tides"),),
         ["lorebook 2: name: expected str, got int"],
     )
-    assert parse_lores({}) == ((), [])
+    assert parse_lorebook_rules({}) == ((), [])
 
 
 def test_what_is_imposed_stands_above_what_a_row_says_and_only_where_it_says_something() -> None:
     rows = [{"name": "trim", "cap_tokens": 9}, {"name": "trim"}, {"name": "plain", "cap_tokens": 9}, 5, {"name": []}]
-    found = impose({"floor": 7, "step": rows}, {"trim": {"cap_tokens": 500}})
+    found = override({"floor": 7, "step": rows}, {"trim": {"cap_tokens": 500}})
     assert found == {"floor": 7, "step": [{"name": "trim", "cap_tokens": 500}, *rows[1:]]}

@@ -104,10 +104,10 @@ def test_lines_for_the_program_are_not_for_the_model() -> None:
     ("text", "reason"),
     [
         ("{", "Input data was truncated"),
-        ("[]", "no entries: it must be a world info"),
-        ('{"spec": "chara_card_v2", "data": {"name": "A"}}', "no entries: it must be a world info"),
-        ('{"spec": "chara_card_v2", "data": 1}', "no entries: it must be a world info"),
-        ('{"entries": 3}', "no entries: it must be a world info"),
+        ("[]", "no entries: must be a world info"),
+        ('{"spec": "chara_card_v2", "data": {"name": "A"}}', "no entries: must be a world info"),
+        ('{"spec": "chara_card_v2", "data": 1}', "no entries: must be a world info"),
+        ('{"entries": 3}', "no entries: must be a world info"),
         (info(INFO, {**INFO, "key": "dragon"}), "entry 1 (The dragon): key: expected array | null, got str"),
         (info({"key": ["a"]}), "entry 0: missing field content"),
         (info({**INFO, "selectiveLogic": 9}), "entry 0 (The dragon): selectiveLogic: invalid enum value 9"),
@@ -154,7 +154,7 @@ def test_a_heading_of_markdown_is_an_entry() -> None:
 
 @pytest.mark.parametrize("text", ["", "# Only\n## Headings\n"])
 def test_markdown_without_text_is_no_lorebook(text: str) -> None:
-    with pytest.raises(ValueError, match="a heading with text under it is one"):
+    with pytest.raises(ValueError, match="each heading with text below it is an entry"):
         parse_markdown(text)
 
 

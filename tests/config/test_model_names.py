@@ -18,7 +18,7 @@ from proxy.config import model_names
     ],
 )
 def test_a_bare_name_has_neither_path_nor_maker(name: str, bare: str) -> None:
-    assert model_names.bare(name) == bare
+    assert model_names.without_vendor(name) == bare
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_a_bare_name_has_neither_path_nor_maker(name: str, bare: str) -> None:
     ],
 )
 def test_a_stem_has_no_version(name: str, stem: str) -> None:
-    assert model_names.stem(name) == stem
+    assert model_names.without_version(name) == stem
 
 
 def test_forms_go_from_the_name_itself_to_its_bare_stem() -> None:
-    assert model_names.forms(" Openrouter/OpenAI/GPT-4o-2024-08-06 ") == (
+    assert model_names.variants(" Openrouter/OpenAI/GPT-4o-2024-08-06 ") == (
         "openrouter/openai/gpt-4o-2024-08-06",
         "openai/gpt-4o-2024-08-06",
         "gpt-4o-2024-08-06",
@@ -54,8 +54,8 @@ def test_forms_go_from_the_name_itself_to_its_bare_stem() -> None:
         "openai/gpt-4o",
         "gpt-4o",
     )
-    assert model_names.forms("anthropic.claude-2") == ("anthropic.claude-2", "claude-2")
-    assert model_names.forms("") == ()
+    assert model_names.variants("anthropic.claude-2") == ("anthropic.claude-2", "claude-2")
+    assert model_names.variants("") == ()
 
 
 def test_parts_are_whole_words_longest_first() -> None:
@@ -72,7 +72,7 @@ def test_parts_are_found_behind_a_path_and_a_maker() -> None:
 def test_a_name_of_many_words_is_searched_at_its_end_only() -> None:
     assert (
         len(model_names.parts("-".join(f"w{i}" for i in range(100))))
-        <= model_names.MOST_SEGMENTS**2 / 2 + model_names.MOST_SEGMENTS
+        <= model_names.MAX_SEGMENTS**2 / 2 + model_names.MAX_SEGMENTS
     )
 
 
@@ -91,4 +91,4 @@ def test_a_name_of_many_words_is_searched_at_its_end_only() -> None:
     ],
 )
 def test_only_what_names_one_model_tells(part: str, tells: bool) -> None:
-    assert model_names.telling(part) is tells
+    assert model_names.is_distinctive(part) is tells

@@ -65,12 +65,12 @@ def test_a_wanted_ladder_that_there_is_not_is_the_clients_error() -> None:
 
 
 def test_a_default_ladder_that_there_is_not_stops_the_start() -> None:
-    with pytest.raises(ConfigError, match=r"PLIMSOLL_LADDER is 'nope', there are agent, "):
+    with pytest.raises(ConfigError, match=r"PLIMSOLL_LADDER is 'nope', must be one of agent, "):
         load_rules(None, default="nope")
 
 
 def test_parameters_given_elsewhere_reach_the_steps() -> None:
-    loaded = load_rules(None, given={"switch_model": {"to": ("gpt-4o",)}})
+    loaded = load_rules(None, defaults={"switch_model": {"to": ("gpt-4o",)}})
     models = [
         ladder_step.models for ladder_step in loaded.ladders["default"].steps if ladder_step.step == "switch_model"
     ]
@@ -80,9 +80,9 @@ def test_parameters_given_elsewhere_reach_the_steps() -> None:
 def test_rows_of_windows_come_before_the_built_in_ones(tmp_path: Path) -> None:
     folder = written(tmp_path, windows='[[window]]\nmodel = "gpt-4"\ntokens = 5')
     own, mixed = load_rules(None).windows, load_rules(folder).windows
-    assert mixed.rows[0].tokens == 5
-    assert mixed.rows[1:] == own.rows
-    assert (mixed.gaps, mixed.beside) == (own.gaps, own.beside)
+    assert mixed.windows[0].tokens == 5
+    assert mixed.windows[1:] == own.windows
+    assert (mixed.fallbacks, mixed.sums) == (own.fallbacks, own.sums)
 
 
 def test_wordings_of_refusals_come_before_the_built_in_ones(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     )
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
-        "window.toml: nothing reads this file; there are families.toml, ladder.toml, refusals.toml, summary.txt, "
+        "window.toml: unknown file; known are families.toml, ladder.toml, refusals.toml, summary.txt, "
         "windows.toml and ladders/*.toml",
-        "ladders/default.toml: the ladder 'default' stands in ladder.toml",
+        "ladders/default.toml: the ladder 'default' is in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
-        f"ladder.toml, use 1: there is no ladder 'nope', there are {', '.join(sorted(_names(folder)))}",
+        f"ladder.toml, use 1: unknown ladder 'nope', known are {', '.join(sorted(_names(folder)))}",
         "ladders/mine.toml: floor: expected int >= 1",
     ]
-    assert problems[5].endswith("ladders/mine.toml: use: only ladder.toml says which ladder a model takes")
+    assert problems[5].endswith("ladders/mine.toml: use: only ladder.toml may choose a ladder by model")
     assert f"{folder}/ladders/torn.toml: " in problems[6]
     assert problems[7].startswith(f"{folder}/windows.toml, window 1 (m): ")
     assert problems[8].startswith(f"{folder}/refusals.toml, refusal row 1 (a): ")
@@ -155,7 +155,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def test_a_folder_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
-    assert check_rules(tmp_path / "nope") == [f"PLIMSOLL_RULES: there is no folder {tmp_path / 'nope'}"]
+    assert check_rules(tmp_path / "nope") == [f"PLIMSOLL_RULES: no such folder: {tmp_path / 'nope'}"]
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_lorebooks_are_read_and_called_by_their_files_names(tmp_path: Path) -> N
     loaded = load_rules(folder)
     tides, world = Entry("A town.", "Vell", ("Vell",), searched=True), Entry("b", keys=("a",))
     assert loaded.lorebooks == {"tides": (tides,), "world": (world,)}
-    assert loaded.lore_for("gpt-4o") == ()
-    assert loaded.lore_for("gpt-4o", ["world", "tides", "world"]) == (world, tides)
+    assert loaded.lorebook_entries("gpt-4o") == ()
+    assert loaded.lorebook_entries("gpt-4o", ["world", "tides", "world"]) == (world, tides)
 
 
 def test_a_model_takes_every_lorebook_that_matches_it_unless_the_request_wants_others(tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_a_model_takes_every_lorebook_that_matches_it_unless_the_request_wants_o
     text = "".join(f'[[lorebook]]\nmodel = "{model}"\nname = "{name}"\n' for model, name in rows)
     folder = shelf(written(tmp_path, ladder=text), tides_md="# T\nt", world_md="# W\nw", other_md="# O\no")
     loaded = load_rules(folder)
-    assert [entry.content for entry in loaded.lore_for("gpt-4o")] == ["t", "w"]
-    assert [entry.content for entry in loaded.lore_for("gpt-4o", ["other"])] == ["o"]
-    assert loaded.lore_for("mistral") == ()
+    assert [entry.content for entry in loaded.lorebook_entries("gpt-4o")] == ["t", "w"]
+    assert [entry.content for entry in loaded.lorebook_entries("gpt-4o", ["other"])] == ["o"]
+    assert loaded.lorebook_entries("mistral") == ()
 
 
 @pytest.mark.parametrize(("files", "known"), [({}, "none"), ({"tides_md": "# T\nt"}, "tides")])
@@ -221,9 +221,9 @@ def test_a_wanted_lorebook_that_there_is_not_is_the_clients_error(
     tmp_path: Path, files: dict[str, str], known: str
 ) -> None:
     with pytest.raises(ClientError) as caught:
-        load_rules(shelf(tmp_path, **files)).lore_for("gpt-4o", ["nope"])
+        load_rules(shelf(tmp_path, **files)).lorebook_entries("gpt-4o", ["nope"])
     assert (caught.value.status, caught.value.param) == (400, "x-plimsoll-lorebook")
-    assert caught.value.message.endswith(f"there are {known}.") and "nope" not in caught.value.message
+    assert caught.value.message.endswith(f"known are {known}.") and "nope" not in caught.value.message
 
 
 def test_a_broken_lorebook_stops_the_start_with_its_file_and_the_reason(tmp_path: Path) -> None:
@@ -242,27 +242,27 @@ def test_a_broken_lorebook_stops_the_start_with_its_file_and_the_reason(tmp_path
     (folder / "lorebooks" / "one,two.md").write_text("# T\nt", "utf-8")
     (folder / "lorebooks" / "torn.md").write_bytes(b"\xff\xfe")
     problems = [problem.removeprefix(f"{folder}/") for problem in check_rules(folder)]
-    kinds = "a lorebook is a file *.json, *.md, *.markdown with no comma in its name"
+    kinds = "a lorebook must be a file *.json, *.md, *.markdown without a comma in its name"
     assert problems[:3] == [
         "lorebooks/broken.json: Input data was truncated",
         f"lorebooks/card.png: {kinds}",
         f"lorebooks/one,two.md: {kinds}",
     ]
     assert problems[3] == "lorebooks/row.json, entry 1 (A): content: expected str, got int"
-    assert problems[4] == "lorebooks/tides.md: there is another lorebook 'tides'"
+    assert problems[4] == "lorebooks/tides.md: duplicate lorebook 'tides'"
     assert problems[5].startswith("lorebooks/torn.md: cannot be read: ")
     assert problems[6:] == [
         "ladder.toml, lorebook 2: missing field name",
-        "ladder.toml, lorebook 1: there is no lorebook 'nope', there are tides, torn",
-        "ladders/mine.toml: lorebook: only ladder.toml says which lorebook a model takes",
+        "ladder.toml, lorebook 1: unknown lorebook 'nope', known are tides, torn",
+        "ladders/mine.toml: lorebook: only ladder.toml may choose a lorebook by model",
     ]
     with pytest.raises(ConfigError, match=r"lorebooks/broken\.json"):
         load_rules(folder)
 
 
 def test_the_environments_budgets_stand_above_those_of_a_ladder() -> None:
-    imposed = {"recall": {"budget": 7, "total": 8}, "prune_history": {"budget": 9}}
-    plain, loaded = load_rules(None), load_rules(None, imposed=imposed)
+    overrides = {"recall": {"budget": 7, "total": 8}, "prune_history": {"budget": 9}}
+    plain, loaded = load_rules(None), load_rules(None, overrides=overrides)
 
     def budgets(found: Rules, name: str) -> list[int | None]:
         params = [getattr(ladder_step.apply, "keywords", {}).get("params") for ladder_step in found.ladders[name].steps]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.settings import SETTINGS, Settings, misspelt, read_settings
+from proxy.config.settings import SETTINGS, Settings, read_settings, unknown_variables
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
 
@@ -193,10 +193,10 @@ def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> No
     assert all(s.help for s in SETTINGS)
     private = {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY", "PLIMSOLL_SUMMARY_API_KEY"}
     private |= {"PLIMSOLL_EMBEDDINGS_API_KEY", "HTTPS_PROXY", "HTTP_PROXY"}
-    assert {s.name for s in SETTINGS if s.private} == private
+    assert {s.name for s in SETTINGS if s.confidential} == private
 
 
-def test_a_misspelt_variable_is_told_with_what_was_probably_meant() -> None:
+def test_a_unknown_variables_variable_is_told_with_what_was_probably_meant() -> None:
     environ = {
         "PLIMSOLL_UPSTREM": "x",
         "PLIMSOLL_ZZZ": "x",
@@ -206,7 +206,7 @@ def test_a_misspelt_variable_is_told_with_what_was_probably_meant() -> None:
         "PLIMSOLL_REDIS_PORT": "tcp://10.0.0.1:6379",
         "PATH": "/bin",
     }
-    assert misspelt(environ) == (
-        "PLIMSOLL_UPSTREM is no setting: did you mean PLIMSOLL_UPSTREAM?",
-        "PLIMSOLL_ZZZ is no setting",
+    assert unknown_variables(environ) == (
+        "PLIMSOLL_UPSTREM is not a setting: did you mean PLIMSOLL_UPSTREAM?",
+        "PLIMSOLL_ZZZ is not a setting",
     )

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.window_rules import Beside, Gap, Limit, Roles, Row, Sheet, parse_sheet
+from proxy.config.window_rules import (
+    FallbackRow,
+    LimitFieldRow,
+    RolesRow,
+    SumRow,
+    WindowRow,
+    WindowRules,
+    parse_window_rules,
+)
 from tests.tokens.vocabulary import write
 
 
-def parsed(text: str, folder: Path = Path()) -> tuple[Sheet, list[str]]:
-    return parse_sheet(tomllib.loads(text), folder)
+def parsed(text: str, folder: Path = Path()) -> tuple[WindowRules, list[str]]:
+    return parse_window_rules(tomllib.loads(text), folder)
 
 
 def test_rows_of_each_kind_are_read_in_their_order() -> None:
@@ -39,12 +47,12 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         """
     )
     assert problems == []
-    assert sheet == Sheet(
-        rows=(Row("a", 1000, 900, 100, can=("tools", "vision")), Row("b*", can=())),
-        gaps=(Gap("c", 5),),
-        beside=(Beside(272_000, 128_000),),
-        limits=(Limit("d", "max_tokens"),),
-        roles=(Roles("e", True),),
+    assert sheet == WindowRules(
+        windows=(WindowRow("a", 1000, 900, 100, can=("tools", "vision")), WindowRow("b*", can=())),
+        fallbacks=(FallbackRow("c", 5),),
+        sums=(SumRow(272_000, 128_000),),
+        limit_fields=(LimitFieldRow("d", "max_tokens"),),
+        roles=(RolesRow("e", True),),
     )
 
 
@@ -54,7 +62,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('[[window]]\nmodel = "m"\ntokens = "many"', "window 1 (m): tokens: expected int | null, got str"),
         ('[[window]]\nmodel = "m"\ntokens = true', "window 1 (m): tokens: expected int | null, got bool"),
         ('[[window]]\nmodel = "m"\ntokns = 5', "window 1 (m): unknown field tokns"),
-        ('[[window]]\nmodel = "m"', "window 1 (m): the row says nothing of the model"),
+        ('[[window]]\nmodel = "m"', "window 1 (m): the row sets no field"),
         ("[[window]]\ntokens = 5", "window 1: missing field model"),
         ('[[window]]\nmodel = " "\ntokens = 5', "window 1 ( ): model must not be empty"),
         (
@@ -84,11 +92,11 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ("roles = [{ model = 'm' }]", "roles 1 (m): missing field alternate"),
         ("roles = [{ model = ' ', alternate = true }]", "roles 1 ( ): model must not be empty"),
         ("window = 5", "window 1: expected object, got int"),
-        ('[windows]\nmodel = "m"', "windows: no such kind of row, there are window, gap, beside, limit, roles"),
+        ('[windows]\nmodel = "m"', "windows: unknown table, must be one of window, gap, beside, limit, roles"),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',
-            "window 1 (m): can: tool is not among audio, files, prompt_caching, reasoning, schema, tools, video,"
+            "window 1 (m): can: tool is not one of audio, files, prompt_caching, reasoning, schema, tools, video,"
             " vision, web_search",
         ),
     ],
@@ -96,25 +104,25 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
 def test_a_wrong_row_is_named_by_kind_place_and_model_with_the_reason(text: str, problem: str) -> None:
     sheet, problems = parsed(text)
     assert problems == [problem]
-    assert sheet == Sheet()
+    assert sheet == WindowRules()
 
 
 def test_all_problems_are_told_and_right_rows_kept() -> None:
     sheet, problems = parsed('window = [{ model = "a" }, { model = "b", tokens = 1 }, { tokens = 2 }]')
     assert [problem.partition(":")[0] for problem in problems] == ["window 1 (a)", "window 3"]
-    assert sheet.rows == (Row("b", 1),)
+    assert sheet.windows == (WindowRow("b", 1),)
 
 
 def test_a_tokenizer_is_a_file_relative_to_the_folder(tmp_path: Path) -> None:
     write(tmp_path / "llama3.json")
     sheet, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "llama3.json"', tmp_path)
     assert problems == []
-    assert sheet.rows == (Row("m", tokenizer=str(tmp_path / "llama3.json")),)
+    assert sheet.windows == (WindowRow("m", tokenizer=str(tmp_path / "llama3.json")),)
 
 
 def test_a_tokenizer_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
-    assert problems == [f"window 1 (m): tokenizer: there is no file {tmp_path / 'x.json'}"]
+    assert problems == [f"window 1 (m): tokenizer: no such file: {tmp_path / 'x.json'}"]
 
 
 def test_a_tokenizer_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
@@ -134,6 +142,6 @@ def test_without_the_package_a_tokenizer_is_a_problem(tmp_path: Path, monkeypatc
 def test_the_upper_sheets_rows_come_first() -> None:
     upper, _ = parsed('[[window]]\nmodel = "a"\ntokens = 1\n[[gap]]\nmodel = "g"\ntokens = 1')
     lower, _ = parsed('beside = [{ input = 1, output = 2 }]\n[[window]]\nmodel = "a"\ntokens = 2')
-    both = upper.over(lower)
-    assert [row.tokens for row in both.rows] == [1, 2]
-    assert (len(both.gaps), len(both.beside)) == (1, 1)
+    both = upper.before(lower)
+    assert [row.tokens for row in both.windows] == [1, 2]
+    assert (len(both.fallbacks), len(both.sums)) == (1, 1)

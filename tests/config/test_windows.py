@@ -9,8 +9,8 @@ import pytest
 
 from proxy.config.model_table import read_table
 from proxy.config.rules import built_in
-from proxy.config.window_rules import parse_sheet
-from proxy.config.windows import REMEMBERED, Windows, capped, load_windows
+from proxy.config.window_rules import parse_window_rules
+from proxy.config.windows import CACHED_NAMES, Windows, capped, load_windows
 from proxy.model.limits import UNKNOWN_WINDOW, Window
 from tests.tokens.vocabulary import write
 
@@ -25,16 +25,16 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def made(sheet: str = "") -> Windows:
-    parsed, problems = parse_sheet(tomllib.loads(sheet), Path())
+    parsed, problems = parse_window_rules(tomllib.loads(sheet), Path())
     assert problems == []
     rows = {name: {"mode": "chat", **row} for name, row in ROWS.items()}
-    beside = {(pair.input, pair.output) for pair in parsed.beside}
+    beside = {(pair.input, pair.output) for pair in parsed.sums}
     return Windows(parsed, read_table(json.dumps(rows).encode(), beside))
 
 
 @pytest.fixture(scope="module")
 def shipped() -> Windows:
-    sheet, problems = parse_sheet(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
+    sheet, problems = parse_window_rules(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
     assert problems == []
     return load_windows(sheet)
 
@@ -73,7 +73,7 @@ def test_a_name_is_known_by_its_longest_known_part(name: str, tokens: int) -> No
 )
 def test_what_nobody_knows_is_a_guess_of_8192(name: str) -> None:
     assert made().find(name) == Window(UNKNOWN_WINDOW, source="guess", guessed=True)
-    assert not made().known(name)
+    assert not made().is_known(name)
 
 
 def test_a_users_row_outranks_the_table_and_takes_from_it_what_it_does_not_say() -> None:
@@ -126,26 +126,26 @@ def test_a_gap_is_found_by_pattern_and_by_part() -> None:
 
 def test_the_tokenizer_is_the_users(tmp_path: Path) -> None:
     write(tmp_path / "t.json")
-    sheet, _ = parse_sheet({"window": [{"model": "llama*", "tokenizer": "t.json"}]}, tmp_path)
+    sheet, _ = parse_window_rules({"window": [{"model": "llama*", "tokenizer": "t.json"}]}, tmp_path)
     windows = Windows(sheet, read_table(b"{}"))
     assert windows.tokenizer("llama-3") == str(tmp_path / "t.json")
     assert windows.tokenizer("other") is None
-    assert not windows.known("llama-3")
+    assert not windows.is_known("llama-3")
 
 
 def test_under_what_a_model_was_found_can_be_shown() -> None:
-    found = made('[[window]]\nmodel = "gpt-4"\nmax_output = 8192').look("my-gpt-4-proxy")
+    found = made('[[window]]\nmodel = "gpt-4"\nmax_output = 8192').lookup("my-gpt-4-proxy")
     assert found.part == "gpt-4"
     assert found.row is not None and found.row.model == "gpt-4"
-    assert found.known is not None and found.known.tokens == 8192
+    assert found.entry is not None and found.entry.tokens == 8192
 
 
-def test_names_are_remembered_but_not_without_bound() -> None:
+def test_names_are_lookups_but_not_without_bound() -> None:
     windows = made()
-    for number in range(REMEMBERED + 100):
+    for number in range(CACHED_NAMES + 100):
         windows.find(f"model-{number}")
-    assert windows.look("gpt-4") is windows.look("gpt-4")
-    assert windows._remembered.cache_info().currsize == REMEMBERED
+    assert windows.lookup("gpt-4") is windows.lookup("gpt-4")
+    assert windows._lookups.cache_info().currsize == CACHED_NAMES
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_gpt_5_bounds_the_prompt_within_its_window(shipped: Windows) -> None:
 
 
 def test_every_shipped_row_is_found_under_its_own_name(shipped: Windows) -> None:
-    sheet, _ = parse_sheet(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
-    for gap in sheet.gaps:
+    sheet, _ = parse_window_rules(tomllib.loads((built_in() / "windows.toml").read_text("utf-8")), built_in())
+    for gap in sheet.fallbacks:
         name = gap.model.replace(":[0-9]*", ":7b").replace("*", "x")
-        assert shipped.known(name), gap.model
-        assert not shipped.look(name).part, gap.model
+        assert shipped.is_known(name), gap.model
+        assert not shipped.lookup(name).part, gap.model
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "openai/gpt-5-mini-2025-08-07", "azure/o3-mini", "O1", "gpt-5.1-codex"])

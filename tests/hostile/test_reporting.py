@@ -110,7 +110,7 @@ def test_H5_every_line_is_json_where_the_log_is(workers: int) -> None:
         proxy.stop()
         for line in proxy.lines:
             assert isinstance(parsed(line)["time"], float), line
-        assert any("PLIMSOLL_UPSTREEM is no setting" in e["event"] for e in events(proxy))
+        assert any("PLIMSOLL_UPSTREEM is not a setting" in e["event"] for e in events(proxy))
         assert [e["upstream"] for e in events(proxy) if e["event"] == "serves"] == [there.url]
 
 
@@ -294,11 +294,11 @@ def big_tools() -> list[dict[str, Any]]:
 
 
 def test_U6_a_folder_that_is_not_there_is_named_as_it_was_given() -> None:
-    assert cli("check", "/nonexistent") == (2, "", "plimsoll: there is no folder /nonexistent\n")
+    assert cli("check", "/nonexistent") == (2, "", "plimsoll: no such folder: /nonexistent\n")
     code, _, said = cli("check", PLIMSOLL_RULES="/nonexistent")
-    assert (code, said) == (2, "plimsoll: PLIMSOLL_RULES: there is no folder /nonexistent\n")
+    assert (code, said) == (2, "plimsoll: PLIMSOLL_RULES: no such folder: /nonexistent\n")
     code, _, said = cli("models", "--rules", "/nonexistent", "gpt-4")
-    assert (code, said) == (2, "plimsoll: --rules: there is no folder /nonexistent\n")
+    assert (code, said) == (2, "plimsoll: --rules: no such folder: /nonexistent\n")
 
 
 @pytest.mark.parametrize("command", [("serve",), ("inspect", "-")])
@@ -306,7 +306,7 @@ def test_U6_a_wrong_flag_is_blamed_as_a_flag_and_a_variable_as_a_variable(comman
     code, _, said = cli(command[0], "--ladder", "nope", *command[1:], given=b"{}")
     assert code == 2 and said.startswith("plimsoll: --ladder is 'nope', there are ") and "PLIMSOLL" not in said
     code, _, said = cli(*command, given=b"{}", PLIMSOLL_LADDER="nope")
-    assert code == 2 and said.startswith("plimsoll: PLIMSOLL_LADDER is 'nope', there are ")
+    assert code == 2 and said.startswith("plimsoll: PLIMSOLL_LADDER is 'nope', must be one of ")
 
 
 @pytest.mark.parametrize(

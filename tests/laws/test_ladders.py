@@ -18,7 +18,7 @@ from tests.laws.steps import NAMES, TO, ladder_step
 from tests.laws.test_steps import parsed
 from tests.makers import ladder
 
-SHIPPED = load_rules(None, given={"switch_model": {"to": TO}}).ladders
+SHIPPED = load_rules(None, defaults={"switch_model": {"to": TO}}).ladders
 DEFAULT = load_rules(None).ladders["default"]  # without models to switch to
 THRESHOLDS = (None, None, None, 0.5, 0.9)
 steps = st.builds(ladder_step, st.sampled_from(NAMES), st.integers(0, 13), st.sampled_from(THRESHOLDS))

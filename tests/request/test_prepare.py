@@ -497,7 +497,7 @@ def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> N
     planner = services(PLIMSOLL_RULES=shelf).gateway.planner
     with pytest.raises(ClientError, match="needs a ladder with the step recall"):
         prepared(planner, visiting(body(ASKING), lorebooks=("tides",)))
-    with pytest.raises(ClientError, match="names a lorebook that there is not; there are tides"):
+    with pytest.raises(ClientError, match="names an unknown lorebook; known are tides"):
         prepared(planner, visiting(body(ASKING), lorebooks=("nope",), ladder="rag"))
 
 

@@ -29,7 +29,7 @@ def windows() -> Windows:
 
 def shipped(name: str, *to: str) -> Ladder:
     """A shipped ladder, with models that it may switch to."""
-    return load_rules(None, given={"switch_model": {"to": list(to)}} if to else {}).ladders[name]
+    return load_rules(None, defaults={"switch_model": {"to": list(to)}} if to else {}).ladders[name]
 
 
 def only(ladder: Ladder, step: str) -> Ladder:

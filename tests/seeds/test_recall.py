@@ -129,8 +129,8 @@ def test_a_window_that_is_smaller_than_the_total_is_shared_the_same_way() -> Non
 
 
 def test_the_environments_budgets_bind_instead() -> None:
-    imposed = {"prune_history": {"budget": 20_000}, "recall": {"budget": 5_000, "total": 24_000}}
-    found = assembled(session(60), ladder=load_rules(None, imposed=imposed).ladders["rag"])
+    overrides = {"prune_history": {"budget": 20_000}, "recall": {"budget": 5_000, "total": 24_000}}
+    found = assembled(session(60), ladder=load_rules(None, overrides=overrides).ladders["rag"])
     recent = step(found, "prune_history").tokens_after
     assert 18_000 < recent <= 20_100
     assert 22_000 < found.draft.prompt <= 24_000 and SECRET in recalled(found).text()

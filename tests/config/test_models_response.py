@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from proxy.config.models_answer import from_models_answer
+from proxy.config.models_response import window_from_models
 from proxy.model.limits import Window
 
 
 def told(row: dict[str, Any], model: str = "m-1") -> Window | None:
     listed = {"object": "list", "data": [{"id": "other", "context_length": 7}, {"id": "m-1", **row}]}
-    return from_models_answer(json.dumps(listed).encode(), model)
+    return window_from_models(json.dumps(listed).encode(), model)
 
 
 @pytest.mark.parametrize(
@@ -70,24 +70,24 @@ def test_the_model_is_found_under_any_form_of_its_name(model: str) -> None:
 def test_the_very_name_comes_before_its_other_forms() -> None:
     rows = [{"id": "host/m-1", "context_length": 1000}, {"id": "m-1", "context_length": 2000}]
     answer = json.dumps({"data": rows}).encode()
-    assert from_models_answer(answer, "m-1") == Window(2000, source="upstream")
-    assert from_models_answer(answer, "host/m-1") == Window(1000, source="upstream")
+    assert window_from_models(answer, "m-1") == Window(2000, source="upstream")
+    assert window_from_models(answer, "host/m-1") == Window(1000, source="upstream")
 
 
 def test_a_row_of_that_name_that_does_not_say_is_passed_over() -> None:
     llama_cpp = {"models": [{"name": "m-1", "model": "m-1"}], "data": [{"id": "m-1", "meta": {"n_ctx_train": 4096}}]}
-    assert from_models_answer(json.dumps(llama_cpp).encode(), "m-1") == Window(4096, source="upstream")
+    assert window_from_models(json.dumps(llama_cpp).encode(), "m-1") == Window(4096, source="upstream")
 
 
 def test_aliases_are_names_too() -> None:
     rows = [{"id": "mistral-large-2411", "aliases": ["mistral-big"], "max_context_length": 131072}, {"id": "x"}]
-    assert from_models_answer(json.dumps({"data": rows}).encode(), "mistral-big") == Window(131072, source="upstream")
+    assert window_from_models(json.dumps({"data": rows}).encode(), "mistral-big") == Window(131072, source="upstream")
 
 
 @pytest.mark.parametrize("wrap", [lambda row: row, lambda row: [row], lambda row: {"data": [row]}])
 def test_one_model_alone_may_answer_and_a_server_of_one_model_means_it(wrap: Any) -> None:
     row = {"id": "/models/llama.gguf", "max_model_len": 4096}
-    assert from_models_answer(json.dumps(wrap(row)).encode(), "whatever") == Window(4096, source="upstream")
+    assert window_from_models(json.dumps(wrap(row)).encode(), "whatever") == Window(4096, source="upstream")
 
 
 def test_a_model_that_is_not_in_the_list_is_not_known_from_it() -> None:
@@ -110,12 +110,12 @@ def test_a_model_that_is_not_in_the_list_is_not_known_from_it() -> None:
     ],
 )
 def test_what_is_no_list_of_models_tells_nothing(body: bytes) -> None:
-    assert from_models_answer(body, "m") is None
+    assert window_from_models(body, "m") is None
 
 
 def test_a_server_of_one_model_may_list_it_in_either_list() -> None:
     """llama.cpp's, for clients of Ollama's API and of OpenAI's."""
     both: dict[str, list[Any]] = {"models": [{"name": "q.gguf"}], "data": [{"id": "q.gguf", "meta": {"n_ctx": 4096}}]}
-    assert from_models_answer(json.dumps(both).encode(), "anything") == Window(4096, source="upstream")
+    assert window_from_models(json.dumps(both).encode(), "anything") == Window(4096, source="upstream")
     more = {**both, "data": [*both["data"], {"id": "r.gguf", "meta": {"n_ctx": 2048}}]}
-    assert from_models_answer(json.dumps(more).encode(), "anything") is None
+    assert window_from_models(json.dumps(more).encode(), "anything") is None
