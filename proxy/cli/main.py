@@ -149,7 +149,7 @@ def _value(parse: Parser) -> Callable[[str], Any]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Environment and flags as settings; says so where a variable looks unknown_variables."""
+    """The settings of environment and flags; prints a warning for each unknown variable."""
     _say_unknown_variables()
     return _read(arguments)
 

@@ -304,7 +304,7 @@ def test_U6_a_folder_that_is_not_there_is_named_as_it_was_given() -> None:
 @pytest.mark.parametrize("command", [("serve",), ("inspect", "-")])
 def test_U6_a_wrong_flag_is_blamed_as_a_flag_and_a_variable_as_a_variable(command: tuple[str, ...]) -> None:
     code, _, said = cli(command[0], "--ladder", "nope", *command[1:], given=b"{}")
-    assert code == 2 and said.startswith("plimsoll: --ladder is 'nope', there are ") and "PLIMSOLL" not in said
+    assert code == 2 and said.startswith("plimsoll: --ladder is 'nope', must be one of ") and "PLIMSOLL" not in said
     code, _, said = cli(*command, given=b"{}", PLIMSOLL_LADDER="nope")
     assert code == 2 and said.startswith("plimsoll: PLIMSOLL_LADDER is 'nope', must be one of ")
 
