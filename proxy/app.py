@@ -12,8 +12,7 @@ from typing import Any
 
 from starlette.routing import Router
 
-from proxy.apis import error_body
-from proxy.apis.openai_chat import request
+from proxy.apis import apis, by_path, error_body
 from proxy.cache.cache import Cache
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import Settings
@@ -49,8 +48,6 @@ from proxy.wire.paths import one_path
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
 SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
 TEXT = b"text/plain"
-CHAT = request.PATH.encode()
-FITTED = frozenset((CHAT, request.BARE_PATH.encode()))
 INSPECT = "/inspect"
 LEARNED, FORGET = "/learned", "/forget"
 OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
@@ -229,7 +226,7 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
-        INSPECT + request.PATH: Own(services.inspecting, ("POST",)),
+        **{INSPECT + api.paths[0]: Own(partial(services.inspecting, api), ("POST",)) for api in apis()},
         LEARNED: Own(Learning(services.settings, services.rules.families, services.cache, services.budget)),
         FORGET: Own(
             Learning(services.settings, services.rules.families, services.cache, services.budget, forgets=True),
@@ -245,13 +242,14 @@ def is_own(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Every request to its handler; the path that nearly all of them take is looked for first.
+    """Every request to its handler; the paths that nearly all of them take are looked for first.
 
-    `fitted` takes POST alone (other methods are stored completions), `own` are the paths of ours that are served
-    here, `through` gets what is neither. Doubled and trailing slashes do not change a path.
+    `fitted` has the handler of each path that is fitted, for POST alone (other methods are stored completions). `own`
+    are the paths of ours that are served here, `through` gets what is neither. Doubled and trailing slashes do not
+    change a path.
     """
 
-    fitted: Asgi
+    fitted: Mapping[bytes, Asgi]
     own: Mapping[str, Asgi]
     through: Asgi
     lifespan: Router
@@ -259,8 +257,8 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.lifespan(scope, receive, send)
-        elif scope.get("plimsoll.target") == CHAT and scope["method"] == "POST":
-            await self.fitted(scope, receive, send)
+        elif (handler := self.fitted.get(scope.get("plimsoll.target", b""))) is not None and scope["method"] == "POST":
+            await handler(scope, receive, send)
         else:
             await self.handler(scope)(scope, receive, send)
 
@@ -273,19 +271,20 @@ class Front:
         if is_own(path):
             return self.own.get(path, nothing_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
-        return self.fitted if scope["method"] == "POST" and raw in FITTED else self.through
+        return self.fitted.get(raw, self.through) if scope["method"] == "POST" else self.through
 
 
 def create_app(services: Services) -> Front:
     """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
     their own."""
     own = own_paths(services) if services.settings.admin_port is None else {}
-    return Front(services.gateway.chat, own, services.gateway.other, Router(lifespan=_lifespan(services)))
+    fitted: dict[bytes, Asgi] = {path.encode(): partial(services.gateway.fit, api) for path, api in by_path().items()}
+    return Front(fitted, own, services.gateway.other, Router(lifespan=_lifespan(services)))
 
 
 def create_admin(services: Services) -> Front:
     """The admin port, where it has one of its own: our own paths, and nothing else."""
-    return Front(nothing_here, own_paths(services), nothing_here, Router())
+    return Front({}, own_paths(services), nothing_here, Router())
 
 
 def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

@@ -47,14 +47,15 @@ def noted(made: Services, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     def note(name: str) -> Any:
-        async def handler(self: Any, scope: Any, receive: Any, send: Any) -> None:
+        async def handler(self: Any, *args: Any) -> None:
+            *_, send = args
             seen.append(name)
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
         return handler
 
-    monkeypatch.setattr(type(made.gateway), "chat", note("chat"))
+    monkeypatch.setattr(type(made.gateway), "fit", note("chat"))
     monkeypatch.setattr(type(made.gateway), "other", note("other"))
     monkeypatch.setattr(type(made.inspecting), "__call__", note("inspect"))
     return seen

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from proxy import __version__
+from proxy.apis.openai_chat import API
 from proxy.cli import admin_client
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
@@ -198,7 +199,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        told = asyncio.run(services.inspecting.plan_of(body, headers))
+        told = asyncio.run(services.inspecting.plan_of(API, body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:

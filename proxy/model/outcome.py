@@ -8,6 +8,10 @@ import msgspec
 
 from proxy.model.plan import Note
 
+# The endpoints of requests that are passed through; every other endpoint is the name of an API.
+PASSTHROUGH, WEBSOCKET = "passthrough", "websocket"
+UNFITTED = frozenset({PASSTHROUGH, WEBSOCKET})
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:

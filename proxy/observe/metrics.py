@@ -25,13 +25,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as PrometheusMetric
 from prometheus_client.registry import Collector
 
-from proxy.apis.openai_chat import request
 from proxy.config import model_names
 from proxy.config.model_table import Entry
 from proxy.config.windows import Windows
 from proxy.errors import ConfigError
 from proxy.model.bounded import Bounded
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import UNFITTED, Outcome
 from proxy.model.plan import Note
 from proxy.observe import processes
 from proxy.observe.buffers import CounterBuffer, Gauge, HistogramBuffer, Labels
@@ -229,7 +228,7 @@ METRICS = (
         "Requests that passed through unmeasured, by the endpoint that their path names; an unknown one is other.",
         ("endpoint",),
         samples=lambda o, named: [((family(o.path),), 1)],
-        among=lambda of: of.endpoint != request.NAME,
+        among=lambda of: of.endpoint in UNFITTED,
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
@@ -306,7 +305,7 @@ METRICS = (
         ("direction",),
         samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
         tell=lambda o: o.bytes_in or o.bytes_out,
-        among=lambda of: of.endpoint != request.NAME,
+        among=lambda of: of.endpoint in UNFITTED,
     ),
     Metric(
         "plimsoll_own_seconds",

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.apis.openai_chat import request
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
+from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Window
 from proxy.model.outcome import Outcome, Usage
@@ -42,7 +42,7 @@ class RequestContext:
     was planned with; `probing` says that it was planned as if nothing had been, to see whether that still holds.
     """
 
-    endpoint: str
+    api: Api
     mode: Mode
     controls: Controls = NOTHING_ASKED
     ladder: Ladder | None = None
@@ -72,7 +72,7 @@ class RequestContext:
     healed: bool = False
     asks: bool = True
     spent: CallCost | None = None
-    path: str = request.PATH
+    path: str = ""
     attempts: int = 0
     request_id: bytes = b""
     unasked: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class RequestContext:
         ):
             return self._counted(self.total, self.window, self.ladder)
         common: dict[str, Any] = {
-            "endpoint": self.endpoint,
+            "endpoint": self.api.name,
             "result": self.result or "passed",
             "status": self.status,
             "mode": self.mode,
@@ -231,7 +231,7 @@ class RequestContext:
         reserve = ladder.default_reserve if reply is None else reply
         load = (total.prompt + reserve) / window.tokens
         return Outcome(
-            endpoint=self.endpoint,
+            endpoint=self.api.name,
             result=self.result or "passed",
             status=self.status,
             mode=self.mode,

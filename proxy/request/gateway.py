@@ -11,7 +11,6 @@ from functools import partial
 from urllib.parse import unquote_to_bytes
 
 from proxy.apis import error_body
-from proxy.apis.openai_chat import request
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, stopped
 from proxy.http.cancellation import leaving
@@ -32,6 +31,7 @@ from proxy.http.relay import (
     target_of,
 )
 from proxy.http.server.cycle import Cycle
+from proxy.model.api import Api
 from proxy.model.outcome import Outcome, Refusal
 from proxy.model.structs import replace
 from proxy.observe import log
@@ -52,7 +52,6 @@ from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
 MOST_NAMED = 100  # endpoints that are named once; clients choose them
-USUAL = request.PATH.encode()  # the target of nearly all requests
 HEALS = 2  # a refusal is answered with a smaller request at most so often (section 2)
 # Headers that speak of the body's bytes: they are not true any more of what we wrote anew.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
@@ -74,15 +73,13 @@ class Gateway:
     over: list[RequestContext] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
 
-    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """POST /v1/chat/completions."""
+    async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request to one of the paths of an API."""
         target = target_of(scope)
         if b"?" in target:  # as in headers, so that nobody need know of both
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        context = RequestContext(
-            request.NAME, self.settings.mode, path=request.PATH if target == USUAL else shown(target)
-        )
+        context = RequestContext(api, self.settings.mode, path=shown(target))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.apis import error_body
-from proxy.apis.openai_chat import request
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
+from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.request.context import RequestContext
 from proxy.request.model_records import learned_of
@@ -31,13 +31,13 @@ class Inspecting:
     planner: Planner
     budget: Budget
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         headers, room = scope["headers"], self.budget.room()
         try:
             settings = self.settings
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-            payload = msgspec.json.encode(await self.plan_of(body, headers, room))
+            payload = msgspec.json.encode(await self.plan_of(api, body, headers, room))
         except ClientError as error:
             await send_error(send, error, error_body(scope["path"], error))
             return
@@ -49,9 +49,9 @@ class Inspecting:
         await send({"type": "http.response.start", "status": 200, "headers": told})
         await send({"type": "http.response.body", "body": payload})
 
-    async def plan_of(self, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
+    async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        context = RequestContext(request.NAME, Mode.FIT, controls(headers), body=body, asks=False, room=room)
+        context = RequestContext(api, Mode.FIT, controls(headers), body=body, asks=False, room=room)
         measuring, knowledge = self.planner.measuring, self.planner.knowledge
         try:
             model = (await measuring.look(context, headers)).model

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from proxy.apis.openai_chat import request
 from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.fit.relevance.history import embedding_scores
 from proxy.http.memory_budget import Room
 from proxy.model import oversized_json
+from proxy.model.api import Api
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import Json
 from proxy.model.limits import LearnedLimits
@@ -32,9 +32,9 @@ from proxy.request.wants.embeddings import Embeddings
 from proxy.request.wants.summaries import Summaries
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.models_listing import Headers
+from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.headers import value_of
 from proxy.wire.scan import NotUnderstood, mended
-from proxy.wire.scan import scan as scan_body
 
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
@@ -78,11 +78,11 @@ class Measuring:
         """A first look, where that is quick; else `look_closer` must take it. Raises `NotUnderstood`."""
         if value_of(headers, b"content-encoding") is not None:
             return None
-        known = self.prefixes.find(context.body)
+        known = self.prefixes.find(context.api, context.body)
         new = len(context.body) - (known.end if known is not None else 0)
         if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(context.body) > _most(context.body)):
             return None
-        context.plain, scan = _read(context.body, known)
+        context.plain, scan = _read(context.api, context.body, known)
         context.scan, context.model, context.stream = scan, scan.model, scan.stream
         return scan
 
@@ -94,7 +94,7 @@ class Measuring:
             return context.scan
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
         plain = await unpacked(context.body, coding, self.max_body, self._aside, context.room)
-        context.plain, scan = await self._aside(len(plain) > CROWDED, _looked, plain)
+        context.plain, scan = await self._aside(len(plain) > CROWDED, _looked, context.api, plain)
         context.scan, context.model, context.stream = scan, scan.model, scan.stream
         if scan.seen.keyed:
             await self._unkey(context)
@@ -103,15 +103,15 @@ class Measuring:
     async def _unkey(self, context: RequestContext) -> None:
         """Takes the key of our own out of the messages, and pins those that it says."""
         heavy = len(context.plain) > HEAVY_BYTES
-        context.plain, pins = await self._aside(heavy, request.without_ours, context.plain)
+        context.plain, pins = await self._aside(heavy, context.api.without_extension, context.plain)
         context.controls = replace(context.controls, pins=context.controls.pins | pins)
 
-    async def unkeyed(self, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
+    async def unkeyed(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
         """A body that is not understood without the key of our own in its messages; itself where they have none.
         Raises `NotUnderstood` where they cannot be read."""
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
         plain = await unpacked(body, coding, self.max_body, self._aside, room)
-        return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, body, plain)
+        return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, api, body, plain)
 
     async def total(self, context: RequestContext, scan: Scan, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
@@ -121,10 +121,10 @@ class Measuring:
         found = self.totals.known(marks)
         await self.knowledge.ready(scan.model, ladder, context.controls.window, headers, context.learned)
         if found is None:
-            part = await self._aside(heavy, self.totals.unknown, marks, context.plain, scan)
+            part = await self._aside(heavy, self.totals.unknown, context.api, marks, context.plain, scan)
             found = await self._counted(marks, part, scan.new, context.learned)
         if marks is not None:
-            await self._aside(heavy, self.prefixes.keep, context.plain, scan, marks)
+            await self._aside(heavy, self.prefixes.keep, context.api, context.plain, scan, marks)
         cap = context.controls.window
         context.total, context.window = found, self.knowledge.window_now(scan.model, ladder, cap, context.learned)
         return found
@@ -149,7 +149,7 @@ class Measuring:
         context.total = self.totals.known(marks)
         if context.total is None or marks is None:
             return False
-        self.prefixes.keep(context.plain, scan, marks)
+        self.prefixes.keep(context.api, context.plain, scan, marks)
         if context.window is None:
             cap = context.controls.window
             context.window = self.knowledge.window_now(scan.model, ladder, cap, context.learned)
@@ -158,7 +158,7 @@ class Measuring:
     async def measure(self, context: RequestContext, headers: Headers, ladder: Ladder) -> Plan:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
         heavy, cap = len(context.plain) > HEAVY_BYTES, context.controls.window
-        context.prompt = await self._aside(heavy, request.parse, context.plain, context.controls.pins)
+        context.prompt = await self._aside(heavy, context.api.parse, context.plain, context.controls.pins)
         caller = b"" if context.probing else context.caller  # then the limits of models that it may be moved to, too
         facts = await self.knowledge.facts(context.prompt, ladder, cap, headers, caller, context.learned)
         context.facts = replace(facts, knowledge={LOREBOOKS: context.lore}) if context.lore else facts
@@ -225,12 +225,12 @@ class Measuring:
     async def render(self, context: RequestContext, made: Plan) -> bytes:
         """The JSON of what is to be sent."""
         assert context.prompt is not None
-        return await self._aside(len(context.plain) > HEAVY_BYTES, request.render, context.prompt, made)
+        return await self._aside(len(context.plain) > HEAVY_BYTES, context.api.render, context.prompt, made)
 
     async def unstreamed(self, context: RequestContext) -> bytes:
         """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
         plain = context.plain if context.payload is context.body else context.payload
-        return await self._aside(len(plain) > HEAVY_BYTES, request.without_stream, plain)
+        return await self._aside(len(plain) > HEAVY_BYTES, context.api.without_stream, plain)
 
     async def beside(self, context: RequestContext, work: Callable[..., T], *args: object) -> T:
         """Does something that takes the longer the longer the request is."""
@@ -251,11 +251,11 @@ class Measuring:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _looked(plain: bytes) -> tuple[bytes, Scan]:
+def _looked(api: Api, plain: bytes) -> tuple[bytes, Scan]:
     """A first look at a body. Raises `NotUnderstood`, for one with too much in it before it is read."""
     if (why := _too_much(plain)) is not None:
         raise NotUnderstood(why)
-    return _read(plain)
+    return _read(api, plain)
 
 
 def _too_much(plain: bytes) -> str | None:
@@ -272,35 +272,35 @@ def _most(body: bytes) -> int:
     return VALUES + len(body) // VALUE_BYTES
 
 
-def _read(body: bytes, known: KnownPrefix | None = None) -> tuple[bytes, Scan]:
+def _read(api: Api, body: bytes, known: KnownPrefix | None = None) -> tuple[bytes, Scan]:
     """The body as it can be read, and a first look at it. Raises `NotUnderstood`."""
     try:
         long = known is None and len(body) > oversized_json.LONGEST
-        plain, found = body, _glanced(body) if long else scan_body(body, known)
+        plain, found = body, _glanced(api, body) if long else api.scan(body, known)
     except NotUnderstood:
         mendable = mended(body)
         if mendable is None:
             raise
-        plain, found = mendable, scan_body(mendable)
+        plain, found = mendable, api.scan(mendable)
     if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
         raise NotUnderstood("there are more messages in it than we plan with")
     return plain, found
 
 
-def _glanced(body: bytes) -> Scan:
+def _glanced(api: Api, body: bytes) -> Scan:
     """A first look at a body too long to be decoded at once, without what its bytes could prove, and without marks: no
     window holds it, so it is planned, and never known by its bytes. Raises `NotUnderstood`."""
     if (outline := oversized_json.outline(body)) is None:
-        return scan_body(body)
-    return replace(scan_body(outline.text), most=None, marks=None, text=body)
+        return api.scan(body)
+    return replace(api.scan(outline.text), most=None, marks=None, text=body)
 
 
-def _unkeyed(body: bytes, plain: bytes) -> bytes:
+def _unkeyed(api: Api, body: bytes, plain: bytes) -> bytes:
     """A body without the key of our own, given unpacked; itself where it has none."""
-    if oversized_json.find(plain, request.OURS.encode()) < 0 or _too_much(plain):
+    if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_much(plain):
         return body
     plain = mended(plain) or plain
-    written, _ = request.without_ours(plain)
+    written, _ = api.without_extension(plain)
     return body if written is plain else written
 
 

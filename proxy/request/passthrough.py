@@ -30,13 +30,11 @@ from proxy.http.relay import (
 )
 from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_of
 from proxy.wire.paths import shown
 
-NAME = "passthrough"
-WEBSOCKET = "websocket"
 SWITCHED = 101
 CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
 BODY_SECONDS = 60.0
@@ -199,7 +197,7 @@ class _Passage:
         tunnel = self._tunnel
         kind = value_of(self.answer.headers, b"content-type") if self.answer else None
         return Outcome(
-            endpoint=WEBSOCKET if self._is_handshake else NAME,
+            endpoint=WEBSOCKET if self._is_handshake else PASSTHROUGH,
             result=result,
             status=status,
             stream=bool(kind and kind.startswith(b"text/event-stream")),

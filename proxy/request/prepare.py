@@ -68,7 +68,7 @@ class Planner:
     async def _unkeyed(self, context: RequestContext, headers: Headers) -> bytes:
         """What was not understood, without the key of our own where its messages can be read."""
         try:
-            return await self.measuring.unkeyed(context.body, headers, context.room)
+            return await self.measuring.unkeyed(context.api, context.body, headers, context.room)
         except NotUnderstood:
             return context.body
         except Exception as error:
@@ -212,7 +212,7 @@ class Planner:
             if room is not None and not room.now(len(context.plain)):
                 return
             context.spent = context.spent or CallCost()
-            looking = RequestContext(context.endpoint, context.mode, context.controls, plain=context.plain, room=room)
+            looking = RequestContext(context.api, context.mode, context.controls, plain=context.plain, room=room)
             looking.model, looking.spent = context.model, context.spent
             looking.caller, looking.learned = context.caller, context.learned
             soon = replace(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
 
-from proxy.apis.openai_chat import request
 from proxy.fit.blocks import runs
+from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Message, Prompt
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality
@@ -72,19 +72,19 @@ class Totals:
             return None
         return frame.total(tokens, marks.count)
 
-    def unknown(self, marks: PrefixDigest | None, body: bytes, scan: Scan) -> Part:
+    def unknown(self, api: Api, marks: PrefixDigest | None, body: bytes, scan: Scan) -> Part:
         """The part of a conversation that was not counted yet. Raises `NotUnderstood`."""
         if marks is None:
-            return Part(request.parse(body))
+            return Part(api.parse(body))
         for back in range(2, len(marks.latest) + 1):
             before = self._tokens.get(marks.latest[-back])
             if before is not None:
                 start = marks.count - back + 1
-                rest = _from(start, body, scan)
+                rest = _from(api, start, body, scan)
                 first = next(message for message in rest.messages if message.index >= start)
                 if first.answers is None:  # a result belongs to the block before it, whose cost changes with it
                     return Part(rest, start, before)
-        return Part(request.parse(body, plain=True))
+        return Part(api.parse(body, plain=True))
 
     def count(self, marks: PrefixDigest | None, part: Part, learned: LearnedLimits = NOTHING_LEARNED) -> Total:
         """Counts what is new and remembers the whole. May take long where much is new: then it is for a thread."""
@@ -103,9 +103,9 @@ class Totals:
         return frame.total(tokens, part.start + len(new))
 
 
-def _from(start: int, body: bytes, scan: Scan) -> Prompt:
+def _from(api: Api, start: int, body: bytes, scan: Scan) -> Prompt:
     """The messages from `start` on, and the first instructions; read of what is new alone, where that is all."""
     known = scan.known
     if known is not None and known.seen.count == start:
-        return request.parse(scan.text, plain=True, known=known)
-    return request.parse(body, start=start, plain=True)
+        return api.parse(scan.text, plain=True, known=known)
+    return api.parse(body, start=start, plain=True)

@@ -9,6 +9,7 @@ from proxy.errors import bad_header
 from proxy.model.plan import Mode
 
 PREFIX = b"x-plimsoll-"
+MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may say {"pin": true}; never forwarded
 
 
 @dataclass(frozen=True, slots=True)

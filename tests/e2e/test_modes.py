@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.openai_chat import request
+from proxy.apis.openai_chat import ChatCompletions
 from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Server, configuration
@@ -137,12 +137,12 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "looking": ("proxy.request.measure.scan_body", True),
-    "looking at a short one": ("proxy.request.measure.scan_body", False),
-    "parsing": ("proxy.apis.openai_chat.request.parse", True),
-    "parsing a short one": ("proxy.apis.openai_chat.request.parse", False),
+    "looking": ("proxy.apis.openai_chat.ChatCompletions.scan", True),
+    "looking at a short one": ("proxy.apis.openai_chat.ChatCompletions.scan", False),
+    "parsing": ("proxy.apis.openai_chat.ChatCompletions.parse", True),
+    "parsing a short one": ("proxy.apis.openai_chat.ChatCompletions.parse", False),
     "planning": ("proxy.request.measure.plan", True),
-    "rendering": ("proxy.apis.openai_chat.request.render", True),
+    "rendering": ("proxy.apis.openai_chat.ChatCompletions.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
     "knowing": ("proxy.request.facts.Knowledge.known", True),
     "proving": ("proxy.request.prepare.Planner._proves", False),
@@ -316,7 +316,7 @@ def test_inspect_takes_no_more_than_a_request_may_have(monkeypatch: pytest.Monke
     async def check() -> None:
         async with recording() as up, plimsoll(up.url, PLIMSOLL_MAX_BODY="10kB") as proxy:
             assert (await ask(proxy.port, post(LONG, target=INSPECT))).status == 413
-            monkeypatch.setattr(request, "parse", broken)
+            monkeypatch.setattr(ChatCompletions, "parse", broken)
             reply = await ask(proxy.port, post(body(talk(2)), target=INSPECT))
             assert (reply.status, error(reply)["code"]) == (500, "proxy_error")
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from proxy.apis.openai_chat import API
 from proxy.fit.plan import plan
 from proxy.model.limits import Margin, Quality, Window
 from proxy.model.outcome import Usage
@@ -31,7 +32,7 @@ def made(window: int = 100) -> Plan:
 
 
 def test_a_request_that_nobody_looked_at_has_passed() -> None:
-    told = RequestContext("chat", Mode.OFF, status=200, model="m").outcome()
+    told = RequestContext(API, Mode.OFF, status=200, model="m").outcome()
     assert (told.endpoint, told.result, told.status, told.mode) == ("chat", "passed", 200, "off")
     assert (told.model, told.model_sent, told.prompt, told.window, told.ladder, told.usage) == (
         "m",
@@ -45,9 +46,7 @@ def test_a_request_that_nobody_looked_at_has_passed() -> None:
 
 def test_a_plan_is_told_as_it_was_sent() -> None:
     sent = made()
-    told = RequestContext(
-        "chat", Mode.FIT, ladder=ladder(), plan=sent, result="fitted", status=200, attempts=1
-    ).outcome()
+    told = RequestContext(API, Mode.FIT, ladder=ladder(), plan=sent, result="fitted", status=200, attempts=1).outcome()
     assert (told.prompt, told.prompt_sent) == (sent.before.prompt, sent.draft.prompt)
     assert told.prompt > told.prompt_sent if told.prompt and told.prompt_sent else False
     assert (told.messages_in, told.messages_sent, told.ladder, told.quality) == (2, 1, "test", "exact")
@@ -57,23 +56,23 @@ def test_a_plan_is_told_as_it_was_sent() -> None:
 
 
 def test_what_was_only_observed_is_told_with_what_was_sent() -> None:
-    context = RequestContext("chat", Mode.OBSERVE, ladder=ladder(), plan=made(), attempts=1)
+    context = RequestContext(API, Mode.OBSERVE, ladder=ladder(), plan=made(), attempts=1)
     told = context.outcome()
     assert told.prompt == told.prompt_sent and told.messages_in == told.messages_sent == 2
     assert ([note.step for note in told.planned], told.notes) == (["halve"], ())
     assert dict(context.headers())[b"x-plimsoll-mode"] == b"observe"
-    assert context.headers()[-1] == RequestContext("chat", Mode.OBSERVE).headers()[0], "also where nothing was measured"
+    assert context.headers()[-1] == RequestContext(API, Mode.OBSERVE).headers()[0], "also where nothing was measured"
 
 
 def test_what_was_never_sent_was_neither_cut_nor_granted() -> None:
-    told = RequestContext("chat", Mode.FIT, ladder=ladder(), plan=made(), result="unfit", status=400).outcome()
+    told = RequestContext(API, Mode.FIT, ladder=ladder(), plan=made(), result="unfit", status=400).outcome()
     assert (told.prompt, told.load_before) == (made().before.prompt, made().before.load)
     assert (told.notes, told.planned, told.prompt_sent, told.reply_sent) == ((), (), None, None)
     assert (told.load_after, told.messages_in, told.messages_sent) == (None, 2, 0)
 
 
 def test_extra_calls_and_the_upstreams_id_are_told() -> None:
-    context = RequestContext("chat", Mode.FIT, spent=CallCost(2, 1_234, 0.5), request_id=b"req_1")
+    context = RequestContext(API, Mode.FIT, spent=CallCost(2, 1_234, 0.5), request_id=b"req_1")
     told = context.outcome()
     assert (told.extra_calls, told.extra_tokens, told.extra_seconds, told.request_id) == (2, 1_234, 0.5, "req_1")
     context.request_id = b"sk-secret"
@@ -83,14 +82,14 @@ def test_extra_calls_and_the_upstreams_id_are_told() -> None:
 def test_a_plan_of_what_moved_names_both_models() -> None:
     sent = made()
     moved = replace(sent, draft=replace(sent.draft, model="larger", window=Window(500, source="x")))
-    told = RequestContext("chat", Mode.FIT, ladder=ladder(), plan=moved, model="small", attempts=1).outcome()
+    told = RequestContext(API, Mode.FIT, ladder=ladder(), plan=moved, model="small", attempts=1).outcome()
     assert (told.model, told.model_sent, told.window, told.window_source) == ("small", "larger", 500, "x")
 
 
 @pytest.mark.parametrize(("reserve", "reply", "held"), [(None, None, 3_000), (50, 50, 50)])
 def test_a_total_is_told_where_no_plan_was_needed(reserve: int | None, reply: int | None, held: int) -> None:
     context = RequestContext(
-        "chat",
+        API,
         Mode.FIT,
         ladder=ladder(),
         scan=Scan("m", reserve, False, 100),
@@ -107,7 +106,7 @@ def test_a_total_is_told_where_no_plan_was_needed(reserve: int | None, reply: in
 
 
 def test_headers_say_what_is_known_by_then() -> None:
-    context = RequestContext("chat", Mode.FIT)
+    context = RequestContext(API, Mode.FIT)
     assert context.headers() == []
     context.plan = made()
     names = {name for name, _ in context.headers()}
@@ -115,16 +114,14 @@ def test_headers_say_what_is_known_by_then() -> None:
 
 
 def test_what_was_forgotten_is_not_told() -> None:
-    context = RequestContext(
-        "chat", Mode.FIT, ladder=ladder(), plan=made(), prompt=ASKED, facts=facts(100), result="bug"
-    )
+    context = RequestContext(API, Mode.FIT, ladder=ladder(), plan=made(), prompt=ASKED, facts=facts(100), result="bug")
     context.forget()
     told = context.outcome()
     assert (told.result, told.prompt, told.ladder, context.headers()) == ("bug", None, "", [])
 
 
 def test_the_upstreams_time_is_only_that_between_going_and_coming() -> None:
-    context = RequestContext("chat", Mode.FIT)
+    context = RequestContext(API, Mode.FIT)
     context.returns()
     assert context.upstream_seconds == 0.0
     context.departs()
@@ -141,10 +138,10 @@ def test_the_upstreams_time_is_only_that_between_going_and_coming() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_only_fit_and_strict_change_anything(mode: Mode) -> None:
-    assert RequestContext("chat", mode).acts == (mode in ("fit", "strict"))
+    assert RequestContext(API, mode).acts == (mode in ("fit", "strict"))
 
 
 def test_usage_is_what_the_tap_saw() -> None:
     tap = Tap("application/json")
     tap.feed(b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}')
-    assert RequestContext("chat", Mode.FIT, tap=tap).outcome().usage == Usage(5, 2)
+    assert RequestContext(API, Mode.FIT, tap=tap).outcome().usage == Usage(5, 2)

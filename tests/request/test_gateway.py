@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.http.client.answer import Answer, UpstreamError
@@ -88,7 +89,7 @@ class Desk:
             got.append(message)
 
         scope = {"type": "http", "method": "POST", "headers": [*headers], "plimsoll.target": b"/v1/chat/completions"}
-        await self.services.gateway.chat(scope, receive, send)
+        await self.services.gateway.fit(API, scope, receive, send)
         return got
 
 

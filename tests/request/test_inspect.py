@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
@@ -38,7 +39,7 @@ def asked(made: Services, *pieces: bytes, gone: bool = False, headers: Any = ())
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/inspect/v1/chat/completions", "headers": [*headers]}
-    asyncio.run(made.inspecting(scope, receive, send))
+    asyncio.run(made.inspecting(API, scope, receive, send))
     return sent
 
 
@@ -54,16 +55,16 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
 
 def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
     made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
-    before = asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"]
+    before = asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"]
     made.gateway.planner.knowledge.cache.record_ratio("gpt-4", caller_of(ann), 1.5)
-    tokens: Any = asyncio.run(made.inspecting.plan_of(LONG, ann))["tokens"]
-    assert asyncio.run(made.inspecting.plan_of(LONG, bob))["tokens"] == before
+    tokens: Any = asyncio.run(made.inspecting.plan_of(API, LONG, ann))["tokens"]
+    assert asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]
 
 
 def test_a_body_that_fits_is_told_as_it_came() -> None:
     sent = b'{"messages" : [{"role":"user","content":"Hi"}],  "model":"gpt-4o"}'
-    plan = asyncio.run(services().inspecting.plan_of(sent, ()))
+    plan = asyncio.run(services().inspecting.plan_of(API, sent, ()))
     assert bytes(plan["request"]) == sent and plan["steps"] == []  # type: ignore[call-overload]
 
 
@@ -87,7 +88,7 @@ def test_our_own_bug_is_told_without_its_text(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("proxy.request.inspect.inspection", broken)
     with pytest.raises(ClientError) as raised:
-        asyncio.run(services().inspecting.plan_of(LONG, ()))
+        asyncio.run(services().inspecting.plan_of(API, LONG, ()))
     assert (raised.value.status, raised.value.code) == (500, "proxy_error")
     assert "canary" not in raised.value.message
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.openai_chat import request
+from proxy.apis.openai_chat import API, ChatCompletions
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits
@@ -35,7 +35,7 @@ def services() -> Services:
 
 def measured(measuring: Measuring, sent: bytes, ladder: Ladder, *headers: tuple[bytes, bytes]) -> RequestContext:
     """A visit that was measured."""
-    context = RequestContext("chat", Mode.FIT, body=sent)
+    context = RequestContext(API, Mode.FIT, body=sent)
 
     async def measure() -> None:
         await measuring.look(context, headers)
@@ -60,11 +60,10 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
             seen[name] = threading.current_thread() is threading.main_thread()
             return work(*args, **kwargs)
 
-        monkeypatch.setattr(holder, name, noted)
+        monkeypatch.setattr(holder, name, noted if holder is module else staticmethod(noted))
 
-    for name in ("parse", "render"):
-        noting(request, name)
-    noting(module, "scan_body")
+    for name in ("scan", "parse", "render"):
+        noting(ChatCompletions, name)
     noting(module, "plan")
     return seen
 
@@ -72,7 +71,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 def test_a_short_request_is_measured_at_once(places: dict[str, bool]) -> None:
     one = services()
     context = measured(one.gateway.planner.measuring, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
-    assert len(context.plain) <= INLINE_BYTES and places == {"scan_body": True, "parse": True, "plan": True}
+    assert len(context.plain) <= INLINE_BYTES and places == {"scan": True, "parse": True, "plan": True}
 
 
 def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict[str, bool]) -> None:
@@ -80,7 +79,7 @@ def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([*talk(40), {"role": "user", "content": sentence(0, 4_000)}], "gpt-4o")
     measured(measuring, sent, ladder)
-    assert places == {"scan_body": True, "parse": True, "plan": False}
+    assert places == {"scan": True, "parse": True, "plan": False}
     measured(measuring, sent, ladder)
     assert places["plan"] is True
 
@@ -102,7 +101,7 @@ def test_a_heavy_request_is_wholly_a_threads(places: dict[str, bool]) -> None:
         context = measured(measuring, packed, ladder, *headers)
         assert context.plan is not None
         asyncio.run(measuring.render(context, context.plan))
-        assert places == {"scan_body": False, "parse": False, "plan": False, "render": False}
+        assert places == {"scan": False, "parse": False, "plan": False, "render": False}
         assert context.plain == sent
 
 
@@ -118,7 +117,7 @@ def test_large_tools_are_counted_in_a_thread_too(places: dict[str, bool]) -> Non
 
 def test_what_is_only_counted_has_no_step() -> None:
     one = services()
-    context = RequestContext("chat", Mode.FIT, body=body(talk(400)))
+    context = RequestContext(API, Mode.FIT, body=body(talk(400)))
 
     async def counted() -> Plan:
         await one.gateway.planner.measuring.look(context, ())
@@ -159,7 +158,7 @@ def test_closing_ends_the_threads() -> None:
 
 def totalled(measuring: Measuring, sent: bytes, ladder: Ladder) -> RequestContext:
     """A visit whose total was counted."""
-    context = RequestContext("chat", Mode.FIT, body=sent)
+    context = RequestContext(API, Mode.FIT, body=sent)
 
     async def count() -> None:
         scan = await measuring.look(context, ())
@@ -188,10 +187,10 @@ def test_a_total_that_was_counted_is_known(places: dict[str, bool]) -> None:
     context = totalled(measuring, sent, ladder)
     places.clear()
     assert totalled(measuring, sent, ladder).total == context.total and "parse" not in places
-    again = RequestContext("chat", Mode.FIT, body=sent)
+    again = RequestContext(API, Mode.FIT, body=sent)
     scan = asyncio.run(measuring.look(again, ()))
     assert measuring.known(again, scan, ladder) and again.total == context.total
-    other = RequestContext("chat", Mode.FIT, body=body(talk(398), "gpt-4o"))
+    other = RequestContext(API, Mode.FIT, body=body(talk(398), "gpt-4o"))
     scan = asyncio.run(measuring.look(other, ()))
     assert not measuring.known(other, scan, ladder) and other.total is None
 
@@ -201,7 +200,7 @@ def test_a_heavy_total_is_not_looked_up_at_once(places: dict[str, bool]) -> None
     measuring, ladder = one.gateway.planner.measuring, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 4)} for i in range(20_000)], "gemini-2.5-flash")
     context = totalled(measuring, sent, ladder)
-    assert context.total is not None and places == {"scan_body": False, "parse": False}
+    assert context.total is not None and places == {"scan": False, "parse": False}
     assert context.scan is not None and not measuring.known(context, context.scan, ladder)
 
 
@@ -221,13 +220,13 @@ def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
         said += new
         places.clear()
         prefixes = totalled(measuring, body(said, model, tools=tools), ladder)
-        assert places == {"scan_body": True, "parse": True}
+        assert places == {"scan": True, "parse": True}
         assert prefixes.scan is not None and prefixes.scan.new < 1_000
         other = totalled(services().gateway.planner.measuring, body(said, model, tools=tools), ladder)
         assert prefixes.total == other.total and prefixes.total is not None and prefixes.total.messages == len(said)
     places.clear()
     again = totalled(measuring, body(said, model, tools=tools), ladder)
-    assert again.total == prefixes.total and places == {"scan_body": True}
+    assert again.total == prefixes.total and places == {"scan": True}
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-3.5-turbo-0301", "claude-3-opus"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.apis.openai_chat import API
 from proxy.model.scan import KnownPrefix
 from proxy.request import prefix_cache as module
 from proxy.request.prefix_cache import LEVELS, RIVALS, PrefixCache
@@ -17,12 +18,12 @@ FIRST = user(sentence(0, 3_000))
 def kept(memory: PrefixCache, messages: list[dict[str, Any]], **fields: Any) -> KnownPrefix | None:
     """What is known of a body when it comes; and it is kept."""
     whole = body(messages, **fields)
-    known = memory.find(whole)
+    known = memory.find(API, whole)
     seen = scan(whole, known)
     assert seen.marks is not None
     marks = seen.marks(7)
     assert marks is not None
-    memory.keep(whole, seen, marks)
+    memory.keep(API, whole, seen, marks)
     return known
 
 
@@ -36,36 +37,36 @@ def test_a_conversation_that_grew_is_known_as_far_as_it_went_by() -> None:
     for i in range(1, 40):
         told.append(user(sentence(i, 300)))
         assert count(kept(memory, told)) == i
-    assert len(body(told)) > LEVELS[1] and count(memory.find(body(told))) == 40
+    assert len(body(told)) > LEVELS[1] and count(memory.find(API, body(told))) == 40
 
 
 def test_a_short_one_is_not_remembered() -> None:
     memory = PrefixCache()
     kept(memory, [user("a")])
-    assert memory.find(body([user("a"), user("b")])) is None and not memory._ends
+    assert memory.find(API, body([user("a"), user("b")])) is None and not memory._ends
 
 
 def test_a_byte_that_differs_is_another_conversation() -> None:
     memory, told = PrefixCache(), [FIRST, user("a" * 9), user("b")]
     kept(memory, told)
-    assert memory.find(body([FIRST, user("a" * 8 + "c"), user("b"), user("d")])) is None
-    assert count(memory.find(body([*told, user("d")]))) == 3
-    assert memory.find(body(told)[:-40]) is None
+    assert memory.find(API, body([FIRST, user("a" * 8 + "c"), user("b"), user("d")])) is None
+    assert count(memory.find(API, body([*told, user("d")]))) == 3
+    assert memory.find(API, body(told)[:-40]) is None
 
 
 def test_several_may_begin_alike_and_the_latest_are_remembered() -> None:
     memory = PrefixCache()
     for i in range(RIVALS + 1):
         kept(memory, [FIRST, user(f"question {i}")])
-    assert count(memory.find(body([FIRST, user("question 0"), user("x")]))) == 0
+    assert count(memory.find(API, body([FIRST, user("question 0"), user("x")]))) == 0
     for i in range(1, RIVALS + 1):
-        assert count(memory.find(body([FIRST, user(f"question {i}"), user("x")]))) == 2
+        assert count(memory.find(API, body([FIRST, user(f"question {i}"), user("x")]))) == 2
 
 
 def test_another_model_or_other_tools_before_the_messages_are_another_body() -> None:
     memory = PrefixCache()
     kept(memory, [FIRST], model="gpt-4o")
-    assert memory.find(body([FIRST], model="gpt-4")) is None
+    assert memory.find(API, body([FIRST], model="gpt-4")) is None
 
 
 def test_the_memory_is_bounded(monkeypatch: Any) -> None:
@@ -74,5 +75,5 @@ def test_the_memory_is_bounded(monkeypatch: Any) -> None:
     for i in range(100):
         kept(memory, [user(sentence(i, 3_000))])
         assert len(memory._ends) <= 10
-    assert memory.find(body([user(sentence(99, 3_000))])) is not None
-    assert memory.find(body([user(sentence(0, 3_000))])) is None
+    assert memory.find(API, body([user(sentence(99, 3_000))])) is not None
+    assert memory.find(API, body([user(sentence(0, 3_000))])) is None

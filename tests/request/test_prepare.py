@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
@@ -38,7 +39,7 @@ def services(**environment: str) -> Services:
 
 def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> RequestContext:
     """A request that has arrived."""
-    return RequestContext("chat", mode, Controls(**controls), body=sent)
+    return RequestContext(API, mode, Controls(**controls), body=sent)
 
 
 def prepared(planner: Planner, context: RequestContext) -> bytes:

@@ -12,6 +12,7 @@ from proxy.model.conversation import Call, Message, Prompt
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
+from proxy.wire.controls import MESSAGE_KEY as OURS
 from proxy.wire.scan import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
 
 PATH = "/v1/chat/completions"
@@ -22,7 +23,6 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 STREAMING = ("stream", "stream_options")
 MESSAGES = "messages"
-OURS = "plimsoll"  # a message's own key for us: {"pin": true}; no provider may see it
 PIN = "pin"
 
 

@@ -1,0 +1,98 @@
+"""The protocol between the proxy and one API: how its JSON is scanned, read, changed and written.
+
+It is a module of its own, beside `ports`, because it uses `Plan`, which itself uses `ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from proxy.model.conversation import Prompt
+from proxy.model.plan import Plan
+from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
+
+
+class ErrorFields(Protocol):
+    """What an API shows of an error of the proxy's own (`proxy.errors.ClientError`)."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+
+    @property
+    def message(self) -> str:
+        """The text for people. It holds no content of the request."""
+
+    @property
+    def kind(self) -> str:
+        """`invalid_request_error` or `server_error`."""
+
+    @property
+    def code(self) -> str:
+        """The code for programs; empty if there is none."""
+
+    @property
+    def param(self) -> str | None:
+        """The field or header that is wrong; None if it is not one of them."""
+
+
+class Api(Protocol):
+    """One API, as a set of pure functions. No method does I/O, and none keeps state.
+
+    A package in `proxy/apis/` exports one as `API`; `proxy.apis.apis` finds it there.
+    """
+
+    @property
+    def name(self) -> str:
+        """The label of its requests in metrics and logs, e.g. `chat`."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The request paths that are fitted, for POST; the first is the usual one."""
+
+    def scan(self, body: bytes, known: KnownPrefix | None = None) -> Scan:
+        """The model, the reply limit and the byte bound of a request, in one pass over its JSON (microseconds).
+
+        `known` is a prefix of `body` that was scanned before; the caller has compared its bytes. Raises
+        `NotUnderstood`.
+        """
+
+    def known_prefix(self, body: bytes, scan: Scan, digest: PrefixDigest) -> KnownPrefix | None:
+        """All messages of a scanned body, as a prefix that a later body may begin with.
+
+        None if nothing in it is new, or if their place in the body is not certain.
+        """
+
+    def parse(
+        self,
+        body: bytes,
+        pins: Collection[int] = (),
+        start: int = 0,
+        plain: bool = False,
+        known: KnownPrefix | None = None,
+    ) -> Prompt:
+        """The request as a neutral prompt.
+
+        `pins` are indices of messages that must stay. Of the messages before `start` only the first instructions are
+        read. `plain` means that the scan found no parts but text. With `known`, `body` is `Scan.text`, which is
+        without the known messages. Raises `NotUnderstood`.
+        """
+
+    def render(self, prompt: Prompt, plan: Plan) -> bytes:
+        """The JSON of the planned request. Fields that no step changed keep their bytes and their order."""
+
+    def without_extension(self, body: bytes) -> tuple[bytes, frozenset[int]]:
+        """The body without the proxy's own key in its messages, and the indices of the messages that it pins.
+
+        Returns `body` itself if no message has the key. Raises `NotUnderstood`.
+        """
+
+    def without_stream(self, body: bytes) -> bytes:
+        """The same request for an answer in one piece. Raises `NotUnderstood`."""
+
+    def error_body(self, error: ErrorFields) -> bytes:
+        """The body of an error response of the proxy's own."""
+
+    def error_event(self, error: ErrorFields) -> bytes:
+        """The server-sent event that reports an error in a stream that has begun."""

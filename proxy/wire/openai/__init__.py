@@ -1,0 +1,1 @@
+"""What OpenAI's APIs share: the JSON of errors."""

@@ -1,0 +1,32 @@
+"""Which APIs are found, and in which shape an error is shown on each path."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.apis import apis, by_path, error_body, error_event
+from proxy.apis.openai_chat import API
+from proxy.errors import bad_header, does_not_fit, overloaded
+
+
+def test_every_package_with_an_api_is_found_and_no_name_or_path_is_taken_twice() -> None:
+    assert API in apis()
+    assert len({api.name for api in apis()}) == len(apis())
+    assert len(by_path()) == sum(len(api.paths) for api in apis())
+    assert by_path()["/v1/chat/completions"] is by_path()["/chat/completions"] is API
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files", "/metrics", "*"])
+def test_an_error_has_all_four_keys_of_openais_contract_on_every_path(path: str) -> None:
+    for error in (does_not_fit(1, 2, 3, 4, "messages"), overloaded(), bad_header("x", "is wrong")):
+        shown = json.loads(error_body(path, error))
+        assert shown["error"].keys() == {"message", "type", "param", "code"}
+        assert shown["error"]["message"] == error.message and shown["error"]["code"] == error.code
+
+
+def test_an_error_in_a_stream_is_an_event_with_the_same_json() -> None:
+    error = overloaded()
+    assert error_event("/v1/chat/completions", error) == b"data: " + error_body("/", error) + b"\n\n"
+    assert error_event("/", error) == error_event("/v1/chat/completions", error)
