@@ -28,7 +28,7 @@ def started(port: int = PORT, source: Path | None = None) -> subprocess.Popen[by
     command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(port)]
     environment = {**os.environ, "PLIMSOLL_UPSTREAM": "http://127.0.0.1:9"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, cwd=source)
-    for _ in range(100):
+    for _ in range(600):
         if process.poll() is not None:
             break
         try:
