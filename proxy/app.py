@@ -34,9 +34,7 @@ from proxy.request.passthrough import ALLOWED
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.totals import Totals
-from proxy.request.wants import embeddings, summaries
-from proxy.request.wants.embeddings import Embeddings
-from proxy.request.wants.summaries import Summaries
+from proxy.request.wants import Parts, Provider, WantKind, want_kinds
 from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
@@ -104,14 +102,12 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     )
     knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
     extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
-    clients = _internal_clients(settings, upstream, extra_calls)
-    summing = Summaries(knowledge, cache.contents, clients[0], rules.summary, settings.summary_timeout)
-    embedding = Embeddings(clients[1], settings.embeddings_timeout)
-    measuring = Measuring(knowledge, Totals(knowledge), summing, embedding, settings.max_body)
+    providers, dedicated = _providers(settings, rules, knowledge, cache, upstream, extra_calls)
+    measuring = Measuring(knowledge, Totals(knowledge), providers, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget)
-    watching = extra_calls if upstream.has_key or any(client.dedicated for client in clients) else None
+    watching = extra_calls if upstream.has_key or dedicated else None
     looking, log = RefusalDetector(rules.refusals), tell or make_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
     inspecting = Inspecting(settings, planner, budget)
@@ -140,30 +136,33 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
     }
 
 
-def _internal_clients(
-    settings: Settings, upstream: Upstream, extra_calls: ExtraCalls
-) -> tuple[InternalClient, InternalClient]:
-    """The clients for summaries and for embeddings: they use the clients' upstream, unless the settings name a URL or
-    a key for them."""
+def _providers(
+    settings: Settings, rules: Rules, knowledge: Knowledge, cache: Cache, upstream: Upstream, extra_calls: ExtraCalls
+) -> tuple[dict[str, Provider], bool]:
+    """The provider of each kind of want, and whether one of them calls an upstream of its own."""
+    providers, dedicated = dict[str, Provider](), False
+    for kind, want in want_kinds().items():
+        client = _internal_client(settings, want, upstream, extra_calls)
+        providers[kind] = want.create(Parts(settings, rules, knowledge, cache, client))
+        dedicated = dedicated or client.dedicated
+    return providers, dedicated
 
-    def client(kind: str, url: str | None, key: str | None, queue: FairQueue) -> InternalClient:
-        if url is None and key is None:
-            return InternalClient(upstream, kind, extra_calls, queue)
-        timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-        dedicated = Upstream(
-            url or settings.upstream,
-            timeouts,
-            key,
-            egress=_egress(settings, url),
-            connections=settings.max_connections,
-            event=event,
-        )
-        return InternalClient(dedicated, kind, extra_calls, queue, dedicated=True)
 
-    queue = FairQueue(summaries.AT_ONCE, summaries.EACH, summaries.WAITING, summaries.WAITING_EACH)
-    summary = client(summaries.KIND, settings.summary_upstream, settings.summary_api_key, queue)
-    queue = FairQueue(embeddings.AT_ONCE, embeddings.EACH, embeddings.WAITING, embeddings.WAITING_EACH)
-    return summary, client(embeddings.KIND, settings.embeddings_upstream, settings.embeddings_api_key, queue)
+def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, extra_calls: ExtraCalls) -> InternalClient:
+    """The client for calls of our own: to the clients' upstream, or where the settings give a URL or a key, to that."""
+    url, key = want.upstream(settings)
+    if url is None and key is None:
+        return InternalClient(upstream, want.kind, extra_calls, FairQueue(*want.limits))
+    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
+    other = Upstream(
+        url or settings.upstream,
+        timeouts,
+        key,
+        egress=_egress(settings, url),
+        connections=settings.max_connections,
+        event=event,
+    )
+    return InternalClient(other, want.kind, extra_calls, FairQueue(*want.limits), dedicated=True)
 
 
 def _egress(settings: Settings, url: str | None = None) -> Egress:

@@ -1,5 +1,6 @@
-"""What a model can hold: windows, margins, and what was learned of them. `Window.excess` is the one inequality.
+"""What a model can hold: windows, margins, and what was learned of them.
 
+`Window.excess` is the one inequality: every comparison of a request with a window uses it, or `Window.fits`.
 Units: tokens of the upstream's own tokenizer.
 """
 
@@ -58,13 +59,16 @@ class Window:
         return Margin(self.tokens // MARGIN_PART, margin.share)
 
     def excess(self, prompt: int, reply: int, margin: Margin) -> int:
-        """Tokens by which a prompt does not fit beside a reply; at most 0 means that it fits (section 1). Whatever
-        compares a request with a window asks here."""
+        """Tokens by which a prompt does not fit beside a reply; at most 0 means that it fits (section 1)."""
         gap = self.margin(margin)
         over = prompt + reply + gap.of(prompt) - self.tokens
         if self.max_input is None:
             return over
         return max(over, prompt + gap.of(prompt) - gap.base - self.max_input)
+
+    def fits(self, prompt: int, reply: int, margin: Margin) -> bool:
+        """Whether `prompt + reply + margin <= tokens` and the prompt is within `max_input`."""
+        return self.excess(prompt, reply, margin) <= 0
 
 
 @dataclass(frozen=True, slots=True)

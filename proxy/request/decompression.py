@@ -14,11 +14,11 @@ PIECE = 256 * 1024  # bytes that are unpacked in one go
 RATIO = 100  # a body may unpack to so many times its size (Envoy's max_inflate_ratio); JSON's is 3 to 30
 ALWAYS = 1 << 20  # bytes that any body may unpack to
 
-Aside = Callable[..., Awaitable[bytes]]
+Run = Callable[..., Awaitable[bytes]]
 
 
-async def unpacked(body: bytes, coding: bytes, limit: int, aside: Aside, room: Room | None = None) -> bytes:
-    """The body without its content-encoding. `aside(heavy, work, *arguments)` does work, in a thread where it is heavy.
+async def unpacked(body: bytes, coding: bytes, limit: int, run: Run, room: Room | None = None) -> bytes:
+    """The body without its content-encoding. `run(heavy, work, *arguments)` runs work, in a thread where it is heavy.
 
     Raises NotUnderstood for an encoding that we do not know, a broken body, one that would unpack to more than `limit`
     bytes or than the budget could ever hold, and a bomb; ClientError 503 where there is no `room` for it in time.
@@ -33,7 +33,7 @@ async def unpacked(body: bytes, coding: bytes, limit: int, aside: Aside, room: R
     rest, parts, size = body, list[bytes](), 0
     while not machine.eof:
         try:
-            part = await aside(size > 0, machine.decompress, rest, PIECE)
+            part = await run(size > 0, machine.decompress, rest, PIECE)
         except zlib.error:
             raise NotUnderstood("its content-encoding is broken") from None
         rest = machine.unconsumed_tail

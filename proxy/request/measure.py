@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from proxy.fit.blocks import runs
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
-from proxy.fit.relevance.history import embedding_scores
 from proxy.http.memory_budget import Room
 from proxy.model import oversized_json
 from proxy.model.api import Api
@@ -28,8 +25,8 @@ from proxy.request.decompression import unpacked
 from proxy.request.facts import Knowledge
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.totals import Part, Totals
-from proxy.request.wants.embeddings import Embeddings
-from proxy.request.wants.summaries import Summaries
+from proxy.request.wants import Provider
+from proxy.request.work import Pool, request_pool
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import MESSAGE_KEY
@@ -43,14 +40,8 @@ CROWDED = 1 << 18  # bytes of a body whose values are counted before it is read:
 # Values and messages of one request that is planned, and bytes for each one more: each takes 100 bytes, 2 KB.
 VALUES, VALUE_BYTES = 1 << 16, 256
 MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
-THREADS = 2  # more would only take turns: all but the encoding itself holds the interpreter's lock
-THREADS_BEHIND = 1  # for what nobody waits for: what somebody waits for has the other processor
 Pair = tuple[bytes, bytes]
 T = TypeVar("T")
-
-
-def _pool(threads: int = THREADS) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="count")
 
 
 @dataclass(slots=True)
@@ -62,11 +53,10 @@ class Measuring:
 
     knowledge: Knowledge
     totals: Totals
-    summaries: Summaries
-    embeddings: Embeddings
+    providers: Mapping[str, Provider]  # by kind of want
     max_body: int
     prefixes: PrefixCache = field(default_factory=PrefixCache)
-    threads: ThreadPoolExecutor = field(default_factory=_pool)
+    pool: Pool = field(default_factory=request_pool)
     _counting: dict[str, Ladder] = field(default_factory=dict)
 
     async def look(self, context: RequestContext, headers: Headers) -> Scan:
@@ -93,8 +83,8 @@ class Measuring:
             await self._unkey(context)
             return context.scan
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        plain = await unpacked(context.body, coding, self.max_body, self._aside, context.room)
-        context.plain, scan = await self._aside(len(plain) > CROWDED, _looked, context.api, plain)
+        plain = await unpacked(context.body, coding, self.max_body, self.pool.run, context.room)
+        context.plain, scan = await self.pool.run(len(plain) > CROWDED, _looked, context.api, plain)
         context.scan, context.model, context.stream = scan, scan.model, scan.stream
         if scan.seen.keyed:
             await self._unkey(context)
@@ -103,28 +93,28 @@ class Measuring:
     async def _unkey(self, context: RequestContext) -> None:
         """Takes the key of our own out of the messages, and pins those that it says."""
         heavy = len(context.plain) > HEAVY_BYTES
-        context.plain, pins = await self._aside(heavy, context.api.without_extension, context.plain)
+        context.plain, pins = await self.pool.run(heavy, context.api.without_extension, context.plain)
         context.controls = replace(context.controls, pins=context.controls.pins | pins)
 
     async def unkeyed(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> bytes:
         """A body that is not understood without the key of our own in its messages; itself where they have none.
         Raises `NotUnderstood` where they cannot be read."""
         coding = (value_of(headers, b"content-encoding") or b"").strip().lower()
-        plain = await unpacked(body, coding, self.max_body, self._aside, room)
-        return await self._aside(len(plain) > HEAVY_BYTES, _unkeyed, api, body, plain)
+        plain = await unpacked(body, coding, self.max_body, self.pool.run, room)
+        return await self.pool.run(len(plain) > HEAVY_BYTES, _unkeyed, api, body, plain)
 
     async def total(self, context: RequestContext, scan: Scan, ladder: Ladder, headers: Headers) -> Total:
         """What the request costs, counted without a plan; of a conversation that only grew, what is new is counted.
         Raises `NotUnderstood`."""
         heavy = scan.new > HEAVY_BYTES
-        marks = await self._aside(heavy, self.totals.marks, scan, context.learned)
+        marks = await self.pool.run(heavy, self.totals.marks, scan, context.learned)
         found = self.totals.known(marks)
         await self.knowledge.ready(scan.model, ladder, context.controls.window, headers, context.learned)
         if found is None:
-            part = await self._aside(heavy, self.totals.unknown, context.api, marks, context.plain, scan)
+            part = await self.pool.run(heavy, self.totals.unknown, context.api, marks, context.plain, scan)
             found = await self._counted(marks, part, scan.new, context.learned)
         if marks is not None:
-            await self._aside(heavy, self.prefixes.keep, context.api, context.plain, scan, marks)
+            await self.pool.run(heavy, self.prefixes.keep, context.api, context.plain, scan, marks)
         cap = context.controls.window
         context.total, context.window = found, self.knowledge.window_now(scan.model, ladder, cap, context.learned)
         return found
@@ -133,11 +123,11 @@ class Measuring:
         if size <= INLINE_BYTES:
             return self.totals.count(marks, part, learned)
         meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
-        new = await self._aside(size > HEAVY_BYTES, _new_in, part, meter)
+        new = await self.pool.run(size > HEAVY_BYTES, _new_in, part, meter)
         shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
         await self.knowledge.cache.fetch_counts(shared)
         long = size > HEAVY_BYTES or sum(len(material) for _, material in new) > INLINE_BYTES
-        found = await self._aside(long, self.totals.count, marks, part, learned)
+        found = await self.pool.run(long, self.totals.count, marks, part, learned)
         self.knowledge.cache.store_counts(shared)
         return found
 
@@ -158,7 +148,7 @@ class Measuring:
     async def measure(self, context: RequestContext, headers: Headers, ladder: Ladder) -> Plan:
         """Parses, gathers facts and plans; leaves prompt, facts and plan in the visit. Raises `NotUnderstood`."""
         heavy, cap = len(context.plain) > HEAVY_BYTES, context.controls.window
-        context.prompt = await self._aside(heavy, context.api.parse, context.plain, context.controls.pins)
+        context.prompt = await self.pool.run(heavy, context.api.parse, context.plain, context.controls.pins)
         caller = b"" if context.probing else context.caller  # then the limits of models that it may be moved to, too
         facts = await self.knowledge.facts(context.prompt, ladder, cap, headers, caller, context.learned)
         context.facts = replace(facts, knowledge={LOREBOOKS: context.lore}) if context.lore else facts
@@ -184,11 +174,10 @@ class Measuring:
     async def _told(self, context: RequestContext, want: Want, headers: Headers) -> Json:
         """What is wanted; empty where it cannot be had. Where nothing is sent, nobody is asked. The wait is none of our
         own time."""
-        teller = self.embeddings if want.kind == embedding_scores.KIND else self.summaries
         if context.spent is None:
             context.spent = CallCost()
         began = time.perf_counter()
-        told = await teller.told(
+        told = await self.providers[want.kind].fulfil(
             want, headers, context.acts and context.asks and not self.knowledge.offline, context.spent
         )
         if not told and not context.asks and want.kind not in context.unasked:
@@ -205,14 +194,14 @@ class Measuring:
         assert prompt is not None
         if size <= INLINE_BYTES:
             return plan(prompt, ladder, facts)
-        new = await self._aside(size > HEAVY_BYTES, _new, prompt.messages, facts.meter)
+        new = await self.pool.run(size > HEAVY_BYTES, _new, prompt.messages, facts.meter)
         shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
         await self.knowledge.cache.fetch_counts(shared)
         made = None
         if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
             made = _untouched(plan(prompt, self._without_steps(ladder), facts), ladder)
         if made is None:
-            made = await self._aside(True, plan, prompt, ladder, facts)
+            made = await self.pool.run(True, plan, prompt, ladder, facts)
         self.knowledge.cache.store_counts(shared)
         return made
 
@@ -225,30 +214,16 @@ class Measuring:
     async def render(self, context: RequestContext, made: Plan) -> bytes:
         """The JSON of what is to be sent."""
         assert context.prompt is not None
-        return await self._aside(len(context.plain) > HEAVY_BYTES, context.api.render, context.prompt, made)
+        return await self.pool.run(len(context.plain) > HEAVY_BYTES, context.api.render, context.prompt, made)
 
     async def unstreamed(self, context: RequestContext) -> bytes:
         """What is sent, asking for an answer in one piece. Raises `NotUnderstood`."""
         plain = context.plain if context.payload is context.body else context.payload
-        return await self._aside(len(plain) > HEAVY_BYTES, context.api.without_stream, plain)
+        return await self.pool.run(len(plain) > HEAVY_BYTES, context.api.without_stream, plain)
 
     async def beside(self, context: RequestContext, work: Callable[..., T], *args: object) -> T:
         """Does something that takes the longer the longer the request is."""
-        return await self._aside(len(context.plain) > HEAVY_BYTES, work, *args)
-
-    async def _aside(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
-        """Does it at once, or where it is heavy in a thread."""
-        if not heavy:
-            return work(*args)
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *args)
-
-    def behind(self) -> Measuring:
-        """The same with threads of its own, for work that no request waits for."""
-        return replace(self, threads=_pool(THREADS_BEHIND))
-
-    def close(self) -> None:
-        """Gives up what is not begun."""
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        return await self.pool.run(len(context.plain) > HEAVY_BYTES, work, *args)
 
 
 def _looked(api: Api, plain: bytes) -> tuple[bytes, Scan]:

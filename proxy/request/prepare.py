@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.learn import REFUSED, SUPPOSED, apply_learned, learn
 from proxy.fit.lore import Entry
 from proxy.model.bounded import Bounded
-from proxy.model.limits import NOTHING_LEARNED, Quality, Window
+from proxy.model.limits import NO_MARGIN, NOTHING_LEARNED, Quality, Window
 from proxy.model.outcome import Outcome, Refusal
 from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
@@ -21,6 +19,7 @@ from proxy.observe import log
 from proxy.request.context import RequestContext
 from proxy.request.facts import MOST_MODELS, STATED, UPSTREAM, Knowledge
 from proxy.request.measure import INLINE_BYTES, Measuring
+from proxy.request.work import Background
 from proxy.tokens.meter import is_noise, learned_ratio
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of
@@ -31,7 +30,6 @@ from proxy.wire.report import least_reply, takers
 from proxy.wire.scan import NotUnderstood
 
 FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
-MOST_BEHIND, BYTES_BEHIND = 64, 32 << 20  # requests that are worked on while nobody waits for it, and their bodies
 RECALL = "recall"  # the step that quotes lorebooks
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
 WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
@@ -47,11 +45,11 @@ class Planner:
     measuring: Measuring
     default: str
     aside: Measuring = field(init=False)  # measures what nobody waits for
-    behind: dict[asyncio.Task[None], int] = field(default_factory=dict)  # what nobody waits for, and its bytes
+    background: Background = field(default_factory=Background)
     by_rules: Bounded[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def __post_init__(self) -> None:
-        self.aside = self.measuring.behind()
+        self.aside = replace(self.measuring, pool=self.background.pool)
 
     async def prepare(self, context: RequestContext, headers: Headers) -> bytes:
         """The bytes to send for `visit.body`. Raises `ClientError` for what must not be sent. Our own bugs, and what
@@ -154,9 +152,10 @@ class Planner:
         window = context.window = self.knowledge.window_now(scan.model, ladder, cap, context.learned)
         reserve = scan.reserve or ladder.default_reserve
         most = scan.most + PROOF_MARGIN
-        if window.guessed or most + reserve > window.tokens * min(1.0, ladder.least_at):
-            return False  # of a guess the upstream's own list may know better
-        return window.max_input is None or most <= window.max_input
+        if window.guessed:  # the upstream's own list may have a better value
+            return False
+        below = most + reserve <= ladder.least_at * window.tokens
+        return below and window.fits(most, reserve, NO_MARGIN)
 
     async def _rests(self, context: RequestContext, scan: Scan, ladder: Ladder, headers: Headers) -> bool:
         """Whether its count shows that it fits and that no step's turn has come: then nothing need be planned."""
@@ -207,7 +206,7 @@ class Planner:
 
     def _look_ahead(self, context: RequestContext, ladder: Ladder, headers: Headers) -> None:
         """Makes ready what steps will want at later turns. Nobody waits for it."""
-        if context.acts and self._has_time(len(context.plain)):
+        if context.acts and self.background.has_capacity(len(context.plain)):
             room = None if context.room is None else context.room.another()
             if room is not None and not room.now(len(context.plain)):
                 return
@@ -218,18 +217,7 @@ class Planner:
             soon = replace(
                 ladder, steps=tuple(ladder_step.ahead for ladder_step in ladder.steps if ladder_step.ahead is not None)
             )
-            self._behind(self._seen_ahead(looking, soon, headers), len(context.plain))
-
-    def _has_time(self, size: int) -> bool:
-        """Whether so many bytes may be worked on that nobody waits for."""
-        return len(self.behind) < MOST_BEHIND and sum(self.behind.values()) + size <= BYTES_BEHIND
-
-    def _behind(self, work: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None]:
-        """Begins what nobody waits for."""
-        task = asyncio.create_task(work)
-        self.behind[task] = size
-        task.add_done_callback(self.behind.pop)
-        return task
+            self.background.start(self._seen_ahead(looking, soon, headers), len(context.plain))
 
     async def _seen_ahead(self, looking: RequestContext, soon: Ladder, headers: Headers) -> None:
         try:
@@ -240,15 +228,11 @@ class Planner:
             looking.let_go()
 
     async def close(self) -> None:
-        """Gives up what nobody waits for."""
-        for task in self.behind:
-            task.cancel()
-        if self.behind:
-            await asyncio.wait(self.behind)
-        await self.measuring.summaries.close()
-        await self.measuring.embeddings.close()
-        self.aside.close()
-        self.measuring.close()
+        """Cancels background work, and closes pools and providers."""
+        await self.background.close()
+        for provider in self.measuring.providers.values():
+            await provider.close()
+        self.measuring.pool.close()
 
     def _unfit(self, context: RequestContext, ladder: Ladder, made: Plan) -> bytes:
         """The original bytes where the ladder forwards what does not fit, and where only a guess or the upstream's list
@@ -268,8 +252,8 @@ class Planner:
         assert context.scan is not None
         if context.scan.new <= INLINE_BYTES:
             context.counting = asyncio.create_task(self.count(context, headers))
-        elif self._has_time(len(context.plain)):
-            context.counting = self._behind(self.count(context, headers), len(context.plain))
+        elif self.background.has_capacity(len(context.plain)):
+            context.counting = self.background.start(self.count(context, headers), len(context.plain))
         else:
             context.uncounted = True
 
@@ -391,6 +375,5 @@ def _within(total: Total, scan: Scan, ladder: Ladder, window: Window) -> bool:
         return True
     reply = window.floor(ladder.floor) if scan.reserve is None else scan.reserve
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
-    if total.prompt + reserve >= ladder.least_at * window.tokens:
-        return False
-    return window.excess(total.prompt, reply, total.margin) <= 0
+    below = total.prompt + reserve < ladder.least_at * window.tokens
+    return below and window.fits(total.prompt, reply, total.margin)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.request.wants.embeddings import Embeddings
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, body, plimsoll, simulating
 from tests.recorder import Peer, Request, Script, answer, head, recording
@@ -175,7 +176,8 @@ def test_what_came_too_late_serves_the_same_question_later() -> None:
         async with recording(upstream(slowly)) as up:
             async with plimsoll(up.url, **{**SET, "PLIMSOLL_EMBEDDINGS_TIMEOUT": "50ms"}) as proxy:
                 await proxy.chat(sent(OVER), *CHAT)
-                embeddings = proxy.services.gateway.planner.measuring.embeddings
+                embeddings = proxy.services.gateway.planner.measuring.providers["embeddings"]
+                assert isinstance(embeddings, Embeddings)
                 await eventually(lambda: not embeddings._under_way, 10)
                 await proxy.chat(sent(OVER), *CHAT)
                 first, second = [r.body for r in up.requests if not is_question(r)]
@@ -216,7 +218,7 @@ def test_they_are_made_ready_before_they_are_needed_and_each_text_once() -> None
             await proxy.chat(sent(UNDER), *CHAT)
             await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 5)
             assert [r.body for r in up.requests if not is_question(r)] == [sent(UNDER)]
-            await eventually(lambda: not proxy.services.gateway.planner.behind, 5)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 5)
             await proxy.chat(sent(OVER), *CHAT)
             every = texts(up.requests)
             assert len(every) == len(set(every)) == OVER + 2
@@ -232,7 +234,7 @@ def test_under_the_lower_mark_and_for_runs_of_tools_nobody_is_asked() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(60))
             await proxy.chat(body([*said(OVER)[:-1], *done, said(OVER)[-1]], max_tokens=500))
-            await eventually(lambda: not proxy.services.gateway.planner.behind, 5)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 5)
             assert len(up.requests) == 2 and not any(map(is_question, up.requests))
 
     run(check())

@@ -148,7 +148,7 @@ def test_only_long_messages_are_asked_for_and_all_of_those_are_stored(monkeypatc
 
 def test_closing_ends_the_threads() -> None:
     one = services()
-    one.gateway.planner.measuring.close()
+    one.gateway.planner.measuring.pool.close()
     with pytest.raises(RuntimeError):
         measured(one.gateway.planner.measuring, body(talk(400)), one.rules.ladders["default"])
 

@@ -20,7 +20,8 @@ from proxy.model.outcome import Refusal, Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.context import RequestContext
-from proxy.request.prepare import MOST_BEHIND, PROOF_MARGIN, Planner
+from proxy.request.prepare import PROOF_MARGIN, Planner
+from proxy.request.work import MAX_TASKS
 from proxy.upstreams.internal_client import caller_of
 from proxy.wire.controls import Controls
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
@@ -89,9 +90,9 @@ def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
 def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_so_many_are_kept() -> None:
     async def test() -> None:
         planner, blocked = services().gateway.planner, threading.Event()
-        stuck = planner.aside.threads.submit(blocked.wait, 60)
+        stuck = planner.background.pool.executor.submit(blocked.wait, 60)
         visits = []
-        for number in range(MOST_BEHIND + 3):
+        for number in range(MAX_TASKS + 3):
             visits.append(
                 context := visiting(
                     body([{"role": "user", "content": f"{number} " + sentence(number, 2_000)}], "gpt-4.1")
@@ -101,11 +102,11 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
             planner.count_later(context, ())
         await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")), ())
         assert near.total is not None or near.plan is not None
-        assert [context.uncounted for context in visits] == [False] * MOST_BEHIND + [True] * 3
+        assert [context.uncounted for context in visits] == [False] * MAX_TASKS + [True] * 3
         blocked.set()
         await asyncio.gather(*(context.counting for context in visits if context.counting is not None))
         assert stuck.result() and all((context.total is None) is context.uncounted for context in visits)
-        assert visits[-1].outcome().uncounted and not planner.behind
+        assert visits[-1].outcome().uncounted and not planner.background.tasks
 
     asyncio.run(test())
 

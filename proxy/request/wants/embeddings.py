@@ -18,6 +18,7 @@ from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.plan import Want
 from proxy.observe import log
+from proxy.request.wants import Parts, WantKind
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
@@ -28,8 +29,8 @@ AGAIN_SECONDS = 15.0  # after a failure, or once one was waited for in vain: not
 BATCH = 32  # texts in one question: what the strictest server takes (Hugging Face's, by default)
 BATCH_SECONDS = 30.0  # that an answer gets, though nobody may wait for it any more
 KIND = "embeddings"
-AT_ONCE, EACH = 8, 2  # questions under way, in all and for one caller
-WAITING, WAITING_EACH = 640, 160  # questions; each holds up to 32 texts of 1,500 characters
+# Calls under way, in all and for one caller, and those that wait; each has up to 32 texts of 1,500 characters.
+LIMITS = (8, 2, 640, 160)
 MOST_TEXTS = 5_000  # of one conversation: more would take minutes, and cost
 ANSWER_BYTES = 8 << 20  # 32 vectors of 4096 numbers, 20 bytes each, are 2.6 MB
 MOST, BYTES = 200_000, 64 << 20  # vectors kept, and their bytes: of 1536 dimensions some 80,000
@@ -48,7 +49,7 @@ class Embeddings:
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
     _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
 
-    async def told(
+    async def fulfil(
         self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None
     ) -> Mapping[str, Vector]:
         """The vectors of all wanted texts; none at all where one of them failed, is not here in time, or may not be
@@ -155,3 +156,10 @@ def _key(caller: bytes, model: str, text: str) -> bytes:
 def _holds(until: Bounded[bytes, float], caller: bytes) -> bool:
     """Whether a caller's time out is not over."""
     return time.monotonic() < (until.get(caller) or 0.0)
+
+
+def _create(parts: Parts) -> Embeddings:
+    return Embeddings(parts.client, parts.settings.embeddings_timeout)
+
+
+WANT = WantKind(KIND, LIMITS, lambda settings: (settings.embeddings_upstream, settings.embeddings_api_key), _create)

@@ -20,6 +20,7 @@ from proxy.model.limits import Window
 from proxy.model.plan import Want
 from proxy.observe import log
 from proxy.request.facts import Knowledge
+from proxy.request.wants import Parts, WantKind
 from proxy.tokens.meter import meter_for
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
@@ -27,8 +28,8 @@ from proxy.upstreams.models_listing import Headers
 from proxy.wire.summary_call import Unusable, question, summary_in
 
 KIND = "summary"
-AT_ONCE, EACH = 8, 2  # summaries under way, in all and for one caller: each counts and asks for minutes at worst
-WAITING, WAITING_EACH = 64, 8
+# Summaries under way, in all and for one caller, and those that wait: each takes minutes at worst.
+LIMITS = (8, 2, 64, 8)
 TARGET = b"/v1/chat/completions"
 AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
 CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
@@ -50,10 +51,10 @@ class Summaries:
     client: InternalClient
     instructions: str | None
     seconds: float
-    _asking: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
+    _calls: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
-    async def told(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> str:
+    async def fulfil(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> str:
         """The summary that is wanted; empty where it failed, is not here in time, or may not be asked for. Without
         `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
         if self.instructions is None:
@@ -65,12 +66,12 @@ class Summaries:
         flight = (caller, want.key)
         if self._fails(caller) or self._fails(*flight):
             return ""
-        task = self._asking.get(flight)
+        task = self._calls.get(flight)
         if task is None:
             if not self.client.permits(headers):
                 return ""
-            task = self._asking[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
-            task.add_done_callback(lambda _: self._asking.pop(flight, None))
+            task = self._calls[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
+            task.add_done_callback(lambda _: self._calls.pop(flight, None))
         done, _ = await asyncio.wait({task}, timeout=self.seconds)
         if not done:
             self._fail(*flight)  # it may still come, for a later turn; nobody else waits for it
@@ -112,7 +113,7 @@ class Summaries:
         rest: list[Block] = []
         for place in range(len(strides) - 1, -1, -1):
             key, fresh = strides[place]
-            under_way = self._asking.get((caller, key)) if rest else None
+            under_way = self._calls.get((caller, key)) if rest else None
             if under_way is not None:
                 await asyncio.wait({under_way})
             summary = await self._known(caller, key)
@@ -152,9 +153,18 @@ class Summaries:
 
     async def close(self) -> None:
         """Gives up what is under way."""
-        tasks = set(self._asking.values())
+        tasks = set(self._calls.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         await self.client.close()
+
+
+def _create(parts: Parts) -> Summaries:
+    return Summaries(
+        parts.knowledge, parts.cache.contents, parts.client, parts.rules.summary, parts.settings.summary_timeout
+    )
+
+
+WANT = WantKind(KIND, LIMITS, lambda settings: (settings.summary_upstream, settings.summary_api_key), _create)

@@ -53,7 +53,9 @@ async def embedding(
         services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
         await services.open()
         try:
-            yield up, services, services.gateway.planner.measuring.embeddings
+            embeddings = services.gateway.planner.measuring.providers["embeddings"]
+            assert isinstance(embeddings, Embeddings)
+            yield up, services, embeddings
         finally:
             await services.close()
 
@@ -61,10 +63,10 @@ async def embedding(
 def test_each_text_is_asked_for_once_and_then_only_what_is_new() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
-            first = await found.told(wanted("a", "bb"), ALICE)
+            first = await found.fulfil(wanted("a", "bb"), ALICE)
             assert set(first) == {"a", "bb"} and first["a"] != first["bb"]
-            assert await found.told(wanted("a", "bb"), ALICE) == first
-            second = await found.told(wanted("a", "bb", "ccc"), ALICE)
+            assert await found.fulfil(wanted("a", "bb"), ALICE) == first
+            second = await found.fulfil(wanted("a", "bb", "ccc"), ALICE)
             assert second["a"] == first["a"] and set(second) == {"a", "bb", "ccc"}
             assert [asked(r) for r in up.requests] == [["a", "bb"], ["ccc"]]
             assert up.requests[0].target == b"/v1/embeddings"
@@ -77,7 +79,7 @@ def test_another_caller_and_another_model_get_none_of_it() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
             for want, headers in ((wanted("a"), ALICE), (wanted("a"), BOB), (wanted("a", model="b"), ALICE)):
-                assert await found.told(want, headers)
+                assert await found.fulfil(want, headers)
             assert len(up.requests) == 3
 
     run(check())
@@ -86,9 +88,9 @@ def test_another_caller_and_another_model_get_none_of_it() -> None:
 def test_nobody_is_asked_who_must_not_be_and_what_is_known_is_told() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
-            assert await found.told(wanted("a"), ALICE, ask=False) == {} and up.requests == []
-            made = await found.told(wanted("a"), ALICE)
-            assert await found.told(wanted("a"), ALICE, ask=False) == made
+            assert await found.fulfil(wanted("a"), ALICE, ask=False) == {} and up.requests == []
+            made = await found.fulfil(wanted("a"), ALICE)
+            assert await found.fulfil(wanted("a"), ALICE, ask=False) == made
 
     run(check())
 
@@ -96,9 +98,9 @@ def test_nobody_is_asked_who_must_not_be_and_what_is_known_is_told() -> None:
 def test_a_long_history_is_asked_for_in_parts_but_never_without_end() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
-            assert len(await found.told(many(2 * BATCH + 1), ALICE)) == 2 * BATCH + 1
+            assert len(await found.fulfil(many(2 * BATCH + 1), ALICE)) == 2 * BATCH + 1
             assert sorted(len(asked(r)) for r in up.requests) == [1, BATCH, BATCH]
-            assert await found.told(many(MOST_TEXTS + 2 * BATCH + 2), ALICE) == {} and len(up.requests) == 3
+            assert await found.fulfil(many(MOST_TEXTS + 2 * BATCH + 2), ALICE) == {} and len(up.requests) == 3
 
     run(check())
 
@@ -110,7 +112,7 @@ def test_two_at_once_ask_once() -> None:
 
     async def check() -> None:
         async with embedding(slowly) as (up, _, found):
-            one, two = await asyncio.gather(found.told(wanted("a"), ALICE), found.told(wanted("a", "bb"), ALICE))
+            one, two = await asyncio.gather(found.fulfil(wanted("a"), ALICE), found.fulfil(wanted("a", "bb"), ALICE))
             assert one and two and sorted(asked(r) for r in up.requests) == [["a"], ["bb"]]
 
     run(check())
@@ -126,12 +128,12 @@ def test_what_comes_too_late_serves_a_later_turn_and_nobody_else_waits() -> None
     async def check() -> None:
         async with embedding(slowly) as (up, _, found):
             found.seconds = 0.05
-            assert await found.told(many(BATCH + 1), ALICE) == {}
+            assert await found.fulfil(many(BATCH + 1), ALICE) == {}
             found.seconds = 30.0
-            assert await found.told(many(BATCH + 2), ALICE) == {}  # at once
+            assert await found.fulfil(many(BATCH + 2), ALICE) == {}  # at once
             waiting.set()
             await eventually(lambda: not found._under_way, 5)
-            assert len(await found.told(many(BATCH + 1), ALICE)) == BATCH + 1 and len(up.requests) == 2
+            assert len(await found.fulfil(many(BATCH + 1), ALICE)) == BATCH + 1 and len(up.requests) == 2
 
     run(check())
 
@@ -157,9 +159,9 @@ def test_a_bad_answer_is_no_vectors_is_told_once_and_for_a_while_nobody_is_asked
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.told(wanted("canary a", "b"), ALICE) == {}
-            assert await found.told(wanted("canary a", "b", "c"), ALICE) == {} and len(up.requests) == 1
-            assert await found.told(wanted("canary a", "b"), BOB) == {} and len(up.requests) == 2
+            assert await found.fulfil(wanted("canary a", "b"), ALICE) == {}
+            assert await found.fulfil(wanted("canary a", "b", "c"), ALICE) == {} and len(up.requests) == 1
+            assert await found.fulfil(wanted("canary a", "b"), BOB) == {} and len(up.requests) == 2
 
     run(check())
     err = capfd.readouterr().err
@@ -172,8 +174,8 @@ def test_of_a_long_history_no_more_is_asked_once_a_part_failed() -> None:
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.told(many(40 * BATCH), ALICE) == {}
-            assert len(up.requests) <= module.AT_ONCE
+            assert await found.fulfil(many(40 * BATCH), ALICE) == {}
+            assert len(up.requests) <= module.LIMITS[0]
 
     run(check())
 
@@ -187,10 +189,10 @@ def test_vectors_of_another_length_than_those_before_are_of_another_model_and_al
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.told(wanted("a"), ALICE)
-            assert await found.told(wanted("a", "b"), ALICE) == {}
+            assert await found.fulfil(wanted("a"), ALICE)
+            assert await found.fulfil(wanted("a", "b"), ALICE) == {}
             found._failed.put(caller_of(ALICE), 0.0)  # its time out is over
-            assert {vector.size for vector in (await found.told(wanted("a", "b"), ALICE)).values()} == {3}
+            assert {vector.size for vector in (await found.fulfil(wanted("a", "b"), ALICE)).values()} == {3}
             assert asked(up.requests[-1]) == ["a", "b"]
 
     run(check())
@@ -202,7 +204,7 @@ def test_a_bug_of_ours_is_no_vectors(monkeypatch: pytest.MonkeyPatch, capfd: pyt
 
     async def check() -> None:
         async with embedding() as (_, _, found):
-            assert await found.told(wanted("a"), ALICE) == {}
+            assert await found.fulfil(wanted("a"), ALICE) == {}
 
     monkeypatch.setattr(module, "question", broken)
     run(check())
@@ -215,7 +217,7 @@ def test_what_is_under_way_ends_with_the_house() -> None:
 
     async def check() -> None:
         async with embedding(stalls) as (up, _, found):
-            asking = asyncio.create_task(found.told(wanted("a"), ALICE))
+            asking = asyncio.create_task(found.fulfil(wanted("a"), ALICE))
             await eventually(lambda: up.requests, 5)
         assert await asking == {}
 

@@ -58,7 +58,9 @@ async def summing(
         services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
         await services.open()
         try:
-            yield up, services, services.gateway.planner.measuring.summaries
+            summaries = services.gateway.planner.measuring.providers["summary"]
+            assert isinstance(summaries, Summaries)
+            yield up, services, summaries
         finally:
             await services.close()
 
@@ -72,7 +74,7 @@ def told(want: Want, headers: Headers = ALICE, **environment: str) -> tuple[str,
 
     async def check() -> tuple[str, list[str]]:
         async with summing(**environment) as (up, _, summaries):
-            return await summaries.told(want, headers), questions(up)
+            return await summaries.fulfil(want, headers), questions(up)
 
     return run(check())
 
@@ -81,7 +83,7 @@ def test_calls_and_results_are_told_and_the_length_is_asked_for() -> None:
     async def check() -> None:
         async with summing() as (up, _, summaries):
             called = draft([user("Hi"), *tool_round("c", "three rows", "find", '{"q":1}')], 1000).blocks[1:]
-            assert await summaries.told(wanted(called), ALICE)
+            assert await summaries.fulfil(wanted(called), ALICE)
             (question,) = (json.loads(r.body) for r in up.requests)
             assert set(question) == {"model", "messages"} and question["model"] == MODEL
             assert 'calls find with {"q":1}' in question["messages"][1]["content"]
@@ -115,8 +117,8 @@ def test_a_window_that_holds_next_to_nothing_is_none_to_sum_up_with() -> None:
 def test_an_earlier_summary_is_extended() -> None:
     async def check() -> None:
         async with summing() as (up, _, summaries):
-            first = await summaries.told(wanted(FIRST), ALICE)
-            assert await summaries.told(wanted(FIRST, THEN), ALICE) != first
+            first = await summaries.fulfil(wanted(FIRST), ALICE)
+            assert await summaries.fulfil(wanted(FIRST, THEN), ALICE) != first
             assert first in questions(up)[1] and "ledger" in questions(up)[1] and "crane" not in questions(up)[1]
 
     run(check())
@@ -130,7 +132,7 @@ def test_one_that_is_still_being_made_is_waited_for_and_then_extended() -> None:
     async def check() -> None:
         async with summing(slowly) as (up, _, summaries):
             both = await asyncio.gather(
-                summaries.told(wanted(FIRST), ALICE), summaries.told(wanted(FIRST, THEN), ALICE)
+                summaries.fulfil(wanted(FIRST), ALICE), summaries.fulfil(wanted(FIRST, THEN), ALICE)
             )
             assert all(both) and len(up.requests) == 2 and both[0] in questions(up)[1]
 
@@ -147,13 +149,13 @@ def test_what_comes_too_late_for_one_request_serves_a_later_one_and_nobody_else_
     async def check() -> None:
         async with summing(slowly) as (up, _, summaries):
             summaries.seconds = 0.05
-            asking = asyncio.create_task(summaries.told(wanted(FIRST), ALICE))
+            asking = asyncio.create_task(summaries.fulfil(wanted(FIRST), ALICE))
             await asyncio.sleep(0)
             summaries.seconds = 30.0  # of each question; a long old part takes many
-            assert await asking == "" == await summaries.told(wanted(FIRST), ALICE)
+            assert await asking == "" == await summaries.fulfil(wanted(FIRST), ALICE)
             waiting.set()
-            await eventually(lambda: not summaries._asking, 5)
-            assert await summaries.told(wanted(FIRST), ALICE) and len(up.requests) == 1
+            await eventually(lambda: not summaries._calls, 5)
+            assert await summaries.fulfil(wanted(FIRST), ALICE) and len(up.requests) == 1
 
     run(check())
 
@@ -162,7 +164,7 @@ def test_without_a_prompt_there_is_no_summary() -> None:
     async def check() -> None:
         async with summing() as (up, _, summaries):
             summaries.instructions = None
-            assert await summaries.told(wanted(FIRST), ALICE) == "" and up.requests == []
+            assert await summaries.fulfil(wanted(FIRST), ALICE) == "" and up.requests == []
 
     run(check())
 
@@ -170,9 +172,9 @@ def test_without_a_prompt_there_is_no_summary() -> None:
 def test_what_is_known_is_told_without_asking_and_nothing_else_is() -> None:
     async def check() -> None:
         async with summing() as (up, _, summaries):
-            assert await summaries.told(wanted(FIRST), ALICE, ask=False) == "" and up.requests == []
-            made = await summaries.told(wanted(FIRST), ALICE)
-            assert await summaries.told(wanted(FIRST), ALICE, ask=False) == made
+            assert await summaries.fulfil(wanted(FIRST), ALICE, ask=False) == "" and up.requests == []
+            made = await summaries.fulfil(wanted(FIRST), ALICE)
+            assert await summaries.fulfil(wanted(FIRST), ALICE, ask=False) == made
 
     run(check())
 
@@ -191,11 +193,11 @@ def test_a_summariser_that_is_out_of_order_is_left_alone_and_one_that_dislikes_a
 ) -> None:
     async def check() -> None:
         async with summing(script) as (up, _, summaries):
-            assert await summaries.told(wanted(FIRST), ALICE) == ""
-            assert await summaries.told(wanted(FIRST), ALICE) == ""
-            assert await summaries.told(wanted(FIRST, THEN), ALICE) == ""
+            assert await summaries.fulfil(wanted(FIRST), ALICE) == ""
+            assert await summaries.fulfil(wanted(FIRST), ALICE) == ""
+            assert await summaries.fulfil(wanted(FIRST, THEN), ALICE) == ""
             assert len(up.requests) == again
-            assert await summaries.told(wanted(FIRST), BOB) == ""
+            assert await summaries.fulfil(wanted(FIRST), BOB) == ""
             assert len(up.requests) == again + 1
 
     run(check())
@@ -216,7 +218,7 @@ def test_what_is_under_way_ends_with_the_house() -> None:
 
     async def check() -> None:
         async with summing(stalls) as (up, _, summaries):
-            asking = asyncio.create_task(summaries.told(wanted(FIRST), ALICE))
+            asking = asyncio.create_task(summaries.fulfil(wanted(FIRST), ALICE))
             await eventually(lambda: up.requests, 5)
         assert await asking == ""
 
@@ -233,11 +235,11 @@ def test_replicas_share_a_summary_only_sealed_and_only_for_its_caller(server: Re
     async def check() -> None:
         shared = {"PLIMSOLL_REDIS": server.url, "PLIMSOLL_SECRET": "of both"}
         async with summing(**shared) as (up, _, one), summing(**shared) as (other, _, two):
-            made = await one.told(wanted(FIRST), ALICE)
+            made = await one.fulfil(wanted(FIRST), ALICE)
             async with asyncio.timeout(5):
-                while await two.told(wanted(FIRST), ALICE, ask=False) != made:
+                while await two.fulfil(wanted(FIRST), ALICE, ask=False) != made:
                     await asyncio.sleep(0.02)
-            assert await two.told(wanted(FIRST), BOB, ask=False) == ""
+            assert await two.fulfil(wanted(FIRST), BOB, ask=False) == ""
             assert other.requests == [] and len(up.requests) == 1
 
     run(check())

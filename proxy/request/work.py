@@ -1,0 +1,72 @@
+"""Two bounded pools of threads: one for work that a request waits for, one for background work that may be dropped.
+
+Python's interpreter lock is shared: more threads only take turns, except while an encoding counts. Two threads serve
+requests, one serves background work, so background work never delays a request for more than one turn of the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+REQUEST_THREADS = 2
+BACKGROUND_THREADS = 1
+MAX_TASKS, MAX_TASK_BYTES = 64, 32 << 20  # background tasks at a time, and the bytes of the bodies that they refer to
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Runs work inline, or in a thread where it would hold up the event loop."""
+
+    executor: ThreadPoolExecutor
+
+    async def run(self, heavy: bool, work: Callable[..., T], *args: object) -> T:
+        """The result of `work(*args)`; `heavy` work runs in a thread. Raises what the work raises."""
+        if not heavy:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work, *args)
+
+    def close(self) -> None:
+        """Cancels the work that has not begun."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def request_pool() -> Pool:
+    """The pool for work that requests wait for."""
+    return Pool(ThreadPoolExecutor(REQUEST_THREADS, thread_name_prefix="count"))
+
+
+def background_pool() -> Pool:
+    """The pool for work that no request waits for."""
+    return Pool(ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="background"))
+
+
+@dataclass(slots=True)
+class Background:
+    """Tasks that no request waits for, bounded by number and by the bytes of the bodies that they keep in memory."""
+
+    pool: Pool = field(default_factory=background_pool)
+    tasks: dict[asyncio.Task[None], int] = field(default_factory=dict)  # with the bytes of the task's body
+
+    def has_capacity(self, size: int) -> bool:
+        """Whether a task with a body of `size` bytes may start."""
+        return len(self.tasks) < MAX_TASKS and sum(self.tasks.values()) + size <= MAX_TASK_BYTES
+
+    def start(self, work: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None]:
+        """Starts a task with a body of `size` bytes. The caller checks `has_capacity` first."""
+        task = asyncio.create_task(work)
+        self.tasks[task] = size
+        task.add_done_callback(self.tasks.pop)
+        return task
+
+    async def close(self) -> None:
+        """Cancels all tasks, waits for them, and closes the pool."""
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+        self.pool.close()
