@@ -23,7 +23,7 @@ from proxy.http.client.pool import Timeouts
 from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
 from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.outcome import Outcome
-from proxy.observe.log import event, make_log
+from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
@@ -108,7 +108,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget)
     watching = extra_calls if upstream.has_key or dedicated else None
-    looking, log = RefusalDetector(rules.refusals), tell or make_log(settings.log)
+    looking, log = RefusalDetector(rules.refusals), tell or make_access_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
     inspecting = Inspecting(settings, planner, budget)
     return Services(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)

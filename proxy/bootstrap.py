@@ -18,7 +18,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
-from proxy.observe.log import Events, Log, event, make_log, speak
+from proxy.observe.log import AccessLog, EventHandler, event, make_access_log, set_event_style
 from proxy.observe.metrics import forget
 from proxy.tokens.encodings import encoding
 
@@ -35,11 +35,11 @@ def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
     ConfigError for wrong settings and rules, and where it cannot listen."""
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
-    log = make_log(settings.log)
+    log = make_access_log(settings.log)
     services = build(settings, log)
     doors = listen(settings.host, settings.port)
     beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
-    speak(settings.log)
+    set_event_style(settings.log)
     for remark in (*remarks, *unused(settings, services.rules)):
         event(remark)
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
@@ -77,11 +77,15 @@ def unused(settings: Settings, rules: Rules) -> list[str]:
 
 
 def _serve(
-    services: Services, log: Log, doors: list[socket.socket], beside: list[socket.socket], ready: Callable[[], None]
+    services: Services,
+    log: AccessLog,
+    doors: list[socket.socket],
+    beside: list[socket.socket],
+    ready: Callable[[], None],
 ) -> None:
     settings = services.settings
     settle()
-    logging.getLogger("uvicorn").addHandler(Events())
+    logging.getLogger("uvicorn").addHandler(EventHandler())
     run(
         create_app(services),
         settings.host,

@@ -1,1 +1,1 @@
-"""Metrics and logs."""
+"""Metrics, the access log and events. It observes finished requests and never changes one."""

@@ -1,6 +1,6 @@
-"""Sums and spreads by label, added up in plain dictionaries: a tenth of what prometheus' own cost at each request.
+"""Counters and histograms in plain dictionaries, as buffers in front of the metrics library.
 
-It knows no metric and no library; who reads it empties it.
+Adding to them costs a tenth of what prometheus-client costs per request. They know no metric and no library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Labels = tuple[str, ...]
 
 
 class CounterBuffer:
-    """What was added under each set of labels since it was read."""
+    """Sums by label values, since the last `drain`."""
 
     __slots__ = ("_cells",)
 
@@ -20,28 +20,29 @@ class CounterBuffer:
         self._cells: dict[Labels, float] = {}
 
     def add(self, labels: Labels, values: Sequence[float]) -> None:
-        """Adds to one sum."""
+        """Adds values to the sum of these labels."""
         if values:
             self._cells[labels] = self._cells.get(labels, 0.0) + sum(values)
 
-    def taken(self) -> Iterator[tuple[Labels, float]]:
-        """What was added since the last time, which is then forgotten."""
+    def drain(self) -> Iterator[tuple[Labels, float]]:
+        """Yields the sum of each set of labels, and empties the buffer."""
         cells, self._cells = self._cells, {}
         yield from cells.items()
 
 
 class HistogramBuffer:
-    """How many values came under each bound, and their sum, under each set of labels since it was read."""
+    """Bucket counts and sums by label values, since the last `drain`. `bounds` are the buckets' upper bounds, which
+    belong to them (`le` in Prometheus)."""
 
     __slots__ = ("_bounds", "_cells", "_empty")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self._empty = [0.0] * (len(bounds) + 2)  # a place for each bound, for what is over all of them, for the sum
+        self._empty = [0.0] * (len(bounds) + 2)  # a count for each bound, the count beyond the last one, and the sum
         self._cells: dict[Labels, list[float]] = {}
 
     def add(self, labels: Labels, values: Sequence[float]) -> None:
-        """Adds values."""
+        """Adds values to the histogram of these labels."""
         if not values:
             return
         cell = self._cells.get(labels)
@@ -52,30 +53,30 @@ class HistogramBuffer:
         for value in values:
             cell[bisect_left(bounds, value)] += 1
 
-    def taken(self) -> Iterator[tuple[Labels, list[float], float]]:
-        """The counts for each bound and beyond, and the sum, since the last time; then they are forgotten."""
+    def drain(self) -> Iterator[tuple[Labels, list[float], float]]:
+        """Yields labels, counts (one for each bound and one beyond, not cumulative) and sum, and empties the buffer."""
         cells, self._cells = self._cells, {}
         for labels, cell in cells.items():
             yield labels, cell[:-1], cell[-1]
 
 
 class Gauge:
-    """How many of something there are now; `changed` is called when that changes."""
+    """A number that goes up and down. `on_change` is called after each change."""
 
-    __slots__ = ("_changed", "now")
+    __slots__ = ("_on_change", "value")
 
-    def __init__(self, changed: Callable[[], None] | None = None) -> None:
-        self.now = 0
-        self._changed = changed
+    def __init__(self, on_change: Callable[[], None] | None = None) -> None:
+        self.value = 0
+        self._on_change = on_change
 
     def inc(self) -> None:
-        """One more."""
-        self.now += 1
-        if self._changed is not None:
-            self._changed()
+        """Adds one."""
+        self.value += 1
+        if self._on_change is not None:
+            self._on_change()
 
     def dec(self) -> None:
-        """One less."""
-        self.now -= 1
-        if self._changed is not None:
-            self._changed()
+        """Subtracts one."""
+        self.value -= 1
+        if self._on_change is not None:
+            self._on_change()

@@ -1,6 +1,7 @@
-"""One line an outcome, for people on a terminal and as JSON elsewhere; no content and no key ever goes into it.
+"""The access log (one line per request, on standard output) and events (lines about the proxy, on standard error).
 
-Whoever reads the lines may be slow or gone: no request waits for that, and none fails.
+Both are text on a terminal and JSON elsewhere. They contain no content of requests and no key. No request waits or
+fails because the reader of a stream is slow or gone.
 """
 
 from __future__ import annotations
@@ -18,88 +19,89 @@ import msgspec
 
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
-from proxy.observe.log_writer import Lines, putting
+from proxy.observe.log_writer import LogWriter, unbuffered_write
 from proxy.wire.report import step_summary
 
 _ENCODER = msgspec.json.Encoder()
-LONGEST = 120  # characters of a name that a client chose
+MAX_NAME = 120  # characters of a name that a client chose
 
 
-_events_as_json = False  # as the process was started: events are of the process, not of one request
+_events_as_json = False  # global, because events concern the process and not one request
 
 
 def event(message: str, **figures: object) -> None:
-    """A line about the proxy itself (a breaker that opened, a bug that was caught), on standard error: in the style
-    that `speak` set, else for people."""
+    """Writes a line about the proxy itself (a breaker that opened, a bug that was caught) to standard error, in the
+    style that `set_event_style` chose. Never raises; the line is dropped if writing would block."""
     line = _json_event(message, figures) if _events_as_json else _text_event(message, figures)
-    with suppress(OSError, ValueError):  # nobody listens any more
-        if sys.stderr is not None and _takes(sys.stderr):
-            putting(sys.stderr)(line)
+    with suppress(OSError, ValueError):  # the stream is closed
+        if sys.stderr is not None and _is_writable(sys.stderr):
+            unbuffered_write(sys.stderr)(line)
 
 
 def _json_event(message: str, figures: dict[str, object]) -> str:
     plain = {name: value if isinstance(value, str | int | float) else str(value) for name, value in figures.items()}
-    told = {"time": round(time.time(), 3), "event": message, **plain}
-    return _ENCODER.encode(told).decode() + "\n"
+    record = {"time": round(time.time(), 3), "event": message, **plain}
+    return _ENCODER.encode(record).decode() + "\n"
 
 
 def _text_event(message: str, figures: dict[str, object]) -> str:
-    told = " ".join(f"{k}={v}" for k, v in figures.items())
-    return f"{time.strftime('%H:%M:%S')} plimsoll: {message} {told}".rstrip() + "\n"
+    fields = " ".join(f"{name}={value}" for name, value in figures.items())
+    return f"{time.strftime('%H:%M:%S')} plimsoll: {message} {fields}".rstrip() + "\n"
 
 
-def speak(style: str) -> None:
-    """From now on events are lines in the style of the log: auto, json or text (auto: text on a terminal)."""
+def set_event_style(style: str) -> None:
+    """Sets the style of all further events: auto, json or text (auto: text on a terminal, else json)."""
     global _events_as_json
-    _events_as_json = not _for_people(style, sys.stderr)
+    _events_as_json = not _is_text(style, sys.stderr)
 
 
-class Events(logging.Handler):
-    """What a library says of its own accord, as an event; without the traceback, which may hold content."""
+class EventHandler(logging.Handler):
+    """Turns the log records of a library into events, without the traceback, which may contain content."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record."""
+        """Writes one record as an event."""
         event(record.getMessage())
 
 
-def _takes(stream: TextIO) -> bool:
-    """Whether a line can be written there without waiting for whoever reads it."""
+def _is_writable(stream: TextIO) -> bool:
+    """Whether writing a line would not block."""
     try:
         return bool(select.select((), (stream.fileno(),), (), 0)[1])
-    except OSError:  # no file below: a test's
+    except OSError:  # a stream in memory
         return True
 
 
-class Log:
-    """Writes one line for each outcome that it is called with."""
+class AccessLog:
+    """Writes one line for each outcome that it is called with. A thread formats and writes the lines."""
 
-    def __init__(self, line: Callable[[Outcome, float], str], lines: Lines) -> None:
-        self._line = line
-        self._lines = lines
+    def __init__(self, formatter: Callable[[Outcome, float], str], writer: LogWriter) -> None:
+        self._formatter = formatter
+        self._writer = writer
 
     def __call__(self, outcome: Outcome) -> None:
-        """One line, which a thread makes and writes."""
-        self._lines.write(partial(self._line, outcome, time.time()))
+        """Queues one line and returns at once. Never raises."""
+        self._writer.write(partial(self._formatter, outcome, time.time()))
 
     def close(self) -> None:
-        """Writes what is not written yet."""
-        self._lines.close()
+        """Writes the queued lines, within the timeout of `LogWriter.close`."""
+        self._writer.close()
 
 
-def make_log(style: str = "auto", stream: TextIO | None = None) -> Log:
-    """A log on `stream` (standard output); `style` is auto, json or text (auto: text on a terminal)."""
+def make_access_log(style: str = "auto", stream: TextIO | None = None) -> AccessLog:
+    """An access log on `stream` (None: standard output). `style` is auto, json or text (auto: text on a terminal)."""
     out = stream or sys.stdout
-    if _for_people(style, out):
-        return Log(text_line, Lines(out, lost_text))
-    return Log(json_line, Lines(out, lost_json))
+    if _is_text(style, out):
+        return AccessLog(text_line, LogWriter(out, lost_text))
+    return AccessLog(json_line, LogWriter(out, lost_json))
 
 
-def _for_people(style: str, stream: TextIO | None) -> bool:
+def _is_text(style: str, stream: TextIO | None) -> bool:
     return style == "text" or (style == "auto" and stream is not None and stream.isatty())
 
 
-class _Told(msgspec.Struct, omit_defaults=True):
-    """What is told of an outcome; what is not known is left out. Times in milliseconds."""
+class _Record(msgspec.Struct, omit_defaults=True):
+    """The fields of a JSON line. Fields with their default value are omitted. Names are part of the public interface;
+    `_ms` are milliseconds."""
 
     time: float
     endpoint: str
@@ -136,8 +138,8 @@ class _Told(msgspec.Struct, omit_defaults=True):
 
 
 def json_line(o: Outcome, at: float) -> str:
-    """One JSON object and a line's end; `at` is the time of day in seconds."""
-    told = _Told(
+    """The line of an outcome as JSON, with its newline; `at` is the time in seconds since 1970."""
+    record = _Record(
         round(at, 3),
         o.endpoint,
         o.path,
@@ -171,23 +173,24 @@ def json_line(o: Outcome, at: float) -> str:
         o.bytes_in,
         o.bytes_out,
     )
-    return _ENCODER.encode(told).decode() + "\n"
+    return _ENCODER.encode(record).decode() + "\n"
 
 
 def lost_json(count: int) -> str:
-    """The line that tells of lines that nobody took."""
+    """The JSON line that reports how many lines could not be written."""
     return f'{{"time":{time.time():.3f},"lost_lines":{count}}}\n'
 
 
 def text_line(o: Outcome, at: float) -> str:
-    """Seed 000's line for people: model, window, used of budget, messages kept, and what was done."""
+    """The line of an outcome as text, with its newline: model, window, tokens used of the budget, messages kept, and
+    what was done; `at` is the time in seconds since 1970."""
     used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{max(0, o.window - o.reserve):,} tokens"
     cut = "" if o.prompt in (None, o.prompt_sent) else f" (of {o.prompt:,})"
     kept = f" messages={o.messages_sent}/{o.messages_in}" if o.messages_in else ""
     steps = f" [{_steps(o.notes)}]" if o.notes else ""
     planned = f" planned=[{_steps(o.planned)}]" if o.planned else ""
     refused = f" refused={','.join(o.refusals)}" if o.refusals else ""
-    cut_there = f" truncated={o.usage.prompt:,}" if o.truncated and o.usage else ""
+    truncated = f" truncated={o.usage.prompt:,}" if o.truncated and o.usage else ""
     passed = f" in={o.bytes_in:,}B out={o.bytes_out:,}B" if o.bytes_in or o.bytes_out else ""
     took = f" own={1000 * o.own_seconds:.1f}ms upstream={1000 * o.upstream_seconds:.0f}ms"
     model = printable(o.model) if o.model_sent in ("", o.model) else f"{printable(o.model)}->{printable(o.model_sent)}"
@@ -198,20 +201,20 @@ def text_line(o: Outcome, at: float) -> str:
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
     marked = f" id={o.request_id}" if o.request_id else ""
-    return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{cut_there}{more}{passed}{took}{marked}\n"
+    return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{truncated}{more}{passed}{took}{marked}\n"
 
 
 def lost_text(count: int) -> str:
-    """The same, for people."""
+    """The text line that reports how many lines could not be written."""
     return f"{time.strftime('%H:%M:%S')} {count:,} lines were lost\n"
 
 
 def _steps(notes: Sequence[Note]) -> str:
-    return printable(", ".join(map(step_summary, notes)), 8 * LONGEST) if notes else ""
+    return printable(", ".join(map(step_summary, notes)), 8 * MAX_NAME) if notes else ""
 
 
-def printable(text: str, most: int = LONGEST) -> str:
-    """A name that a client sent, safe for a terminal and no longer than a name is."""
+def printable(text: str, most: int = MAX_NAME) -> str:
+    """A text from a client, safe for a terminal: at most `most` characters, unprintable ones replaced by `?`."""
     if len(text) <= most and text.isprintable():
         return text
     return "".join(c if c.isprintable() else "?" for c in text[:most])

@@ -1,4 +1,4 @@
-"""Lines on their way to whoever reads them: a thread writes them, so that a slow or closed reader holds nobody up."""
+"""Writes log lines to a stream from a thread, so that a slow or closed reader never blocks a request."""
 
 from __future__ import annotations
 
@@ -12,86 +12,91 @@ from collections.abc import Callable
 from functools import partial
 from typing import TextIO
 
-MOST_WAITING = 10_000  # lines, some 4 MB; further ones are lost rather than kept
-GATHER = 0.05  # seconds in which lines are gathered: to make and write many at once costs a third
-Line = str | Callable[[], str]
-GONE = (BrokenPipeError, ValueError)  # nobody will ever read there again; a full disk, for one, may be emptied
+MAX_QUEUED = 10_000  # lines, about 4 MB; further ones are dropped
+BATCH_DELAY_S = 0.05  # lines are written in batches: that costs a third less than one by one
+Line = str | Callable[[], str]  # a line with its newline, or a function that formats it in the thread
+CLOSED_ERRORS = (BrokenPipeError, ValueError)  # final; other errors, such as a full disk, may pass
 
 
-class Lines:
-    """Writes lines to a stream (None: nowhere) in a thread that starts with the first of them.
+class LogWriter:
+    """Writes lines to a stream (None: discards them). The thread starts with the first line.
 
-    `lost` makes the line that tells how many were lost, once one can be written again.
+    Lines that could not be written are counted; `lost` formats a line with their number, which is written as soon as
+    the stream works again.
     """
 
     def __init__(self, stream: TextIO | None, lost: Callable[[int], str] = "{} lines were lost\n".format) -> None:
-        self._put = None if stream is None else putting(stream)
-        self._told = lost
-        self._dropped = 0  # by those who write, so that no two threads count in one number
-        self._failed = 0
-        self._confessed = 0
-        self._waiting: deque[Line] = deque()
+        self._put = None if stream is None else unbuffered_write(stream)
+        self._format_lost = lost
+        # Each counter is changed by one side only, so that no lock is needed.
+        self._dropped = 0  # by callers of `write`
+        self._failed = 0  # by the thread
+        self._reported = 0
+        self._queue: deque[Line] = deque()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
 
     def write(self, line: Line) -> None:
-        """Takes a line, its end included, or what makes one, and returns at once."""
+        """Queues a line and returns at once. Never raises; drops the line if the queue is full."""
         if self._put is None:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._queue) >= MAX_QUEUED:
             self._dropped += 1
             return
-        self._waiting.append(line)
+        self._queue.append(line)
         if not self._wake.is_set():
-            self._rouse()
+            self._wake_thread()
 
-    def _rouse(self) -> None:
+    def _wake_thread(self) -> None:
         self._wake.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="log writer", daemon=True)
             self._thread.start()
 
-    def close(self, seconds: float = 1.0) -> None:
-        """Waits until all lines are written, but no longer than so many seconds: the reader may be stuck."""
+    def close(self, timeout: float = 1.0) -> None:
+        """Waits until all lines are written, but at most `timeout` seconds: the reader may be stuck."""
         self._closing = True
         if self._thread is not None:
             self._wake.set()
-            self._thread.join(seconds)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while self._put is not None:
             self._wake.wait()
             if not self._closing:
-                time.sleep(GATHER)
+                time.sleep(BATCH_DELAY_S)
             self._wake.clear()
-            self._write(self._put)
-            if self._closing and not self._waiting:
+            self._write_batch(self._put)
+            if self._closing and not self._queue:
                 return
 
-    def _write(self, put: Callable[[str], object]) -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        lost = self._dropped + self._failed - self._confessed
+    def _write_batch(self, put: Callable[[str], object]) -> None:
+        batch = [self._queue.popleft() for _ in range(len(self._queue))]
+        lost = self._dropped + self._failed - self._reported
         try:
-            put("".join(filter(None, map(self._made, batch))) + (self._told(lost) if lost else ""))
-            self._confessed += lost
-        except GONE:
+            put("".join(filter(None, map(self._formatted, batch))) + (self._format_lost(lost) if lost else ""))
+            self._reported += lost
+        except CLOSED_ERRORS:
             self._put = None
         except OSError:
             self._failed += len(batch)
 
-    def _made(self, line: Line) -> str:
+    def _formatted(self, line: Line) -> str:
         if isinstance(line, str):
             return line
         try:
             return line()
-        except Exception:  # a bug of ours must not end the log
+        except Exception:  # a bug in a formatter loses its line, not the log
             self._failed += 1
             return ""
 
 
-def putting(stream: TextIO) -> Callable[[str], object]:
-    """Past the stream's own buffer, where there is a file below: what stays in it would be tried again at the exit."""
+def unbuffered_write(stream: TextIO) -> Callable[[str], object]:
+    """A function that writes to a stream's file descriptor, or to the stream itself if it has none.
+
+    Text in the stream's own buffer would be written again at exit after an error.
+    """
     try:
         return partial(_put_all, stream.fileno())
     except (OSError, ValueError, io.UnsupportedOperation):
@@ -103,5 +108,5 @@ def _put_all(file: int, text: str) -> None:
     while data:
         try:
             data = data[os.write(file, data) :]
-        except BlockingIOError:  # whoever started us made it so
+        except BlockingIOError:  # the parent process made the pipe non-blocking
             select.select((), (file,), ())

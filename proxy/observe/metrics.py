@@ -157,26 +157,26 @@ def _cuts(notes: Iterable[Note]) -> Samples:
 METRICS = (
     Metric(
         "plimsoll_requests_total",
-        "Requests by what became of them.",
+        "Requests by endpoint, result and status.",
         ("endpoint", "result", "status"),
         lambda of, named: (of.endpoint, of.result, str(of.status)),
     ),
     Metric(
         "plimsoll_model_requests_total",
-        "Fitted requests by model; a model that no table knows is called other.",
+        "Requests to fitted endpoints by model; a model that no table contains is other.",
         ("model",),
         lambda of, named: (named(of.model),) if of.model else None,
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
-        "How full the window would have been with what the client sent.",
+        "Load of the window, (prompt + reserve) / window, as the client sent the request.",
         (),
         value=attrgetter("load_before"),
         buckets=LOADS,
     ),
     Metric(
         "plimsoll_window_load_after_ratio",
-        "How full the window was with what went upstream.",
+        "Load of the window, (prompt + reserve) / window, as the request was sent upstream.",
         (),
         value=attrgetter("load_after"),
         buckets=LOADS,
@@ -190,87 +190,87 @@ METRICS = (
     ),
     Metric(
         "plimsoll_prompt_sent_tokens_total",
-        "Prompt tokens as they went upstream.",
+        "Prompt tokens as sent upstream.",
         ("model",),
         lambda of, named: (named(of.model_sent or of.model),),
         attrgetter("prompt_sent"),
     ),
     Metric(
         "plimsoll_cut_tokens_total",
-        "Prompt tokens cut, by step.",
+        "Prompt tokens removed, by step.",
         ("step",),
         samples=lambda o, named: _cuts(o.notes),
         tell=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_steps_total",
-        "How often each step changed a request.",
+        "Requests that a step changed, by step.",
         ("step",),
         samples=lambda o, named: [((note.step,), 1) for note in o.notes],
         tell=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_planned_cut_tokens_total",
-        "Prompt tokens that would have been cut where the mode is observe, by step; they were sent.",
+        "Prompt tokens that would have been removed, by step, in requests whose mode is observe.",
         ("step",),
         samples=lambda o, named: _cuts(o.planned),
         tell=attrgetter("planned"),
     ),
     Metric(
         "plimsoll_planned_steps_total",
-        "How often each step would have changed a request where the mode is observe.",
+        "Requests that a step would have changed, by step, in requests whose mode is observe.",
         ("step",),
         samples=lambda o, named: [((note.step,), 1) for note in o.planned],
         tell=attrgetter("planned"),
     ),
     Metric(
         "plimsoll_unfitted_requests_total",
-        "Requests that passed through unmeasured, by the endpoint that their path names; an unknown one is other.",
+        "Requests that passed through without being measured, by endpoint; an unknown endpoint is other.",
         ("endpoint",),
         samples=lambda o, named: [((family(o.path),), 1)],
         among=lambda of: of.endpoint in UNFITTED,
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
-        "Reply limits that clients asked for.",
+        "Reply tokens requested by clients: the sum of their reply limits.",
         (),
         value=attrgetter("reply_asked"),
     ),
     Metric(
         "plimsoll_reply_granted_tokens_total",
-        "Reply limits that went upstream.",
+        "Reply tokens requested upstream: the sum of the reply limits sent.",
         (),
         value=attrgetter("reply_sent"),
     ),
     Metric(
         "plimsoll_switches_total",
-        "Switches to another model.",
+        "Requests that were sent to another model, by the two models.",
         ("from", "to"),
         lambda of, named: (named(of.model), named(of.model_sent)) if of.model_sent not in ("", of.model) else None,
     ),
     Metric(
         "plimsoll_refusals_total",
-        "Answers that a request was too long, by the rule that knew them and whether the request was healed.",
+        "Upstream errors that said a request was too long, by the rule that matched and whether a retry succeeded.",
         ("rule", "healed"),
         samples=lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
         tell=attrgetter("refusals"),
     ),
     Metric(
         "plimsoll_counts_total",
-        "Counts by how far they may be trusted.",
+        "Counted requests by the quality of the count: exact, calibrated or estimated.",
         ("quality",),
         lambda of, named: (of.quality,) if of.quality else None,
     ),
     Metric(
         "plimsoll_counts_dropped_total",
-        "Requests whose bytes proved that they fit and that were not counted, because too many waited for that.",
+        "Requests that fit by their size in bytes and were never counted, because the queue for counting was full.",
         (),
         samples=lambda o, named: [((), 1)],
         tell=attrgetter("uncounted"),
     ),
     Metric(
         "plimsoll_count_error_ratio",
-        "Our count of the prompt against the upstream's own usage: (ours - theirs) / theirs.",
+        "Error of the prompt's count against the upstream's usage: (counted - reported) / reported.",
         ("quality",),
         lambda of, named: (of.quality,) if of.status == 200 else None,
         lambda o: (
@@ -282,7 +282,7 @@ METRICS = (
     ),
     Metric(
         "plimsoll_cached_prompt_tokens_total",
-        "Prompt tokens that upstreams took from their own prompt cache.",
+        "Prompt tokens that upstreams reported as read from their prompt cache.",
         (),
         value=lambda o: o.usage.cached if o.usage is not None else None,
     ),
@@ -294,14 +294,14 @@ METRICS = (
     ),
     Metric(
         "plimsoll_truncated_prompts_total",
-        "Prompts that the upstream cut without a word: its usage counts far fewer tokens than it was sent.",
+        "Prompts that the upstream truncated silently: its usage reports far fewer tokens than were sent.",
         ("model",),
         samples=lambda o, named: [((named(o.model_sent),), 1)],
         tell=attrgetter("truncated"),
     ),
     Metric(
         "plimsoll_websocket_bytes_total",
-        "Bytes that went through WebSockets that are closed: in from clients, out to them.",
+        "Bytes through closed WebSockets: in (from clients) and out (to clients).",
         ("direction",),
         samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
         tell=lambda o: o.bytes_in or o.bytes_out,
@@ -309,7 +309,7 @@ METRICS = (
     ),
     Metric(
         "plimsoll_own_seconds",
-        "Time spent in our own code, upstream's time apart.",
+        "Time spent in the proxy itself, without the time of the upstream.",
         ("endpoint",),
         lambda of, named: (of.endpoint,),
         attrgetter("own_seconds"),
@@ -317,7 +317,7 @@ METRICS = (
     ),
     Metric(
         "plimsoll_upstream_seconds",
-        "Time from the request's departure to the end of its answer.",
+        "Time from sending a request upstream to the end of the response.",
         ("endpoint",),
         lambda of, named: (of.endpoint,),
         lambda o: o.upstream_seconds or None,
@@ -325,7 +325,7 @@ METRICS = (
     ),
     Metric(
         "plimsoll_first_byte_seconds",
-        "Time from the request's departure to the first byte of its answer's body.",
+        "Time from sending a request upstream to the first byte of the response body.",
         ("endpoint",),
         lambda of, named: (of.endpoint,),
         attrgetter("first_byte_seconds"),
@@ -336,19 +336,19 @@ METRICS = (
 FIGURES: tuple[Figure[Shared], ...] = (
     Figure(
         "plimsoll_cache_lookups_total",
-        "Lookups of token counts and lessons, by the tier that was asked and what it knew.",
+        "Cache lookups of token counts, summaries and model records, by tier and result.",
         ("tier", "result"),
         lambda cache: cache.lookups().items(),
     ),
     Figure(
         "plimsoll_cache_troubles_total",
-        "What went wrong with the shared cache; no request fails or waits long because of it.",
+        "Failures of the shared cache, by kind; no request fails or waits long because of them.",
         ("kind",),
         lambda cache: cache.failures().items(),
     ),
     Figure(
         "plimsoll_cache_breaker_open",
-        "1 while the shared cache is not asked because it failed.",
+        "1 while the shared cache is not used because it failed, else 0.",
         ("breaker",),
         lambda cache: cache.open_breakers().items(),
     ),
@@ -357,25 +357,25 @@ FIGURES: tuple[Figure[Shared], ...] = (
 EXTRA_FIGURES: tuple[Figure[Account], ...] = (
     Figure(
         "plimsoll_extra_calls_total",
-        "Calls of our own by kind and result; of ok and failed ones alone was anything asked.",
+        "Extra calls (summaries, embeddings) by kind and result; results but ok and failed are calls not made.",
         ("kind", "result"),
         lambda account: account.calls().items(),
     ),
     Figure(
         "plimsoll_extra_tokens_total",
-        "Tokens that calls of our own cost, prompt and reply, as upstreams reported them.",
+        "Prompt and reply tokens of extra calls, as upstreams reported them.",
         ("kind",),
         lambda account: account.tokens().items(),
     ),
     Figure(
         "plimsoll_extra_seconds_total",
-        "Time that calls of our own took.",
+        "Time of extra calls.",
         ("kind",),
         lambda account: account.seconds().items(),
     ),
     Figure(
         "plimsoll_extra_budget_left_tokens",
-        "Tokens that calls of our own may still cost the operator in these 24 hours.",
+        "Tokens left of the operator's budget for extra calls in the current 24 hours.",
         (),
         lambda account: [((), account.left)],
         "livesum",
@@ -386,28 +386,28 @@ EXTRA_FIGURES: tuple[Figure[Account], ...] = (
 MEMORY: tuple[Figure[Held], ...] = (
     Figure(
         "plimsoll_memory_budget_bytes",
-        "Memory that request bodies may hold, of all workers together (PLIMSOLL_MAX_MEMORY).",
+        "Memory that request bodies of all workers may use (PLIMSOLL_MAX_MEMORY).",
         (),
         lambda budget: [((), budget.total)],
         "livemostrecent",
     ),
     Figure(
         "plimsoll_memory_used_bytes",
-        "Memory that request bodies hold, four times their size each.",
+        "Memory reserved for request bodies: four times their size.",
         (),
         lambda budget: [((), budget.used)],
         "livemostrecent",
     ),
     Figure(
         "plimsoll_memory_waiting_requests",
-        "Requests that wait for memory before their bodies are read.",
+        "Requests waiting for memory before their bodies are read.",
         (),
         lambda budget: [((), budget.waiting)],
         "livemostrecent",
     ),
     Figure(
         "plimsoll_memory_refused_total",
-        "Bodies that found no memory: in time (wait), while they grew (growth), or ever (size).",
+        "Request bodies refused for lack of memory: after waiting (wait), while growing (growth), or too large (size).",
         ("reason",),
         lambda budget: [((reason,), count) for reason, count in budget.refused.items()],
     ),
@@ -460,7 +460,7 @@ class Metrics:
         self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
         self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
         self._pours += [self._shown(figure, self._budget) for figure in MEMORY if self._budget is not None]
-        self._flying = self._gauge("plimsoll_requests_in_flight", "Requests that are under way.", (), "livesum")
+        self._flying = self._gauge("plimsoll_requests_in_flight", "Requests in progress.", (), "livesum")
         if not self._several:
             ProcessCollector(registry=self.registry)
 
@@ -530,7 +530,7 @@ class Metrics:
         self._add_up()
         for pour in self._pours:
             pour()
-        self._flying.set(self.in_flight.now)
+        self._flying.set(self.in_flight.value)
 
     def exposition(self) -> bytes:
         """What GET /metrics answers, all workers together."""
@@ -548,7 +548,7 @@ class _Family(Collector):
 
     def collect(self) -> Iterable[PrometheusMetric]:
         """The metrics of this moment."""
-        told = processes.family()
+        told = processes.process_totals()
         if told is None:
             return
         yield CounterMetricFamily(
@@ -559,20 +559,22 @@ class _Family(Collector):
         )
         yield GaugeMetricFamily("process_virtual_memory_bytes", "Virtual memory of all processes.", told.virtual_bytes)
         yield GaugeMetricFamily("process_open_fds", "Open file descriptors of all processes.", told.open_files)
-        yield GaugeMetricFamily("process_max_fds", "Most file descriptors that all may open.", told.most_files)
         yield GaugeMetricFamily(
-            "process_start_time_seconds", "Start of the first process since the epoch.", told.started_at
+            "process_max_fds", "Maximum number of open file descriptors of all processes.", told.max_files
+        )
+        yield GaugeMetricFamily(
+            "process_start_time_seconds", "Start time of the first process since the epoch.", told.started_at
         )
 
 
 def _pour_sums(counter: Counter, sums: CounterBuffer) -> None:
-    for labels, value in sums.taken():
+    for labels, value in sums.drain():
         (counter.labels(*labels) if labels else counter).inc(value)
 
 
 def _pour_spreads(histogram: Histogram, spreads: HistogramBuffer) -> None:
     """There is no way but this to add many values at once."""
-    for labels, counts, total in spreads.taken():
+    for labels, counts, total in spreads.drain():
         child = histogram.labels(*labels) if labels else histogram
         child._sum.inc(total)
         for bucket, count in zip(child._buckets, counts, strict=True):

@@ -1,6 +1,6 @@
-"""What the system says of this process's family: the one that started the workers, and all of them together.
+"""CPU time, memory and file descriptors of the supervisor and all its workers together, read from /proc (Linux only).
 
-Prometheus' own collector knows one process, and where several serve, a scrape reaches any one of them. Linux only.
+prometheus-client's own collector covers one process, and with several workers a scrape reaches any one of them.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Processes(NamedTuple):
-    """Sums over the processes; the start is the first one's, in seconds since the epoch."""
+class ProcessTotals(NamedTuple):
+    """Sums over all processes. `started_at` is the supervisor's start in seconds since 1970."""
 
     cpu_seconds: float
     resident_bytes: int
     virtual_bytes: int
     open_files: int
-    most_files: int
+    max_files: int
     started_at: float
 
 
-def family() -> Processes | None:
-    """The parent of this process and all of its children; None where the system does not tell. Processor time counts
-    that of workers which have ended."""
+def process_totals() -> ProcessTotals | None:
+    """The totals of this process's parent and all children of that; CPU time includes that of ended workers. None if
+    /proc cannot be read; never raises."""
     try:
         parent = os.getppid()
         pids = [parent, *_children(parent)]
@@ -40,16 +40,16 @@ def family() -> Processes | None:
         return None
     if booted is None or limit is None:
         return None
-    cpu, resident, virtual, files = sum(map(int, first[13:15])), 0, 0, 0  # of children that were waited for
+    cpu, resident, virtual, files = sum(map(int, first[13:15])), 0, 0, 0  # cutime and cstime: of ended children
     for pid in pids:
-        with contextlib.suppress(OSError, ValueError):  # one that ends just now
-            told = _stat(pid)
-            cpu += int(told[11]) + int(told[12])
-            virtual += int(told[20])
-            resident += int(told[21]) * PAGE
+        with contextlib.suppress(OSError, ValueError):  # the process has just ended
+            stat = _stat(pid)
+            cpu += int(stat[11]) + int(stat[12])  # utime and stime
+            virtual += int(stat[20])
+            resident += int(stat[21]) * PAGE_BYTES
             files += len(os.listdir(PROC / str(pid) / "fd"))
-    started = int(booted[1]) + int(first[19]) / TICKS
-    return Processes(cpu / TICKS, resident, virtual, files, int(limit[1]) * len(pids), started)
+    started = int(booted[1]) + int(first[19]) / TICKS_PER_SECOND
+    return ProcessTotals(cpu / TICKS_PER_SECOND, resident, virtual, files, int(limit[1]) * len(pids), started)
 
 
 def _children(pid: int) -> list[int]:
@@ -60,5 +60,5 @@ def _children(pid: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc(5)'s stat from the third on: behind the name, which may hold anything."""
+    """The fields of /proc/PID/stat (proc(5)) from the third on: those after the name, which may contain anything."""
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

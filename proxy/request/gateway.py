@@ -312,7 +312,7 @@ class Gateway:
         """Waits for requests that are being told to stop, and for counts that are still being made."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                while self.metrics.in_flight.now:
+                while self.metrics.in_flight.value:
                     await asyncio.sleep(0.01)
         if self.behind:
             await asyncio.wait(self.behind, timeout=5)

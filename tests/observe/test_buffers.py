@@ -9,11 +9,11 @@ def test_sums_are_kept_by_label_and_given_once() -> None:
     sums = CounterBuffer()
     for labels, value in ((("a",), 1), (("b",), 2.5), (("a",), 3)):
         sums.add(labels, (value,))
-    assert dict(sums.taken()) == {("a",): 4, ("b",): 2.5}
-    assert dict(sums.taken()) == {}
+    assert dict(sums.drain()) == {("a",): 4, ("b",): 2.5}
+    assert dict(sums.drain()) == {}
     sums.add(("a",), (1,))
     sums.add(("b",), ())
-    assert dict(sums.taken()) == {("a",): 1}
+    assert dict(sums.drain()) == {("a",): 1}
 
 
 def test_a_value_counts_under_the_first_bound_that_it_does_not_pass() -> None:
@@ -23,14 +23,14 @@ def test_a_value_counts_under_the_first_bound_that_it_does_not_pass() -> None:
     spreads.add(("x",), (2.0, 7.0))
     spreads.add(("y",), (2.5,))
     spreads.add(("z",), ())
-    assert list(spreads.taken()) == [(("x",), [2, 2, 1], 12.0), (("y",), [0, 0, 1], 2.5)]
-    assert list(spreads.taken()) == []
+    assert list(spreads.drain()) == [(("x",), [2, 2, 1], 12.0), (("y",), [0, 0, 1], 2.5)]
+    assert list(spreads.drain()) == []
 
 
 def test_a_level_tells_of_each_change() -> None:
     told: list[int] = []
-    level = Gauge(lambda: told.append(level.now))
-    level.inc()
-    level.inc()
-    level.dec()
+    gauge = Gauge(lambda: told.append(gauge.value))
+    gauge.inc()
+    gauge.inc()
+    gauge.dec()
     assert told == [1, 2, 1]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.observe import log
-from proxy.observe.log import json_line, lost_json, lost_text, make_log, printable, text_line
+from proxy.observe.log import json_line, lost_json, lost_text, make_access_log, printable, text_line
 
 FITTED = Outcome(
     endpoint="chat",
@@ -160,7 +160,7 @@ class Terminal(io.StringIO):
     ],
 )
 def test_people_at_a_terminal_get_text_and_all_others_json(style: str, out: io.StringIO, begins: str) -> None:
-    write = make_log(style, out)
+    write = make_access_log(style, out)
     write(PASSED)
     write.close()
     assert re.match(begins, out.getvalue())
@@ -168,7 +168,7 @@ def test_people_at_a_terminal_get_text_and_all_others_json(style: str, out: io.S
 
 
 def test_it_goes_to_standard_output_where_nothing_else_is_said(capfd: pytest.CaptureFixture[str]) -> None:
-    write = make_log("json")
+    write = make_access_log("json")
     write(PASSED)
     write.close()
     assert json.loads(capfd.readouterr().out)["endpoint"] == "passthrough"
@@ -176,7 +176,7 @@ def test_it_goes_to_standard_output_where_nothing_else_is_said(capfd: pytest.Cap
 
 def test_without_a_standard_output_nothing_is_told_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    write = make_log()
+    write = make_access_log()
     write(PASSED)
     write.close()
 
@@ -189,7 +189,7 @@ def test_lost_lines_are_told_in_the_same_shape() -> None:
 def test_a_line_costs_microseconds(tmp_path: Any) -> None:
     """The aim is 10 us; the bound is wide, for machines that do other things too."""
     with (tmp_path / "log").open("w") as out:
-        write = make_log("json", out)
+        write = make_access_log("json", out)
         assert min(timeit.repeat(lambda: write(FITTED), number=200, repeat=10)) / 200 < 100e-6
         write.close()
 
@@ -205,7 +205,7 @@ def test_an_event_is_one_line_on_standard_error(capsys: pytest.CaptureFixture[st
 def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         for style, begins in (("json", "{"), ("auto", "{"), ("text", "0123456789")):
-            log.speak(style)
+            log.set_event_style(style)
             log.event('it "fails"', server="h:1", count=3, what=ValueError("x"))
             told = capsys.readouterr().err
             assert told[0] in begins and told.count("\n") == 1
@@ -214,12 +214,12 @@ def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) ->
                 assert abs(found.pop("time") - time.time()) < 5
                 assert found == {"event": 'it "fails"', "server": "h:1", "count": 3, "what": "x"}
     finally:
-        log.speak("text")
+        log.set_event_style("text")
 
 
 def test_what_a_library_says_is_an_event_without_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.Logger("library")
-    logger.addHandler(log.Events())
+    logger.addHandler(log.EventHandler())
     try:
         raise ValueError("content")
     except ValueError:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.observe import log_writer
-from proxy.observe.log_writer import Lines
+from proxy.observe.log_writer import LogWriter
 
 
 def eventually(true: Callable[[], object], seconds: float = 3.0) -> None:
@@ -24,48 +24,48 @@ def eventually(true: Callable[[], object], seconds: float = 3.0) -> None:
 
 def test_lines_are_written_in_their_order_and_soon() -> None:
     out = io.StringIO()
-    written = Lines(out)
+    log_lines = LogWriter(out)
     for i in range(100):
-        written.write(f"{i}\n")
+        log_lines.write(f"{i}\n")
     eventually(lambda: out.getvalue() == "".join(f"{i}\n" for i in range(100)))
-    written.write("later\n")
+    log_lines.write("later\n")
     eventually(lambda: out.getvalue().endswith("later\n"))
-    written.close()
+    log_lines.close()
 
 
 def test_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as out:
-        written = Lines(out)
-        written.write("ünd\n")
-        written.close()
+        log_lines = LogWriter(out)
+        log_lines.write("ünd\n")
+        log_lines.close()
         assert (tmp_path / "log").read_text(encoding="utf-8") == "ünd\n", "past the stream's own buffer"
 
 
 def test_closing_what_never_wrote_is_nothing() -> None:
-    Lines(io.StringIO()).close()
-    Lines(None).close()
+    LogWriter(io.StringIO()).close()
+    LogWriter(None).close()
 
 
 def test_nowhere_takes_everything() -> None:
     """Python's standard output is None where whoever started it closed it."""
-    written = Lines(None)
-    written.write("gone\n")
-    assert written._thread is None
-    written.close()
+    log_lines = LogWriter(None)
+    log_lines.write("gone\n")
+    assert log_lines._thread is None
+    log_lines.close()
 
 
 def test_a_reader_that_is_stuck_holds_nobody_up_and_is_told_what_it_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_writer, "MOST_WAITING", 1000)
+    monkeypatch.setattr(log_writer, "MAX_QUEUED", 1000)
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as out, os.fdopen(reader, "rb", buffering=0) as pipe:
-        written = Lines(out, "{} lost\n".format)
+        log_lines = LogWriter(out, "{} lost\n".format)
         line = "x" * 199 + "\n"
         began = time.monotonic()
         for _ in range(5_000):
-            written.write(line)  # a pipe holds 65,536 bytes: 327 of these
+            log_lines.write(line)  # a pipe holds 65,536 bytes: 327 of these
         assert time.monotonic() - began < 1
         took = time.monotonic()
-        written.close(0.1)
+        log_lines.close(0.1)
         assert time.monotonic() - took < 1, "a stop does not wait for it either"
         got = b""
         while b"lost" not in got:
@@ -80,12 +80,12 @@ def test_a_reader_that_is_gone_ends_it_without_a_sound() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as out:
-        written = Lines(out)
-        written.write("nobody\n")
-        eventually(lambda: written._thread is not None and not written._thread.is_alive())
-        written.write("at all\n")
-        assert not written._waiting
-        written.close()
+        log_lines = LogWriter(out)
+        log_lines.write("nobody\n")
+        eventually(lambda: log_lines._thread is not None and not log_lines._thread.is_alive())
+        log_lines.write("at all\n")
+        assert not log_lines._queue
+        log_lines.close()
 
 
 def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
@@ -93,13 +93,13 @@ def test_a_line_that_cannot_be_made_is_lost_alone() -> None:
         raise ValueError("canary")
 
     out = io.StringIO()
-    written = Lines(out, "{} lost\n".format)
+    log_lines = LogWriter(out, "{} lost\n".format)
     for line in ("a\n", broken, lambda: "b\n"):
-        written.write(line)
+        log_lines.write(line)
     eventually(lambda: out.getvalue() == "a\nb\n")
-    written.write("c\n")
+    log_lines.write("c\n")
     eventually(lambda: out.getvalue() == "a\nb\nc\n1 lost\n")
-    written.close()
+    log_lines.close()
 
 
 class Full(io.StringIO):
@@ -115,16 +115,16 @@ class Full(io.StringIO):
 
 def test_a_full_disk_may_be_emptied() -> None:
     out = Full()
-    written = Lines(out, "{} lost\n".format)
-    written.write("one\n")
-    written.write("two\n")
-    eventually(lambda: written._failed == 2)
+    log_lines = LogWriter(out, "{} lost\n".format)
+    log_lines.write("one\n")
+    log_lines.write("two\n")
+    eventually(lambda: log_lines._failed == 2)
     out.full = False
-    written.write("three\n")
+    log_lines.write("three\n")
     eventually(lambda: out.getvalue() == "three\n2 lost\n")
-    written.write("four\n")
+    log_lines.write("four\n")
     eventually(lambda: out.getvalue().endswith("lost\nfour\n"))
-    written.close()
+    log_lines.close()
 
 
 def test_a_pipe_that_does_not_block_is_waited_for() -> None:
@@ -132,18 +132,18 @@ def test_a_pipe_that_does_not_block_is_waited_for() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with os.fdopen(writer, "w") as out, os.fdopen(reader, "rb", buffering=0) as pipe:
-        written = Lines(out)
+        log_lines = LogWriter(out)
         for _ in range(1_000):
-            written.write("x" * 199 + "\n")
+            log_lines.write("x" * 199 + "\n")
         got = 0
         while got < 200_000:
             got += len(pipe.read(65536))
-        written.close()
+        log_lines.close()
 
 
 def test_text_that_is_no_unicode_is_written_all_the_same(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as out:
-        written = Lines(out)
-        written.write("\ud800\n")
-        written.close()
+        log_lines = LogWriter(out)
+        log_lines.write("\ud800\n")
+        log_lines.close()
     assert (tmp_path / "log").read_text() == "?\n"

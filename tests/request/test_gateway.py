@@ -149,7 +149,7 @@ def test_a_long_request_is_counted_first_and_sent_as_it_was_made() -> None:
 def test_every_request_is_told_once_and_none_stays_in_flight(sent: bytes) -> None:
     desk, got = asking(sent, good)
     assert got[0]["type"] == "http.response.start" and len(desk.outcomes) == 1
-    assert desk.services.metrics.in_flight.now == 0
+    assert desk.services.metrics.in_flight.value == 0
     assert desk.outcomes[0].own_seconds > 0
 
 
