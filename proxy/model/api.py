@@ -5,12 +5,39 @@ It is a module of its own, beside `ports`, because it uses `Plan`, which itself 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from enum import Enum
 from typing import Protocol
 
+import msgspec
+
 from proxy.model.conversation import Prompt
+from proxy.model.outcome import Usage
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
+
+
+class EventKind(Enum):
+    """What an event of a stream, or a complete response, is."""
+
+    CONTENT = "content"  # something of a reply
+    FRAME = "frame"  # a part of a response without content: the role, ids, usage
+    FINISH = "finish"  # a part of a response that ends it for an unusual reason, perhaps because it was too long
+    OTHER = "other"  # an error, or nothing that the API defines
+
+
+class ResponseState(msgspec.Struct, frozen=True):
+    """What was read of a response so far: the last `usage` and `finish` reason, the first `error` as its JSON.
+
+    `content` means that something of a reply came: text, reasoning, a tool call, a refusal to answer. `ended` means
+    that the API's last event came.
+    """
+
+    usage: Usage | None = None
+    finish: str | None = None
+    error: bytes | None = None
+    content: bool = False
+    ended: bool = False
 
 
 class ErrorFields(Protocol):
@@ -90,6 +117,34 @@ class Api(Protocol):
 
     def without_stream(self, body: bytes) -> bytes:
         """The same request for an answer in one piece. Raises `NotUnderstood`."""
+
+    @property
+    def usage_key(self) -> bytes:
+        """Bytes that every report of usage contains: their absence is a quick test."""
+
+    def complete_usage(self, body: bytes) -> Usage | None:
+        """The usage of a complete, ordinary response in the API's own shape, in a microsecond; None for any other."""
+
+    def event_kind(self, data: bytes) -> EventKind:
+        """What the data of an event, or a complete response, is. `FINISH` and `OTHER` may be refusals. Never raises."""
+
+    def read(self, data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState:
+        """The state after an event with the name `event` and this data, or after a complete response. Never raises."""
+
+    def read_tail(self, tail: bytes, state: ResponseState) -> ResponseState:
+        """The state after the end of an event or response whose beginning is missing. Never raises."""
+
+    def landmarks(self, data: bytes) -> Sequence[int]:
+        """Offsets in a stream's bytes: the last of a usage, of a finish reason, of an error, of the end event.
+
+        The events around them are all that `read` needs of the rest of a stream once it has found content.
+        """
+
+    def is_end_of_stream(self, tail: bytes) -> bool:
+        """Whether a stream's last bytes (32 are enough) are the API's last event."""
+
+    def keep_alive(self) -> bytes:
+        """Bytes that keep a stream's connection open and that the API's clients ignore."""
 
     def error_body(self, error: ErrorFields) -> bytes:
         """The body of an error response of the proxy's own."""

@@ -14,6 +14,7 @@ FIELDS = msgspec.json.Decoder(dict[str, Any])
 RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+RawFields = Mapping[str, msgspec.Raw]  # an object whose values are not decoded
 BROKEN = (ValueError, OverflowError, msgspec.MsgspecError, RecursionError)
 
 
@@ -36,6 +37,22 @@ def read_text(text: str) -> Json:
 def mapping(value: Json) -> Mapping[str, Json]:
     """An object's fields; none where it is no object."""
     return value if isinstance(value, dict) else {}
+
+
+def raw_fields(raw: bytes | msgspec.Raw) -> RawFields:
+    """An object's fields with their values not decoded; none where it is no object. Never raises."""
+    try:
+        return RAWS.decode(raw)
+    except BROKEN:
+        return {}
+
+
+def raw_value(raw: msgspec.Raw) -> Json:
+    """The value of a field of `raw_fields`; None where it cannot be decoded. Never raises."""
+    try:
+        return msgspec.json.decode(raw)
+    except BROKEN:
+        return None
 
 
 def string(value: Json) -> str:

@@ -44,7 +44,6 @@ from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Upstream
-from proxy.wire.answers import plain_usage
 from proxy.wire.controls import controls
 from proxy.wire.headers import QUERY, REQUEST_ID, value_of
 from proxy.wire.paths import shown
@@ -150,7 +149,7 @@ class Gateway:
                     await answer.close()
                     (answer, seen), context.usage = empty, None
                 empty = None
-            elif left and context.stream and not context.sure and came_to_nothing(answer, seen):
+            elif left and context.stream and not context.sure and came_to_nothing(context.api, answer, seen):
                 whole = await self._in_one_piece(context)
                 if whole is not None:
                     empty, context.payload = (answer, seen), whole
@@ -181,7 +180,7 @@ class Gateway:
             return answer, b"", None
         body = answer.at_hand()
         if body is not None:  # as most are: short, plain and here already
-            context.usage = plain_usage(body) if answer.status == 200 else None
+            context.usage = context.api.complete_usage(body) if answer.status == 200 else None
             if context.usage is not None:
                 return answer, body, None
             answer.put_back(body)
@@ -189,7 +188,7 @@ class Gateway:
             await answer.close()
             answer = await self.upstream.send("POST", target, plainly(headers), context.payload)
         try:
-            seen, refusal = await self.looking.at(answer, near=not context.sure)
+            seen, refusal = await self.looking.at(context.api, answer, near=not context.sure)
         except BaseException:
             await answer.close()
             raise
@@ -231,7 +230,7 @@ class Gateway:
                 return
         self._let_go(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
-        context.tap = tap = Tap((kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
+        context.tap = tap = Tap(context.api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         await relay(
             answer,
             receive,

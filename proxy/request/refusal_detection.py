@@ -6,10 +6,11 @@ import asyncio
 from dataclasses import dataclass
 
 from proxy.http.client.answer import Answer
+from proxy.model.api import Api
 from proxy.model.outcome import Refusal
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise
-from proxy.wire.response_prefix import SHORT, SILENT, Opening, is_empty, opening, refusal_in
+from proxy.wire.response_prefix import MAX_REFUSAL, NO_EVENT, ResponsePrefix, is_empty, read_prefix, refusal_in
 from proxy.wire.tap import ENCODED, PLAIN, STREAM, uncoded
 
 PATIENCE = 1.0  # seconds that a stream's first bytes wait for its first event, so that a refusal in it can be healed
@@ -22,7 +23,7 @@ class RefusalDetector:
 
     rules: Rules
 
-    async def at(self, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
+    async def at(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
         """What had to be read of the answer, and the refusal that it is. Raises UpstreamError.
 
         `near` says that the request may well be too long: then what comes before a stream's content waits for that.
@@ -35,43 +36,43 @@ class RefusalDetector:
         if answer.status != 200 or coding_of(answer) not in PLAIN:
             return b"", None
         if kind.startswith(STREAM.encode()):
-            return await self._stream(answer, near)
-        return await self._plain(answer) if b"json" in kind else (b"", None)
+            return await self._stream(api, answer, near)
+        return await self._plain(api, answer) if b"json" in kind else (b"", None)
 
-    async def _plain(self, answer: Answer) -> tuple[bytes, Refusal | None]:
+    async def _plain(self, api: Api, answer: Answer) -> tuple[bytes, Refusal | None]:
         """A short answer is read whole. Of one that does not say how long it is nothing but its first bytes: some
         upstreams send blanks to bridge a long wait, which must go on to the client."""
         length = value_of(answer.headers, b"content-length")
-        if length is not None and int(length) > SHORT:
+        if length is not None and int(length) > MAX_REFUSAL:
             return b"", None
-        body = await (answer.next() if length is None else answer.read(SHORT))
-        return body, refusal_in(self.rules, body)
+        body = await (answer.next() if length is None else answer.read(MAX_REFUSAL))
+        return body, refusal_in(api, self.rules, body)
 
-    async def _stream(self, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
+    async def _stream(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
         """Nothing waits for a second event, unless the request is `near`. Where the upstream sends comments to bridge
         a long wait, they go on to the client in time."""
         seen = await answer.next()
-        shown = opening(self.rules, seen)
+        shown = read_prefix(api, self.rules, seen)
         try:
             if seen and _waits(shown, near):
                 async with asyncio.timeout(PATIENCE):
                     while _waits(shown, near) and len(seen) < LOOK and (chunk := await answer.next()):
                         seen += chunk
-                        shown = opening(self.rules, seen)
+                        shown = read_prefix(api, self.rules, seen)
         except TimeoutError:
             pass
         return seen, shown.refusal
 
 
-def came_to_nothing(answer: Answer, seen: bytes) -> bool:
+def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     """Whether it is a stream of events that ended without one: some servers fail so where the request is too long."""
     kind = (value_of(answer.headers, b"content-type") or b"").lower()
     streams = answer.whole and answer.status == 200 and kind.startswith(STREAM.encode())
-    return streams and coding_of(answer) in PLAIN and is_empty(seen)
+    return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
 
 
-def _waits(shown: Opening, near: bool) -> bool:
-    return not shown.settled if near else shown is SILENT
+def _waits(shown: ResponsePrefix, near: bool) -> bool:
+    return not shown.settled if near else shown is NO_EVENT
 
 
 def coding_of(answer: Answer) -> str:

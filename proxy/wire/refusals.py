@@ -43,16 +43,17 @@ def recognise(rules: Rules, status: int, body: bytes) -> Refusal | None:
     return _match(rules, status, _readable(body[:LOOK]))
 
 
-def recognise_event(rules: Rules, data: bytes) -> Refusal | None:
+def recognise_event(rules: Rules, data: bytes, finish: bool = False) -> Refusal | None:
     """The refusal that the data of one event inside a 200 stream is, or None.
 
     An error there has no status but the number in it, else 400. What is no error can still refuse by its finish
-    reason (rows for status 200), where no content is in it; that none came before it is for the caller to know.
+    reason (rows for status 200), if no content is in it. The caller makes sure that no content came before it.
+    `finish`: the API says that it is such an event and no error.
     """
     event = _parsed(data[:LOOK])
     if not isinstance(event, dict):
         return _match(rules, 400, _readable(data[:LOOK]))
-    return _match(rules, _status_within(event) if _is_error(event) else 200, _joined(event))
+    return _match(rules, _status_within(event) if not finish and _is_error(event) else 200, _joined(event))
 
 
 def _match(rules: Rules, status: int, text: str) -> Refusal | None:
@@ -185,10 +186,10 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def _is_error(event: Mapping[str, Json]) -> bool:
-    """Errors stand under "error" or are told by object or type; some providers send only a message."""
+    """Errors are under "error" or marked by object or type; some providers send only a message."""
     if event.get("error") or event.get("object") == "error" or event.get("type") in ("error", "response.failed"):
         return True
-    return not event.get("choices") and (isinstance(event.get("message"), str) or bool(event.get("base_resp")))
+    return isinstance(event.get("message"), str) or bool(event.get("base_resp"))
 
 
 def _status_within(event: Mapping[str, Json]) -> int:

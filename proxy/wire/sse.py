@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 END = b"\n\n"  # of an event, once ends of lines are unified
 MARK = b"\xef\xbb\xbf"  # a stream may begin with a byte order mark
+NEAR_END = 2_048  # bytes before its end in which a stream usually reports usage and finish reason
 
 
 def unified(data: bytes) -> bytes:
@@ -46,3 +48,12 @@ def _blocks(data: bytes, finished: bool) -> Iterator[bytes]:
 def first_event(buffer: bytes) -> bytes | None:
     """The data of the first complete event in the beginning of a stream; None until one is complete."""
     return next((payload for _, payload in events(unified(buffer), finished=True)), None)
+
+
+def last_match(pattern: re.Pattern[bytes], data: bytes) -> int:
+    """The offset of a pattern's last match, -1 if there is none; the end of `data` is searched first."""
+    for begin in (max(0, len(data) - NEAR_END), 0):
+        places = [match.start() for match in pattern.finditer(data, begin)]
+        if places:
+            return places[-1]
+    return -1

@@ -142,6 +142,6 @@ def test_only_fit_and_strict_change_anything(mode: Mode) -> None:
 
 
 def test_usage_is_what_the_tap_saw() -> None:
-    tap = Tap("application/json")
+    tap = Tap(API, "application/json")
     tap.feed(b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}')
     assert RequestContext(API, Mode.FIT, tap=tap).outcome().usage == Usage(5, 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import API
 from proxy.config.rules import load_rules
 from proxy.http.client.answer import Answer
 from proxy.model.outcome import Refusal
@@ -51,7 +52,7 @@ def look(reply: Reply, near: bool = True) -> tuple[bytes, Refusal | None, list[b
     """What was seen, the refusal in it, and what was not read."""
 
     async def looked() -> tuple[bytes, Refusal | None]:
-        return await asyncio.wait_for(LOOKING.at(Answer(reply), near), 5)
+        return await asyncio.wait_for(LOOKING.at(API, Answer(reply), near), 5)
 
     seen, refusal = asyncio.run(looked())
     return seen, refusal, reply.pieces

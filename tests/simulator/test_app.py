@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import uvicorn
 
+from proxy.apis.openai_chat import API
 from proxy.simulator.app import ResponseAborted, Simulator, SimulatorConfig, simulator
 from proxy.wire.sse import events
 from proxy.wire.tap import Tap
@@ -134,7 +135,7 @@ def test_a_refusal_can_come_as_an_event_inside_a_stream() -> None:
 @pytest.mark.parametrize("provider", ["vllm", "cerebras"])
 def test_an_event_that_refuses_is_an_error_whatever_the_providers_envelope(provider: str) -> None:
     got = asked(simulator(SimulatorConfig(count=words, window=12, in_stream=True, provider=provider)), stream=True)
-    tap = Tap("text/event-stream")
+    tap = Tap(API, "text/event-stream")
     tap.feed(got.body)
     assert (tap.error is not None, tap.content_seen, tap.done) == (provider == "vllm", False, True)
 
@@ -142,7 +143,7 @@ def test_an_event_that_refuses_is_an_error_whatever_the_providers_envelope(provi
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_can_be_a_finish_reason_and_nothing_else(stream: bool) -> None:
     got = asked(simulator(SimulatorConfig(count=words, window=12, provider="zai")), stream=stream)
-    tap = Tap("text/event-stream" if stream else "application/json")
+    tap = Tap(API, "text/event-stream" if stream else "application/json")
     tap.feed(got.body)
     assert (got.status, tap.finish, tap.content_seen) == (200, "model_context_window_exceeded", False)
 
@@ -150,7 +151,7 @@ def test_a_refusal_can_be_a_finish_reason_and_nothing_else(stream: bool) -> None
 def test_a_stream_says_what_an_answer_says() -> None:
     app = simulator(COUNTED)
     got = asked(app, stream=True, stream_options={"include_usage": True})
-    tap = Tap(got.headers[b"content-type"].decode())
+    tap = Tap(API, got.headers[b"content-type"].decode())
     for part in got.parts:
         tap.feed(part)
     assert (tap.done, tap.finish, tap.content_seen) == (True, "stop", True)

@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.openai_chat import API
+from proxy.apis.openai_chat.response import ORDINARY
 from proxy.config.rules import load_rules
-from proxy.wire.answers import ORDINARY
 from proxy.wire.refusals import Rules
-from proxy.wire.response_prefix import FRAME, REPLY, SHORT, SILENT, Opening, is_empty, opening, refusal_in
+from proxy.wire.response_prefix import (
+    MAX_REFUSAL,
+    NO_CONTENT,
+    NO_EVENT,
+    REPLY,
+    ResponsePrefix,
+    is_empty,
+    read_prefix,
+    refusal_in,
+)
 
 RULES: Rules = load_rules(None).refusals
 TOLD = "This model's maximum context length is 4096 tokens. However, your messages resulted in 4800 tokens."
@@ -35,12 +45,12 @@ ROLE = event(choice({"role": "assistant", "content": ""}))
     [b"", b": PROCESSING\n\n", b"\xef\xbb\xbf: wait\r\n\r\n", b"event: ping\n\n", event(ERROR)[:-1], b"data: \n\n"],
 )
 def test_comments_and_half_an_event_show_nothing(seen: bytes) -> None:
-    assert opening(RULES, seen) is SILENT
+    assert read_prefix(API, RULES, seen) is NO_EVENT
 
 
 @pytest.mark.parametrize("seen", [ROLE, event({"choices": []}), b": wait\n\n" + ROLE + event(ERROR)[:-2]])
 def test_an_event_without_content_is_only_a_frame(seen: bytes) -> None:
-    assert opening(RULES, seen) is FRAME
+    assert read_prefix(API, RULES, seen) is NO_CONTENT
 
 
 @pytest.mark.parametrize(
@@ -48,13 +58,13 @@ def test_an_event_without_content_is_only_a_frame(seen: bytes) -> None:
     [{"content": "Hi"}, {"reasoning_content": "Hm"}, {"tool_calls": [{"index": 0, "id": "c"}]}, {"refusal": "No"}],
 )
 def test_content_makes_it_a_reply_whatever_follows(delta: dict[str, Any]) -> None:
-    assert opening(RULES, ROLE + event(choice(delta)) + event(ERROR)) is REPLY
+    assert read_prefix(API, RULES, ROLE + event(choice(delta)) + event(ERROR)) is REPLY
 
 
 @pytest.mark.parametrize("before", [b"", ROLE, b": wait\r\n\r\n: wait\r\n\r\n", event({"choices": []}, "\r\n")])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_an_error_before_any_content_is_a_refusal_with_its_figures(before: bytes, end: str) -> None:
-    shown = opening(RULES, before + event(ERROR, end))
+    shown = read_prefix(API, RULES, before + event(ERROR, end))
     assert shown.settled and shown.refusal is not None
     assert (shown.refusal.limit, shown.refusal.prompt) == (4096, 4800)
 
@@ -71,17 +81,17 @@ def test_an_error_before_any_content_is_a_refusal_with_its_figures(before: bytes
     ],
 )
 def test_whatever_else_it_is_it_is_settled_and_no_refusal(other: Any) -> None:
-    assert opening(RULES, event(other)) == Opening(True, True)
+    assert read_prefix(API, RULES, event(other)) == ResponsePrefix(True, True)
 
 
 def test_an_end_that_says_that_the_window_is_full_is_a_refusal() -> None:
-    shown = opening(RULES, ROLE + event(choice({}, "model_context_window_exceeded")))
+    shown = read_prefix(API, RULES, ROLE + event(choice({}, "model_context_window_exceeded")))
     assert shown.refusal is not None and shown.refusal.rule == "context_finish"
 
 
 @pytest.mark.parametrize("finish", sorted(filter(None, ORDINARY)))
 def test_an_ordinary_end_is_no_refusal(finish: str) -> None:
-    assert opening(RULES, event(choice({}, finish))) is FRAME
+    assert read_prefix(API, RULES, event(choice({}, finish))) is NO_CONTENT
 
 
 def plain(content: str, finish: str) -> bytes:
@@ -92,7 +102,7 @@ def plain(content: str, finish: str) -> bytes:
 
 def test_a_plain_answer_that_is_an_error_or_ends_for_the_window_is_a_refusal() -> None:
     for body in (json.dumps(ERROR).encode(), plain("", "model_context_window_exceeded")):
-        assert refusal_in(RULES, body) is not None
+        assert refusal_in(API, RULES, body) is not None
 
 
 @pytest.mark.parametrize(
@@ -106,11 +116,11 @@ def test_a_plain_answer_that_is_an_error_or_ends_for_the_window_is_a_refusal() -
         b"",
         b"   \n",
         b"[]",
-        json.dumps({**ERROR, "padding": "x" * SHORT}).encode(),
+        json.dumps({**ERROR, "padding": "x" * MAX_REFUSAL}).encode(),
     ],
 )
 def test_an_answer_half_an_answer_and_a_long_one_are_none(body: bytes) -> None:
-    assert refusal_in(RULES, body) is None
+    assert refusal_in(API, RULES, body) is None
 
 
 def test_a_whole_plain_answer_with_its_usage_is_no_refusal_whatever_it_says() -> None:
@@ -119,14 +129,14 @@ def test_a_whole_plain_answer_with_its_usage_is_no_refusal_whatever_it_says() ->
         "choices": [{"message": {"content": "maximum context length is 10 tokens"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 3},
     }
-    assert refusal_in(RULES, json.dumps(told).encode()) is None
+    assert refusal_in(API, RULES, json.dumps(told).encode()) is None
 
 
 @pytest.mark.parametrize("seen", [b"", b": ping\n\n", b"\n\n", b"data: [DONE]\n\n", b":\n\ndata:[DONE]\n\n"])
 def test_a_stream_without_an_event_is_empty(seen: bytes) -> None:
-    assert is_empty(seen)
+    assert is_empty(API, seen)
 
 
 @pytest.mark.parametrize("seen", [b'data: {"choices":[]}\n\n', b"data: x", b'data: {"error":{}}\n\ndata: [DONE]\n\n'])
 def test_a_stream_with_any_event_is_not(seen: bytes) -> None:
-    assert not is_empty(seen)
+    assert not is_empty(API, seen)

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import API
 from proxy.model.outcome import Usage
-from proxy.wire.tap import INFLATED, KEEP_JSON, KEEP_STREAM, Tap, uncoded
+from proxy.wire.tap import KEEP_JSON, KEEP_STREAM, MAX_INFLATED, Tap, uncoded
 
 STREAM = "text/event-stream; charset=utf-8"
 
@@ -37,7 +38,7 @@ ALL = (Usage(9, 2), "stop", True, None, True)
 
 
 def fed(chunks: Iterable[bytes], content_type: str = STREAM, encoding: str = "") -> Tap:
-    tap = Tap(content_type, encoding)
+    tap = Tap(API, content_type, encoding)
     for piece in chunks:
         tap.feed(piece)
     return tap
@@ -58,7 +59,7 @@ def test_it_does_not_matter_where_a_stream_is_cut_nor_how_its_lines_end(places: 
 
 
 def test_nor_whether_it_comes_byte_by_byte_and_something_is_asked_each_time() -> None:
-    tap = Tap(STREAM)
+    tap = Tap(API, STREAM)
     seen = []
     for place in range(len(WHOLE)):
         tap.feed(WHOLE[place : place + 1])
@@ -199,7 +200,7 @@ def test_an_encoding_that_is_not_read_and_bytes_that_are_not_what_they_say_are_l
 
 
 def test_a_bomb_is_given_up() -> None:
-    tap = fed([gzip.compress(b"data: " + b"x" * (2 * INFLATED)), b"more"], encoding="gzip")
+    tap = fed([gzip.compress(b"data: " + b"x" * (2 * MAX_INFLATED)), b"more"], encoding="gzip")
     assert known(tap) == (None, None, False, None, False)
     assert not tap._kept
 
@@ -235,7 +236,7 @@ def test_a_chunk_costs_next_to_nothing() -> None:
 
 def test_a_plain_answer_that_came_in_pieces_tells_its_usage() -> None:
     told = b'{"object":"chat.completion","choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}'
-    tap = Tap("application/json")
+    tap = Tap(API, "application/json")
     for at in range(0, len(told), 10):
         tap.feed(told[at : at + 10])
     assert tap.usage == Usage(3) and tap.finish == "stop"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.apis.openai_chat import request
+from proxy.apis.openai_chat import request, response
 from proxy.model.api import Api
-from proxy.wire.openai import errors
+from proxy.wire.openai import errors, usage
 from proxy.wire.scan import known_prefix_of
 from proxy.wire.scan import scan as scan_body
 
@@ -21,6 +21,15 @@ class ChatCompletions:
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_ours)
     without_stream = staticmethod(request.without_stream)
+
+    usage_key = usage.KEY
+    complete_usage = staticmethod(response.complete_usage)
+    event_kind = staticmethod(response.event_kind)
+    read = staticmethod(response.read)
+    read_tail = staticmethod(response.read_tail)
+    landmarks = staticmethod(response.landmarks)
+    is_end_of_stream = staticmethod(response.is_end_of_stream)
+    keep_alive = staticmethod(response.keep_alive)
 
     error_body = staticmethod(errors.error_body)
     error_event = staticmethod(errors.error_event)

@@ -1,0 +1,76 @@
+"""The token usage in responses of OpenAI's APIs and of the servers that are compatible with them.
+
+It reads JSON one level at a time, so that content is never decoded. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from proxy.model.lenient_json import Json, RawFields, raw_fields, raw_value
+from proxy.model.outcome import Usage
+
+USAGE = re.compile(rb'"usage"\s*:\s*\{')
+KEY = b'"usage"'
+MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
+MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
+
+# Where usage is: Groq has it under x_groq, the Responses and Messages APIs inside the object that an event reports.
+HOLDERS = ("x_groq", "response", "message")
+PROMPT = ("prompt_tokens", "input_tokens")
+COMPLETION = ("completion_tokens", "output_tokens")
+# Prompt tokens that came from a cache: a part of the prompt's count, or in addition to it (Anthropic).
+CACHED = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("input_tokens_details", "cached_tokens"),
+    ("prompt_cache_hit_tokens",),
+    ("cache_read_input_tokens",),
+)
+IN_ADDITION = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def usage_in(fields: RawFields, before: Usage | None = None) -> Usage | None:
+    """The usage that an object reports, itself or in one of `HOLDERS`; `before` if it reports none."""
+    for holder in (fields, *(raw_fields(fields[key]) for key in HOLDERS if key in fields)):
+        reported = raw_value(holder["usage"]) if "usage" in holder else None
+        if isinstance(reported, dict):
+            return _usage(reported, before)
+    return before
+
+
+def usage_in_tail(tail: bytes, before: Usage | None = None) -> Usage | None:
+    """The last usage in the end of an object whose beginning is missing; `before` if there is none."""
+    starts = [found.end() - 1 for found in USAGE.finditer(tail)]
+    if not starts:
+        return before
+    try:
+        text = tail[starts[-1] : starts[-1] + MAX_OBJECT].decode(errors="replace")
+        return _usage(json.JSONDecoder().raw_decode(text)[0], before)
+    except (ValueError, RecursionError):
+        return before
+
+
+def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
+    """The counts under any of their names. A prompt that is not reported (Anthropic's last event) stays as it was."""
+    prompt, completion = _first(reported, PROMPT), _first(reported, COMPLETION)
+    if prompt is None:
+        return before and Usage(before.prompt, before.completion if completion is None else completion, before.cached)
+    addition = sum(count for key in IN_ADDITION if (count := _count(reported.get(key))) is not None)
+    cached = next((count for path in CACHED if (count := _count(_at(reported, path))) is not None), 0)
+    return Usage(prompt + addition, completion or 0, cached)
+
+
+def _first(reported: Mapping[str, Json], keys: Sequence[str]) -> int | None:
+    return next((count for key in keys if (count := _count(reported.get(key))) is not None), None)
+
+
+def _at(reported: Json, path: Sequence[str]) -> Json:
+    for key in path:
+        reported = reported.get(key) if isinstance(reported, dict) else None
+    return reported
+
+
+def _count(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None
