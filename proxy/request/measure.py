@@ -31,7 +31,7 @@ from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.headers import value_of
-from proxy.wire.scan import NotUnderstood, mended
+from proxy.wire.scan import NotUnderstood, without_lone_surrogates
 
 INLINE_BYTES = 8_192  # what is new and shorter than this is counted at once: a thread costs more than the count
 SHARED_BYTES = 2_048  # only counts of longer messages are worth a question to Redis: counting less costs less
@@ -253,7 +253,7 @@ def _read(api: Api, body: bytes, known: KnownPrefix | None = None) -> tuple[byte
         long = known is None and len(body) > oversized_json.LONGEST
         plain, found = body, _glanced(api, body) if long else api.scan(body, known)
     except NotUnderstood:
-        mendable = mended(body)
+        mendable = without_lone_surrogates(body)
         if mendable is None:
             raise
         plain, found = mendable, api.scan(mendable)
@@ -274,7 +274,7 @@ def _unkeyed(api: Api, body: bytes, plain: bytes) -> bytes:
     """A body without the key of our own, given unpacked; itself where it has none."""
     if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_much(plain):
         return body
-    plain = mended(plain) or plain
+    plain = without_lone_surrogates(plain) or plain
     written, _ = api.without_extension(plain)
     return body if written is plain else written
 

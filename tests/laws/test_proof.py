@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.apis.openai_chat import request
+from proxy.apis.openai_chat.scan import scan
 from proxy.fit.plan import start
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
-from proxy.wire.scan import scan
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.apis.openai_chat import API
+from proxy.apis.openai_chat.scan import scan
 from proxy.model.scan import KnownPrefix
 from proxy.request import prefix_cache as module
 from proxy.request.prefix_cache import LEVELS, RIVALS, PrefixCache
-from proxy.wire.scan import scan
 from tests.e2e.services import sentence
 from tests.makers import body, user
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from proxy.apis.openai_chat import request, response
+from proxy.apis.openai_chat import scan as scanning
 from proxy.model.api import Api
 from proxy.wire.openai import errors, usage
-from proxy.wire.scan import known_prefix_of
-from proxy.wire.scan import scan as scan_body
 
 
 class ChatCompletions:
@@ -15,8 +14,8 @@ class ChatCompletions:
     name = request.NAME
     paths = (request.PATH, request.BARE_PATH)
 
-    scan = staticmethod(scan_body)
-    known_prefix = staticmethod(known_prefix_of)
+    scan = staticmethod(scanning.scan)
+    known_prefix = staticmethod(scanning.known_prefix)
     parse = staticmethod(request.parse)
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_ours)

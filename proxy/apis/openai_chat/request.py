@@ -7,13 +7,14 @@ from typing import cast
 
 import msgspec
 
+from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Message, Prompt
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.wire.controls import MESSAGE_KEY as OURS
-from proxy.wire.scan import INSTRUCTIONS, NULL, UNPROVABLE_PARTS, NotUnderstood, checked, limit_of, reason
+from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit
 
 PATH = "/v1/chat/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of a client whose base URL is ours without /v1: most upstreams take it, too
@@ -22,7 +23,6 @@ NAME = "chat"
 LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 STREAMING = ("stream", "stream_options")
-MESSAGES = "messages"
 PIN = "pin"
 
 
@@ -138,15 +138,15 @@ def _check_answers(raw: bytes | None) -> None:
     except msgspec.MsgspecError:
         raise NotUnderstood("n is no integer") from None
     if count is not None:
-        checked(count)
+        check_count(count)
 
 
 def _limit(raw: bytes | None) -> int | None:
-    """A reply limit from raw JSON (see `limit_of`). Raises `NotUnderstood` for what is no number."""
+    """A reply limit from raw JSON (see `token_limit`). Raises `NotUnderstood` for what is no number."""
     if raw is None:
         return None
     try:
-        return limit_of(_NUMBER.decode(raw))
+        return token_limit(_NUMBER.decode(raw))
     except msgspec.MsgspecError:
         raise NotUnderstood("a limit is no number") from None
 

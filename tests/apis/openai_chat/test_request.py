@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.apis.openai_chat.request import parse, render, without_ours, without_stream
+from proxy.apis.openai_chat.scan import known_prefix, scan
 from proxy.fit.plan import plan, start
 from proxy.model.conversation import Call, Prompt
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts, Plan
 from proxy.model.structs import replace
-from proxy.wire.scan import NotUnderstood, known_prefix_of, scan
+from proxy.wire.scan import NotUnderstood
 from tests.laws.cases import Case, cases
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
@@ -303,7 +304,7 @@ def test_what_is_new_is_parsed_without_what_is_known(lead: list[dict[str, Any]])
     marks = first.marks(7)
     assert marks is not None
     grown = body([*old, *new], n=2)
-    known = known_prefix_of(body(old), first, marks)
+    known = known_prefix(body(old), first, marks)
     found = parse(scan(grown, known).text, plain=True, known=known)
     whole = parse(grown)
     assert [m.index for m in found.messages] == [*range(len(lead)), len(old), len(old) + 1]
