@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from proxy.apis import error_body
 from proxy.http.client.pool import Timeouts
 from proxy.http.relay import Receive, Scope, Send
 from proxy.http.server.protocol import Protocol
@@ -40,7 +41,8 @@ async def eventually(true: Callable[[], object], seconds: float = 1.0) -> None:
 @contextlib.asynccontextmanager
 async def serving(app: Asgi, http: type[Protocol] = Protocol) -> AsyncIterator[Server]:
     """The server, listening on a free port (`server.ports[0]`); without its slow start and stop."""
-    config = configuration(app, "127.0.0.1", 0, http=http)
+    shaped = type(http.__name__, (http,), {"error_body": staticmethod(error_body)})
+    config = configuration(app, "127.0.0.1", 0, http=shaped)
     config.load()
     server = Server(config)
     server.lifespan = config.lifespan_class(config)

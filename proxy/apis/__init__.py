@@ -37,4 +37,4 @@ def error_body(path: str, error: ErrorFields) -> bytes:
 def error_event(path: str, error: ErrorFields) -> bytes:
     """The event that reports an error in a stream that has begun, as `error_body` chooses its shape."""
     api = by_path().get(path)
-    return errors.error_event(error) if api is None else api.error_event(error)
+    return errors.as_event(errors.error_body(error)) if api is None else api.error_event(error)

@@ -364,6 +364,6 @@ class _Out:
         if self._tail and not self._tail.endswith(b"\n"):
             return  # in the middle of a line: whatever follows would become a part of it
         gap = b"" if not self._tail or self._tail.endswith(EVENT_ENDS) else b"\n"
-        body = self._error_body(ClientError(error.status, error.message, kind="server_error", code="upstream_error"))
+        body = self._error_body(ClientError(error.status, error.message, code="upstream_error"))
         event = gap + b"data: " + body + b"\n\n"
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

@@ -52,10 +52,6 @@ class ErrorFields(Protocol):
         """The text for people. It holds no content of the request."""
 
     @property
-    def kind(self) -> str:
-        """`invalid_request_error` or `server_error`."""
-
-    @property
     def code(self) -> str:
         """The code for programs; empty if there is none."""
 

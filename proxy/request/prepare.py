@@ -29,7 +29,7 @@ from proxy.wire.echoes import echoes
 from proxy.wire.report import least_reply, takers
 from proxy.wire.scan import NotUnderstood
 
-FAILED = ClientError(500, "The proxy itself failed.", kind="server_error", code="proxy_error")
+FAILED = ClientError(500, "The proxy itself failed.", code="proxy_error")
 RECALL = "recall"  # the step that quotes lorebooks
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
 WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from proxy.errors import ClientError
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -26,6 +25,7 @@ from proxy.simulator.asgi import (
     read_body,
     respond,
 )
+from proxy.simulator.check import ApiError
 from proxy.simulator.counting import count_prompt
 from proxy.simulator.embedding import embeddings
 from proxy.simulator.json import decode_object
@@ -95,7 +95,7 @@ class Simulator:
             config = with_overrides(config, request)
             self._authorize(request, config)
             response = await _route(request, config)
-        except ClientError as error:
+        except ApiError as error:
             extra = ((b"retry-after-ms", b"10"),) if error.status == 429 else ()
             response = _json(error.status, error.body(), extra)
         await respond(response, config, receive, send)
@@ -105,7 +105,7 @@ class Simulator:
         if config.status:
             raise failure(config.status)
         if config.api_key and request.header(b"authorization") != f"Bearer {config.api_key}".encode():
-            raise ClientError(401, "Incorrect API key provided.", code="invalid_api_key")
+            raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
         if self.failures < config.fail_first:
             self.failures += 1
             raise failure(config.fail_status)
@@ -115,24 +115,24 @@ async def _route(request: RecordedRequest, config: SimulatorConfig) -> Response:
     name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
     method = METHODS.get("/v1/models" if name else request.path)
     if method is None:
-        raise ClientError(404, f"Invalid URL ({request.method} {request.path})")
+        raise ApiError(404, f"Invalid URL ({request.method} {request.path})")
     if request.method != method:
-        raise ClientError(405, f"Not allowed to {request.method} on {request.path}.")
+        raise ApiError(405, f"Not allowed to {request.method} on {request.path}.")
     if method == "GET":
         return _json(200, _models(name, config))
     raw = request.decompressed()
     body = decode_object(raw)
     if body is None:
-        raise ClientError(400, "We could not parse the JSON body of your request.")
+        raise ApiError(400, "We could not parse the JSON body of your request.")
     if request.path == "/v1/embeddings":
         return _json(200, embeddings(body, config.synonyms))
     return await _chat(raw, body, config)
 
 
-def failure(status: int) -> ClientError:
+def failure(status: int) -> ApiError:
     """An injected failure, which does not mention the length of the request."""
     message, kind, code = FAILURES.get(status, OTHER_FAILURE)
-    return ClientError(status, message, kind, code)
+    return ApiError(status, message, kind, code)
 
 
 async def _chat(raw: bytes, body: Mapping[str, Any], config: SimulatorConfig) -> Response:
@@ -172,7 +172,7 @@ def _models(name: str, config: SimulatorConfig) -> bytes:
     """The list of models, or one of them."""
     listed = config.windows if not name else {name: config.windows.get(name, config.window)}
     if name and config.windows and name not in config.windows:
-        raise ClientError(404, f"The model '{name}' does not exist", code="model_not_found", param="model")
+        raise ApiError(404, f"The model '{name}' does not exist", code="model_not_found", param="model")
     entries = [
         {"id": model, "object": "model", "created": CREATED, "owned_by": "simulator"}
         | ({config.window_field: window} if config.window_field else {})

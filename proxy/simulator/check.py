@@ -1,22 +1,43 @@
-"""The type of a validation check, and the errors that checks return. It checks nothing itself."""
+"""The errors of the simulated API, and the type of a validation check. It checks nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proxy.errors import ClientError
+import msgspec
+
+
+class ApiError(Exception):
+    """An error response of the simulated API: its HTTP status and the four values of OpenAI's error object."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        kind: str = "invalid_request_error",
+        code: str = "",
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind, self.code, self.param = status, message, kind, code, param
+
+    def body(self) -> bytes:
+        """Its JSON. All four keys are always present."""
+        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code or None}
+        return msgspec.json.encode({"error": error})
+
 
 Body = Mapping[str, Any]
-Check = Callable[[Body], ClientError | None]  # returns the error for an invalid body, else None
+Check = Callable[[Body], ApiError | None]  # returns the error for an invalid body, else None
 
 
-def invalid(message: str, code: str, param: str) -> ClientError:
+def invalid(message: str, code: str, param: str) -> ApiError:
     """A 400 in OpenAI's error shape. `param` is the path of the invalid field."""
-    return ClientError(400, message, code=code, param=param)
+    return ApiError(400, message, code=code, param=param)
 
 
-def empty_array(param: str) -> ClientError:
+def empty_array(param: str) -> ApiError:
     """The error for an array that must not be empty, in OpenAI's wording."""
     text = f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
     return invalid(text, "empty_array", param)

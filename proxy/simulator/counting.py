@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from proxy.errors import ClientError
+from proxy.simulator.check import ApiError
 from proxy.tokens.meter import RawMessage, prompt_tokens
 
 RESULT_ROLES = ("tool", "function")
@@ -39,14 +39,14 @@ _MESSAGE = msgspec.json.Decoder(_Message)
 
 
 def count_prompt(body: bytes) -> int:
-    """Prompt tokens of a chat request's JSON. Raises `ClientError` (400) for a body that it cannot parse."""
+    """Prompt tokens of a chat request's JSON. Raises `ApiError` (400) for a body that it cannot parse."""
     try:
         fields = _FIELDS.decode(body)
         model = msgspec.json.decode(fields.pop("model"), type=str)
         raws = [bytes(raw) for raw in _LIST.decode(fields.pop("messages"))]
         blocks = [tuple(block) for block in _blocks((raw, _MESSAGE.decode(raw)) for raw in raws)]
     except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ClientError(400, f"Invalid request: {error}") from None
+        raise ApiError(400, f"Invalid request: {error}") from None
     return prompt_tokens(model, {key: bytes(raw) for key, raw in fields.items()}, blocks)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.errors import ClientError
+from proxy.simulator.check import ApiError
 
 DIMENSIONS = 256  # where the request sets no other number
 MAX_INPUTS = MAX_DIMENSIONS = 2048  # the limits of OpenAI
@@ -25,22 +25,22 @@ WORD = re.compile(r"\w+")
 def embeddings(body: Mapping[str, Any], synonyms: Mapping[str, str]) -> bytes:
     """The response of `/v1/embeddings` in OpenAI's shape. `synonyms` maps words to the words that they count as.
 
-    Raises `ClientError` (400) for a request that OpenAI would refuse.
+    Raises `ApiError` (400) for a request that OpenAI would refuse.
     """
     texts, size, encoding = body.get("input"), body.get("dimensions", DIMENSIONS), body.get("encoding_format", "float")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(body.get("model"), str) or not body["model"]:
-        raise ClientError(400, "you must provide a model parameter")
+        raise ApiError(400, "you must provide a model parameter")
     if (
         not isinstance(texts, list)
         or not 0 < len(texts) <= MAX_INPUTS
         or not all(isinstance(t, str) and t for t in texts)
     ):
-        raise ClientError(400, "'$.input' is invalid. Please check the API reference.", param="input")
+        raise ApiError(400, "'$.input' is invalid. Please check the API reference.", param="input")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_DIMENSIONS:
-        raise ClientError(400, f"Invalid value for 'dimensions': expected 1 to {MAX_DIMENSIONS}.", param="dimensions")
+        raise ApiError(400, f"Invalid value for 'dimensions': expected 1 to {MAX_DIMENSIONS}.", param="dimensions")
     if encoding not in ("float", "base64"):
-        raise ClientError(400, f"Invalid value for 'encoding_format': {encoding!r}.", param="encoding_format")
+        raise ApiError(400, f"Invalid value for 'encoding_format': {encoding!r}.", param="encoding_format")
     vectors = [vector(text, size, synonyms) for text in texts]
     data = [
         {"object": "embedding", "index": i, "embedding": numbers if encoding == "float" else _base64(numbers)}

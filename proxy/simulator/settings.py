@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.errors import ClientError
+from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json
 from proxy.simulator.refusals import PROVIDERS
 
@@ -103,7 +103,7 @@ class RecordedRequest:
 
 
 def with_overrides(config: SimulatorConfig, request: RecordedRequest) -> SimulatorConfig:
-    """The configuration with this request's x-sim-* headers applied. Raises `ClientError` (400)."""
+    """The configuration with this request's x-sim-* headers applied. Raises `ApiError` (400)."""
     try:
         values: dict[str, Any] = {
             name: parse(value.decode("latin-1"))
@@ -114,4 +114,4 @@ def with_overrides(config: SimulatorConfig, request: RecordedRequest) -> Simulat
             values["windows"] = {}
         return replace(config, **values)
     except ValueError as reason:
-        raise ClientError(400, f"Invalid x-sim header: {reason}") from None
+        raise ApiError(400, f"Invalid x-sim header: {reason}") from None

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from proxy.errors import ClientError
-from proxy.simulator.check import Body, invalid
+from proxy.simulator.check import ApiError, Body, invalid
 from proxy.simulator.json import Json
 
 MAX_ID_LENGTH = 40  # characters; the limit of OpenAI
 
 
-def calls_have_results(body: Body) -> ClientError | None:
+def calls_have_results(body: Body) -> ApiError | None:
     """Every call has a result directly after its message, and every result has a call."""
     pending: dict[str, None] = {}
     answered: dict[str, int] = {}
@@ -34,7 +33,7 @@ def calls_have_results(body: Body) -> ClientError | None:
     return None
 
 
-def _check_result(i: int, call: Json, pending: dict[str, None], answered: dict[str, int]) -> ClientError | None:
+def _check_result(i: int, call: Json, pending: dict[str, None], answered: dict[str, int]) -> ApiError | None:
     if not isinstance(call, str):
         return invalid("Missing required parameter: 'tool_call_id'.", "missing_required_parameter", f"messages[{i}]")
     if call in answered:
@@ -56,7 +55,7 @@ def _check_result(i: int, call: Json, pending: dict[str, None], answered: dict[s
     return None
 
 
-def functions_follow_their_call(body: Body) -> ClientError | None:
+def functions_follow_their_call(body: Body) -> ApiError | None:
     """The same check for `function` messages, which have no ids."""
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -70,7 +69,7 @@ def functions_follow_their_call(body: Body) -> ClientError | None:
     return None
 
 
-def ids_are_unique(body: Body) -> ClientError | None:
+def ids_are_unique(body: Body) -> ApiError | None:
     """No id is too long or used twice in a conversation. (Anthropic's rule; other providers check one turn only.)"""
     seen: dict[str, int] = {}
     for i, message in enumerate(body["messages"]):

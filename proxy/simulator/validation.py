@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from proxy.errors import ClientError
-from proxy.simulator.check import Body, Check, empty_array, invalid
+from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid
 from proxy.simulator.json import Json, text_of
 from proxy.simulator.tool_calls import calls_have_results, functions_follow_their_call, ids_are_unique
 
@@ -25,7 +24,7 @@ TEMPLATE_SERVERS = ("vllm", "vllm-2026", "sglang")  # they apply the model's own
 ALTERNATING_MODEL = re.compile(r"mi(?:ni)?stral|mixtral|gemma|llama-?2", re.IGNORECASE)
 
 
-def validate(body: Body, checks: Sequence[Check]) -> ClientError | None:
+def validate(body: Body, checks: Sequence[Check]) -> ApiError | None:
     """The error of the first check that fails; None for a valid request. Never raises."""
     return next((error for check in checks if (error := check(body)) is not None), None)
 
@@ -48,11 +47,11 @@ def checks_for(provider: str, system: str = "", max_output: int | None = None) -
     return (*CHECKS, *own.get(provider, ()), *configured)
 
 
-def _has_model(body: Body) -> ClientError | None:
-    return None if isinstance(body.get("model"), str) else ClientError(400, "you must provide a model parameter")
+def _has_model(body: Body) -> ApiError | None:
+    return None if isinstance(body.get("model"), str) else ApiError(400, "you must provide a model parameter")
 
 
-def _has_messages(body: Body) -> ClientError | None:
+def _has_messages(body: Body) -> ApiError | None:
     messages = body.get("messages")
     if messages is None:
         return invalid("Missing required parameter: 'messages'.", "missing_required_parameter", "messages")
@@ -61,7 +60,7 @@ def _has_messages(body: Body) -> ClientError | None:
     return None if messages else empty_array("messages")
 
 
-def _roles_are_valid(body: Body) -> ClientError | None:
+def _roles_are_valid(body: Body) -> ApiError | None:
     for i, message in enumerate(body["messages"]):
         role = message.get("role")
         if role not in ROLES:
@@ -72,7 +71,7 @@ def _roles_are_valid(body: Body) -> ClientError | None:
     return None
 
 
-def _content_is_present(body: Body) -> ClientError | None:
+def _content_is_present(body: Body) -> ApiError | None:
     """A tool result may be empty, and so may the text of an assistant that calls tools; nothing else may."""
     for i, message in enumerate(body["messages"]):
         content, path = message.get("content"), f"messages[{i}].content"
@@ -97,7 +96,7 @@ def _has_other_parts(content: Json) -> bool:
     return isinstance(content, list) and any(isinstance(p, dict) and p.get("type") != "text" for p in content)
 
 
-def _limits_are_valid(body: Body) -> ClientError | None:
+def _limits_are_valid(body: Body) -> ApiError | None:
     for name in (*LIMITS, "n"):
         value = body.get(name)
         if value is None:
@@ -122,7 +121,7 @@ def _limits_are_valid(body: Body) -> ClientError | None:
     return None
 
 
-def _tools_are_objects(body: Body) -> ClientError | None:
+def _tools_are_objects(body: Body) -> ApiError | None:
     for name in ("tools", "functions"):
         found = body.get(name)
         if found is not None and not (isinstance(found, list) and all(isinstance(tool, dict) for tool in found)):
@@ -130,7 +129,7 @@ def _tools_are_objects(body: Body) -> ClientError | None:
     return None
 
 
-def _options_are_consistent(body: Body) -> ClientError | None:
+def _options_are_consistent(body: Body) -> ApiError | None:
     if body.get("tools") == []:
         return empty_array("tools")
     if body.get("tool_choice") is not None and not body.get("tools"):
@@ -142,7 +141,7 @@ def _options_are_consistent(body: Body) -> ClientError | None:
     return None
 
 
-def _limit_is_supported(body: Body) -> ClientError | None:
+def _limit_is_supported(body: Body) -> ApiError | None:
     if body.get("max_tokens") is None or not REASONING_MODEL.search(body["model"]):
         return None
     return invalid(
@@ -152,12 +151,12 @@ def _limit_is_supported(body: Body) -> ClientError | None:
     )
 
 
-def _ends_with_user_turn(body: Body) -> ClientError | None:
+def _ends_with_user_turn(body: Body) -> ApiError | None:
     last = body["messages"][-1]
     if last["role"] in ("user", "tool") or last.get("prefix"):
         return None
     role = last["role"]
-    return ClientError(
+    return ApiError(
         400,
         f"Expected last role User or Tool (or Assistant with prefix True) for serving but got {role}",
         "invalid_request_message_order",
@@ -165,14 +164,14 @@ def _ends_with_user_turn(body: Body) -> ClientError | None:
     )
 
 
-def _no_user_after_tool(body: Body) -> ClientError | None:
+def _no_user_after_tool(body: Body) -> ApiError | None:
     roles = [m["role"] for m in body["messages"]]
     if not any(pair == ("tool", "user") for pair in pairwise(roles)):
         return None
-    return ClientError(400, "Unexpected role 'user' after role 'tool'", "invalid_request_message_order", "3230")
+    return ApiError(400, "Unexpected role 'user' after role 'tool'", "invalid_request_message_order", "3230")
 
 
-def _roles_alternate(body: Body) -> ClientError | None:
+def _roles_alternate(body: Body) -> ApiError | None:
     """As the chat templates check it: after a system message, user and assistant alternate. Calls and results are
     ignored."""
     if not ALTERNATING_MODEL.search(body["model"]):
@@ -181,17 +180,17 @@ def _roles_alternate(body: Body) -> ClientError | None:
     turns = [m["role"] for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
     if all(role == ("user", "assistant")[i % 2] for i, role in enumerate(turns)):
         return None
-    return ClientError(400, "Conversation roles must alternate user/assistant/user/assistant/...", "BadRequestError")
+    return ApiError(400, "Conversation roles must alternate user/assistant/user/assistant/...", "BadRequestError")
 
 
-def _has_system_text(body: Body, system: str) -> ClientError | None:
+def _has_system_text(body: Body, system: str) -> ApiError | None:
     texts = (text_of(m.get("content")) for m in body["messages"] if m["role"] in INSTRUCTIONS)
     if not system or any(system in text for text in texts):
         return None
     return invalid("The system message is missing.", "system_message_missing", "messages")
 
 
-def _limit_is_below(body: Body, max_output: int | None) -> ClientError | None:
+def _limit_is_below(body: Body, max_output: int | None) -> ApiError | None:
     requested = max((body[name] for name in LIMITS if body.get(name) is not None), default=0)
     if max_output is None or requested <= max_output:
         return None

@@ -33,7 +33,7 @@ LOST = LinkError(Fault.LOST, "lost")
 
 
 def as_json(error: ClientError) -> bytes:
-    return json.dumps([error.kind, error.code, error.message], separators=(",", ":")).encode()
+    return json.dumps([error.status, error.code, error.message], separators=(",", ":")).encode()
 
 
 class Visitor:
@@ -300,7 +300,7 @@ def test_a_stream_of_events_that_breaks_ends_with_an_error_event_and_no_end(sent
         with pytest.raises(BrokenOff) as raised:
             await relay(Answer(made), visitor.receive, visitor.send, as_json)
         assert raised.value.error.code == "upstream_error"
-        error = b'["server_error","upstream_error","lost"]'
+        error = b'[502,"upstream_error","lost"]'
         assert visitor.body == b"".join(sent) + gap + b"data: " + error + b"\n\n"
         assert not visitor.ended
         assert made.closed

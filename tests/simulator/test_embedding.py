@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.errors import ClientError
+from proxy.simulator.check import ApiError
 from proxy.simulator.embedding import DIMENSIONS, embeddings, vector
 
 
@@ -64,6 +64,6 @@ def test_texts_are_alike_that_share_words_or_synonyms() -> None:
     ],
 )
 def test_what_openai_refuses_is_refused(body: dict[str, Any]) -> None:
-    with pytest.raises(ClientError) as caught:
+    with pytest.raises(ApiError) as caught:
         embeddings({"model": "emb", **body}, {})
     assert caught.value.status == 400

@@ -237,7 +237,7 @@ def test_every_fault_has_a_meaning(fault: Fault) -> None:
     error = UpstreamError.of(LinkError(fault, "text"))
     assert (error.status, error.code) == MEANING[fault]
     told = error.for_client()
-    assert (told.status, told.kind, told.code, told.retry) == (error.status, "server_error", error.code, True)
+    assert (told.status, told.code, told.retry) == (error.status, error.code, True)
     assert str(error) == told.message == "text"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.apis.openai_chat import request, response
 from proxy.apis.openai_chat import scan as scanning
 from proxy.model.api import Api
-from proxy.wire.openai import errors, usage
+from proxy.wire.openai import usage
 
 
 class ChatCompletions:
@@ -30,8 +30,8 @@ class ChatCompletions:
     is_end_of_stream = staticmethod(response.is_end_of_stream)
     keep_alive = staticmethod(response.keep_alive)
 
-    error_body = staticmethod(errors.error_body)
-    error_event = staticmethod(errors.error_event)
+    error_body = staticmethod(response.error_body)
+    error_event = staticmethod(response.error_event)
 
 
 API: Api = ChatCompletions()

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from proxy.model.api import EventKind, ResponseState
+from proxy.apis.openai_chat.scan import MESSAGES
+from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
+from proxy.wire.openai import errors
 from proxy.wire.openai.usage import KEY as USAGE_KEY
 from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
@@ -150,6 +152,16 @@ def is_end_of_stream(tail: bytes) -> bool:
 def keep_alive() -> bytes:
     """Bytes that keep a stream's connection open and that clients ignore."""
     return KEEP_ALIVE
+
+
+def error_body(error: ErrorFields) -> bytes:
+    """The body of an error response of the proxy's own, in the shape of OpenAI's errors."""
+    return errors.error_body(error, too_long=MESSAGES)
+
+
+def error_event(error: ErrorFields) -> bytes:
+    """The event that reports an error of the proxy's own in a stream that has begun."""
+    return errors.as_event(error_body(error))
 
 
 def _has_text(data: bytes) -> bool:

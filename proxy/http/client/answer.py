@@ -41,7 +41,7 @@ class UpstreamError(Exception):
     def for_client(self) -> ClientError:
         """What the client gets where no byte of an answer went out; OpenAI's clients may try again."""
         after = 1 if self.status == 503 else 0
-        return ClientError(self.status, self.message, kind="server_error", code=self.code, retry=True, after=after)
+        return ClientError(self.status, self.message, code=self.code, retry=True, after=after)
 
 
 class Reply(Protocol):

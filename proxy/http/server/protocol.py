@@ -121,7 +121,7 @@ class Protocol(HttpToolsProtocol):
     linger_seconds = LINGER_SECONDS
     min_rate = MIN_RATE
     read_seconds = READ_SECONDS
-    error_body: ErrorBody = staticmethod(lambda path, error: error.body())
+    error_body: ErrorBody = staticmethod(lambda path, error: b"")
 
     flow: Flow
 
