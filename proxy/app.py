@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.routing import Router
@@ -84,7 +85,7 @@ class Services:
         await self.upstream.close()
 
 
-def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> Services:
+def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, folder: Path | None = None) -> Services:
     """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
     rules = load_rules(
         settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
@@ -106,7 +107,7 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None) -> 
     measuring = Measuring(knowledge, Totals(knowledge), providers, settings.max_body)
     planner = Planner(rules, knowledge, measuring, settings.ladder)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
-    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget)
+    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget, folder)
     watching = extra_calls if upstream.has_key or dedicated else None
     looking, log = RefusalDetector(rules.refusals), tell or make_access_log(settings.log)
     gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)

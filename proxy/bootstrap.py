@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from proxy import __version__
 from proxy.apis import error_body
@@ -19,7 +20,6 @@ from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, EventHandler, event, make_access_log, set_event_style
-from proxy.observe.metrics import forget
 from proxy.tokens.encodings import encoding
 
 # Objects after which the collector looks at the youngest, and how often at the older ones: a conversation of 100,000
@@ -30,13 +30,14 @@ BACKLOG = 2048  # connections that wait until they are taken
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
 
 
-def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
-    """Serves until it is told to stop, and returns the exit code; `remarks` on the settings are told as events. Raises
-    ConfigError for wrong settings and rules, and where it cannot listen."""
+def start(settings: Settings, remarks: Iterable[str] = (), folder: Path | None = None) -> int:
+    """Serves until it is told to stop, and returns the exit code. `remarks` on the settings become events; several
+    workers share their metrics through `folder`. Raises ConfigError for wrong settings and rules, and where it cannot
+    listen."""
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_access_log(settings.log)
-    services = build(settings, log)
+    services = build(settings, log, folder)
     doors = listen(settings.host, settings.port)
     beside = [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     set_event_style(settings.log)
@@ -53,7 +54,7 @@ def start(settings: Settings, remarks: Iterable[str] = ()) -> int:
         _serve(services, log, doors, beside, ready)
 
     def gone(pid: int) -> None:
-        forget(pid)
+        services.metrics.end(pid)
         services.budget.forget(pid)
 
     if settings.workers == 1:
@@ -102,7 +103,7 @@ def _serve(
         error_body=error_body,
         event=event,
     )
-    services.metrics.pour()
+    services.metrics.publish()
     log.close()
 
 

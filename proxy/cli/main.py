@@ -172,11 +172,10 @@ def serve(arguments: argparse.Namespace) -> int:
         _say_unknown_variables()
         raise
     with ExitStack() as stack:
-        if settings.workers > 1:  # before prometheus is loaded, which looks for it just once
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(_folder())
+        folder = Path(stack.enter_context(_folder())) if settings.workers > 1 else None
         from proxy.bootstrap import start
 
-        return start(settings, unknown_variables(os.environ))
+        return start(settings, unknown_variables(os.environ), folder)
 
 
 def _folder() -> TemporaryDirectory[str]:

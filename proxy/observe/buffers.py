@@ -1,63 +1,59 @@
-"""Counters and histograms in plain dictionaries, as buffers in front of the metrics library.
+"""Counters and histograms in plain dictionaries: adding to them costs a tenth of what prometheus-client costs.
 
-Adding to them costs a tenth of what prometheus-client costs per request. They know no metric and no library.
+They know no metric and no library.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 Labels = tuple[str, ...]
 
 
 class CounterBuffer:
-    """Sums by label values, since the last `drain`."""
+    """The total under each set of labels: `cells` has one value for each."""
 
-    __slots__ = ("_cells",)
+    __slots__ = ("cells",)
 
     def __init__(self) -> None:
-        self._cells: dict[Labels, float] = {}
+        self.cells: dict[Labels, list[float]] = {}
 
     def add(self, labels: Labels, values: Sequence[float]) -> None:
-        """Adds values to the sum of these labels."""
+        """Adds values to one total."""
         if values:
-            self._cells[labels] = self._cells.get(labels, 0.0) + sum(values)
-
-    def drain(self) -> Iterator[tuple[Labels, float]]:
-        """Yields the sum of each set of labels, and empties the buffer."""
-        cells, self._cells = self._cells, {}
-        yield from cells.items()
+            cell = self.cells.get(labels)
+            if cell is None:
+                self.cells[labels] = [float(sum(values))]
+            else:
+                cell[0] += sum(values)
 
 
 class HistogramBuffer:
-    """Bucket counts and sums by label values, since the last `drain`. `bounds` are the buckets' upper bounds, which
-    belong to them (`le` in Prometheus)."""
+    """How many values fall in each bucket, and their sum, under each set of labels.
 
-    __slots__ = ("_bounds", "_cells", "_empty")
+    A value of `cells` has a count for each of `bounds` (upper, inclusive), one for what is over all of them, and the
+    sum. The counts are not cumulative.
+    """
+
+    __slots__ = ("_bounds", "_empty", "cells")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self._empty = [0.0] * (len(bounds) + 2)  # a count for each bound, the count beyond the last one, and the sum
-        self._cells: dict[Labels, list[float]] = {}
+        self._empty = [0.0] * (len(bounds) + 2)
+        self.cells: dict[Labels, list[float]] = {}
 
     def add(self, labels: Labels, values: Sequence[float]) -> None:
-        """Adds values to the histogram of these labels."""
+        """Adds values."""
         if not values:
             return
-        cell = self._cells.get(labels)
+        cell = self.cells.get(labels)
         if cell is None:
-            cell = self._cells[labels] = self._empty.copy()
+            cell = self.cells[labels] = self._empty.copy()
         cell[-1] += sum(values)
         bounds = self._bounds
         for value in values:
             cell[bisect_left(bounds, value)] += 1
-
-    def drain(self) -> Iterator[tuple[Labels, list[float], float]]:
-        """Yields labels, counts (one for each bound and one beyond, not cumulative) and sum, and empties the buffer."""
-        cells, self._cells = self._cells, {}
-        for labels, cell in cells.items():
-            yield labels, cell[:-1], cell[-1]
 
 
 class Gauge:

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from operator import attrgetter
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-import prometheus_client
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-    multiprocess,
-    values,
-)
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric as PrometheusMetric
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from proxy.config import model_names
 from proxy.config.model_table import Entry
 from proxy.config.windows import Windows
-from proxy.errors import ConfigError
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.model.plan import Note
 from proxy.observe import processes
 from proxy.observe.buffers import CounterBuffer, Gauge, HistogramBuffer, Labels
+from proxy.observe.worker_values import Cells, Mode, Snapshot, WorkerFiles, merged
 from proxy.wire.paths import family
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -49,7 +42,6 @@ ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1
 
 Samples = Iterable[tuple[Labels, float]]
 Named = Callable[[str], str]
-Mode = Literal["livesum", "livemax", "livemostrecent"]  # how a gauge's values of several workers become one
 
 
 class Shared(Protocol):
@@ -147,7 +139,7 @@ class Figure(Generic[S]):
     help: str
     labels: Labels
     read: Callable[[S], Samples]
-    mode: Mode = "livemax"
+    mode: Mode = "max"
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -378,7 +370,7 @@ EXTRA_FIGURES: tuple[Figure[Account], ...] = (
         "Tokens left of the operator's budget for extra calls in the current 24 hours.",
         (),
         lambda account: [((), account.left)],
-        "livesum",
+        "sum",
     ),
 )
 
@@ -389,21 +381,21 @@ MEMORY: tuple[Figure[Held], ...] = (
         "Memory that request bodies of all workers may use (PLIMSOLL_MAX_MEMORY).",
         (),
         lambda budget: [((), budget.total)],
-        "livemostrecent",
+        "newest",
     ),
     Figure(
         "plimsoll_memory_used_bytes",
         "Memory reserved for request bodies: four times their size.",
         (),
         lambda budget: [((), budget.used)],
-        "livemostrecent",
+        "newest",
     ),
     Figure(
         "plimsoll_memory_waiting_requests",
         "Requests waiting for memory before their bodies are read.",
         (),
         lambda budget: [((), budget.waiting)],
-        "livemostrecent",
+        "newest",
     ),
     Figure(
         "plimsoll_memory_refused_total",
@@ -424,13 +416,53 @@ def model_label(windows: Windows, model: str) -> str:
     return OTHER if row is None else row.model
 
 
-class Metrics:
-    """What one process counts. `label` names models as labels, `shared` is the cache that tells figures of itself,
-    `account` that of extra calls, `budget` the memory for bodies.
+class Row(NamedTuple):
+    """One metric as Prometheus reads it: `bounds` of a histogram's buckets, `mode` of a gauge; else a counter."""
 
-    Outcomes are gathered, added up in tallies, and poured into prometheus' own metrics when somebody asks; with several
-    workers (PROMETHEUS_MULTIPROC_DIR was set when this module was loaded) also within `LATE` seconds, for the others to
-    read. Raises ConfigError where that folder is not there.
+    name: str
+    help: str
+    labels: Labels
+    bounds: tuple[float, ...] = ()
+    mode: Mode | None = None
+
+    def family(self, cells: Cells, signed_sum: bool = False) -> MetricFamily:
+        """The metric with its samples. One without labels always has a sample. A histogram of values that may be
+        negative has its sum only with `signed_sum`, because Prometheus reads a sum as a counter."""
+        if not self.labels and not cells:
+            cells = {(): [0.0] * (len(self.bounds) + 2 if self.bounds else 1)}
+        if self.bounds:
+            return self._histogram(cells, signed_sum)
+        kind = "gauge" if self.mode else "counter"
+        made = MetricFamily(self.name.removesuffix("_total") if kind == "counter" else self.name, self.help, kind)
+        for values, (number,) in cells.items():
+            made.add_sample(self.name, self._labelled(values), number)
+        return made
+
+    def _histogram(self, cells: Cells, signed_sum: bool) -> MetricFamily:
+        made = MetricFamily(self.name, self.help, "histogram")
+        bounds = (*map(str, self.bounds), "+Inf")
+        for values, cell in cells.items():
+            labels, counts = self._labelled(values), tuple(accumulate(cell[:-1]))
+            for bound, count in zip(bounds, counts, strict=True):
+                made.add_sample(f"{self.name}_bucket", {**labels, "le": bound}, count)
+            made.add_sample(f"{self.name}_count", labels, counts[-1])
+            if signed_sum or self.bounds[0] >= 0:
+                made.add_sample(f"{self.name}_sum", labels, cell[-1])
+        return made
+
+    def _labelled(self, values: Labels) -> dict[str, str]:
+        return dict(zip(self.labels, values, strict=True))
+
+
+IN_FLIGHT = Row("plimsoll_requests_in_flight", "Requests in progress.", (), mode="sum")
+
+
+class Metrics(Collector):
+    """The metrics of one worker process, and of all of them where there are several.
+
+    `label` names models as labels, `shared` is the cache, `account` the extra calls, `budget` the memory for bodies:
+    their figures are read when somebody asks. Outcomes are gathered, and added up when somebody asks. With several
+    workers `folder` is where each writes its values, within `LATE` seconds, for the others to read.
     """
 
     def __init__(
@@ -439,46 +471,26 @@ class Metrics:
         shared: Shared | None = None,
         account: Account | None = None,
         budget: Held | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.registry = CollectorRegistry()
-        self._several = values.ValueClass is not values.MutexValue
-        self.in_flight = Gauge(self._soon if self._several else None)
-        self._label, self._shared, self._account, self._budget = label, shared, account, budget
+        self._files = None if folder is None else WorkerFiles(folder)
+        self.in_flight = Gauge(None if folder is None else self._soon)
+        self._label = label
         self._labels: Bounded[str, str] = Bounded(REMEMBERED)
         self._models: set[str] = set()
         self._new: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
-        try:
-            self._begin()
-        except OSError as error:
-            raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR: {error.strerror}") from None
-
-    def _begin(self) -> None:
         self._tallies = [(m, HistogramBuffer(m.buckets) if m.buckets else CounterBuffer()) for m in METRICS]
-        self._pours = [self._pour(m, tally) for m, tally in self._tallies]
-        self._pours += [self._shown(figure, self._shared) for figure in FIGURES if self._shared is not None]
-        self._pours += [self._shown(figure, self._account) for figure in EXTRA_FIGURES if self._account is not None]
-        self._pours += [self._shown(figure, self._budget) for figure in MEMORY if self._budget is not None]
-        self._flying = self._gauge("plimsoll_requests_in_flight", "Requests in progress.", (), "livesum")
-        if not self._several:
-            ProcessCollector(registry=self.registry)
-
-    def _pour(self, metric: Metric, tally: CounterBuffer | HistogramBuffer) -> Callable[[], None]:
-        name, help, labels = metric.name, metric.help, metric.labels
-        if isinstance(tally, CounterBuffer):
-            return partial(_pour_sums, Counter(name, help, labels, registry=self.registry), tally)
-        histogram = Histogram(name, help, labels, registry=self.registry, buckets=metric.buckets)
-        return partial(_pour_spreads, histogram, tally)
-
-    def _shown(self, figure: Figure[S], shared: S) -> Callable[[], None]:
-        name, help, labels = figure.name, figure.help, figure.labels
-        if name.endswith("_total"):
-            return partial(_add_up, Counter(name, help, labels, registry=self.registry), figure, shared, {})
-        return partial(_set, self._gauge(name, help, labels, figure.mode), figure, shared)
-
-    def _gauge(self, name: str, help: str, labels: Labels, mode: Mode) -> prometheus_client.Gauge:
-        return prometheus_client.Gauge(name, help, labels, registry=self.registry, multiprocess_mode=mode)
+        self._figures = [
+            *([] if shared is None else _read_from(FIGURES, shared)),
+            *([] if account is None else _read_from(EXTRA_FIGURES, account)),
+            *([] if budget is None else _read_from(MEMORY, budget)),
+        ]
+        self._rows = [Row(m.name, m.help, m.labels, m.buckets) for m in METRICS]
+        self._rows += [*(row for row, _ in self._figures), IN_FLIGHT]
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._registry.register(_Family()) if self._files else ProcessCollector(registry=self._registry)
 
     def named(self, model: str) -> str:
         """A model's label; `other` for one that nobody knows, and for new ones once there are `MOST_MODELS`."""
@@ -496,7 +508,7 @@ class Metrics:
         self._new.append(outcome)
         if len(self._new) >= GATHERED:
             self._add_up()
-        if self._several:
+        if self._files is not None:
             self._soon()
 
     def _add_up(self) -> None:
@@ -521,32 +533,64 @@ class Metrics:
     def _soon(self) -> None:
         """Where another worker is asked, it must find what this one counted."""
         if self._timer is None:
-            with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also pours
-                self._timer = asyncio.get_running_loop().call_later(LATE, self.pour)
+            with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also publishes
+                self._timer = asyncio.get_running_loop().call_later(LATE, self.publish)
 
-    def pour(self) -> None:
-        """Puts what was added up since the last time into prometheus' metrics."""
+    def publish(self) -> None:
+        """Lets other workers read what this one counted. Never raises: a full disk must not stop the serving."""
         self._timer = None
+        if self._files is not None:
+            with contextlib.suppress(OSError):
+                self._files.write(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
+        """The values of this process."""
         self._add_up()
-        for pour in self._pours:
-            pour()
-        self._flying.set(self.in_flight.value)
+        made = Snapshot(time.time(), {metric.name: tally.cells for metric, tally in self._tallies}, {})
+        for row, read in self._figures:
+            (made.gauges if row.mode else made.counters)[row.name] = {labels: [value] for labels, value in read()}
+        made.gauges[IN_FLIGHT.name] = {(): [self.in_flight.value]}
+        return made
+
+    def _snapshots(self) -> list[Snapshot]:
+        if self._files is None:
+            return [self._snapshot()]
+        return [self._snapshot(), *self._files.others()]
+
+    def collect(self) -> Iterable[MetricFamily]:
+        """The metrics of this moment, all workers together."""
+        cells = merged(self._snapshots(), {row.name: row.mode for row in self._rows if row.mode})
+        for row in self._rows:
+            found = cells.get(row.name, {})
+            if self._files is None or found or not row.labels:
+                yield row.family(found, signed_sum=self._files is not None)
 
     def exposition(self) -> bytes:
-        """What GET /metrics answers, all workers together."""
-        self.pour()
-        registry = self.registry
-        if self._several:
-            registry = CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-            registry.register(_Family())
-        return generate_latest(registry)
+        """What GET /metrics answers."""
+        return generate_latest(self._registry)
+
+    def end(self, pid: int) -> None:
+        """A worker has ended: what it counted stays, its requests in flight do not."""
+        if self._files is not None:
+            with contextlib.suppress(OSError):
+                self._files.end(pid)
+
+
+def _read_from(figures: Iterable[Figure[S]], source: S) -> list[tuple[Row, Callable[[], Samples]]]:
+    """A row and a reader for each figure of one source: a total by its name, else a gauge."""
+    return [
+        (
+            Row(figure.name, figure.help, figure.labels, mode=None if figure.name.endswith("_total") else figure.mode),
+            partial(figure.read, source),
+        )
+        for figure in figures
+    ]
 
 
 class _Family(Collector):
     """What prometheus' ProcessCollector tells of one process, of all workers together."""
 
-    def collect(self) -> Iterable[PrometheusMetric]:
+    def collect(self) -> Iterable[MetricFamily]:
         """The metrics of this moment."""
         told = processes.process_totals()
         if told is None:
@@ -565,33 +609,3 @@ class _Family(Collector):
         yield GaugeMetricFamily(
             "process_start_time_seconds", "Start time of the first process since the epoch.", told.started_at
         )
-
-
-def _pour_sums(counter: Counter, sums: CounterBuffer) -> None:
-    for labels, value in sums.drain():
-        (counter.labels(*labels) if labels else counter).inc(value)
-
-
-def _pour_spreads(histogram: Histogram, spreads: HistogramBuffer) -> None:
-    """There is no way but this to add many values at once."""
-    for labels, counts, total in spreads.drain():
-        child = histogram.labels(*labels) if labels else histogram
-        child._sum.inc(total)
-        for bucket, count in zip(child._buckets, counts, strict=True):
-            bucket.inc(count)
-
-
-def _add_up(counter: Counter, figure: Figure[S], shared: S, before: dict[Labels, float]) -> None:
-    for labels, total in figure.read(shared):
-        counter.labels(*labels).inc(total - before.get(labels, 0))
-        before[labels] = total
-
-
-def _set(gauge: prometheus_client.Gauge, figure: Figure[S], shared: S) -> None:
-    for labels, value in figure.read(shared):
-        (gauge.labels(*labels) if labels else gauge).set(value)
-
-
-def forget(pid: int) -> None:
-    """Takes what a worker that is gone held just then (requests in flight) out of the sum; what it counted stays."""
-    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
