@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import TEXTS, Message, Part, PartKind, Prompt
 from proxy.model.limits import Margin, Quality, Window
 from proxy.model.plan import Draft, Facts, Ladder, LadderStep
 from proxy.model.ports import Meter
@@ -35,12 +35,11 @@ class WordMeter:
         return " ".join(kept)
 
     def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        return tuple(round(self.ratio * self._cost(m.fields())) for m in messages)
+        return tuple(round(self.ratio * self._cost(m.parts())) for m in messages)
 
-    def _cost(self, message: dict[str, Any]) -> int:
-        content = message.get("content")
-        texts = [content] if isinstance(content, str) else [p.get("text", "") for p in content or []]
-        calls = [c["function"]["arguments"] for c in message.get("tool_calls") or []]
+    def _cost(self, parts: Sequence[Part]) -> int:
+        texts = [part.text for part in parts if part.kind in TEXTS]
+        calls = [part.text for part in parts if part.kind is PartKind.CALL and part.editable]
         return 4 + sum(len(t.split()) for t in texts) + sum(8 + len(a.split()) for a in calls)
 
     def scaled(self, ratio: float) -> Meter:
@@ -84,6 +83,19 @@ def body(messages: Sequence[dict[str, Any]], model: str = "gpt-4o", **fields: An
 def prompt(messages: Sequence[dict[str, Any]], **fields: Any) -> Prompt:
     """The same, parsed."""
     return request.parse(body(messages, **fields))
+
+
+def message(raw: bytes | Mapping[str, Any], index: int = 0, **facts: Any) -> Message:
+    """One message of chat, parsed from its JSON."""
+    data = raw if isinstance(raw, bytes) else json.dumps(raw).encode()
+    parsed = request.parse(b'{"model":"m","messages":[%b]}' % data).messages[0]
+    return replace(parsed, raw=data, index=index, **facts)
+
+
+def fields(message: Message) -> dict[str, Any]:
+    """A message's JSON, decoded."""
+    decoded: dict[str, Any] = json.loads(message.raw)
+    return decoded
 
 
 def facts(window: int, max_input: int | None = None, meter: Meter | None = None, **more: Any) -> Facts:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from proxy.config.windows import Windows
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Prompt
 from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 
@@ -34,7 +34,7 @@ class Forgetful:
 def known(model: str, windows: Windows, families: Families) -> Row:
     """All that is known of one model; figures in tokens."""
     window = windows.find(model)
-    empty = Prompt(model, (Message(b'{"role":"user","content":""}', "user", 0),))
+    empty = Prompt(model, ())
     meter = meter_for(empty, model, Forgetful(), tokenizer=windows.tokenizer(model), families=families)
     return {
         "model": model,

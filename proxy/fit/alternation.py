@@ -6,26 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, groupby
 
-from proxy.fit.blocks import INSTRUCTIONS
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, Message
-from proxy.model.lenient_json import Json
+from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
 
 NAME = "join_turns"  # under which it is noted: it is no step of a ladder, for it must come after all of them
 GONE = "joined to the message behind it"
 WHY = "joined with what stands before it"
-BREAK = "\n\n"
-TURNS = ("user", "assistant")
+TURNS = (Kind.USER, Kind.ASSISTANT)
 
 
 def alternates(messages: Iterable[Message]) -> bool:
     """Whether users and answers take turns from a user on, behind instructions. Calls and results do not count: the
     templates that take tools do not count them either."""
-    said = list(dropwhile(lambda m: m.role in INSTRUCTIONS, messages))
-    turns = [m.role for m in said if _speaks(m)]
-    return all(m.role not in INSTRUCTIONS for m in said) and turns == [TURNS[i % 2] for i in range(len(turns))]
+    said = list(dropwhile(lambda m: m.kind is Kind.INSTRUCTION, messages))
+    turns = [m.kind for m in said if _speaks(m)]
+    return all(m.kind is not Kind.INSTRUCTION for m in said) and turns == [TURNS[i % 2] for i in range(len(turns))]
 
 
 def in_turn(before: Draft, after: Draft) -> Draft:
@@ -52,34 +48,19 @@ def in_turn(before: Draft, after: Draft) -> Draft:
 
 
 def _speaks(message: Message) -> bool:
-    return message.role in TURNS and not message.calls
+    return message.kind in TURNS and not message.calls and not message.answers
 
 
 def _runs(blocks: Sequence[Block]) -> Iterator[list[int]]:
     """The places of two and more of one role that follow each other, but for calls and results."""
     places = [place for place, block in enumerate(blocks) if _speaks(block.messages[0])]
-    runs = (list(run) for _, run in groupby(places, lambda place: blocks[place].messages[0].role))
+    runs = (list(run) for _, run in groupby(places, lambda place: blocks[place].messages[0].kind))
     return (run for run in runs if len(run) > 1)
 
 
 def _joined(messages: Sequence[Message]) -> Message | None:
     """One message that says what all of them say: the last of the client's own, with what the others said before and
-    behind it. None where one of them cannot be read as text or parts."""
-    contents = [content_of(m) for m in messages]
-    if not all(isinstance(content, str | list) for content in contents):
-        return None
+    behind it. None where one of them cannot be joined."""
     mine = next((m for m in reversed(messages) if m.index >= 0), messages[-1])
-    return replace(mine.with_content(_content(contents), WHY), tokens=0)
-
-
-def _content(contents: Sequence[Json]) -> Json:
-    """Texts with a blank line between them; parts one after another where there are any."""
-    if all(isinstance(content, str) for content in contents):
-        return BREAK.join(filter(None, contents))
-    return [part for content in contents for part in _parts(content)]
-
-
-def _parts(content: Json) -> list[Json]:
-    if isinstance(content, list):
-        return content
-    return [{"type": "text", "text": content}] if content else []
+    raw = mine.format.join(mine, messages)
+    return None if raw is None else replace(mine, raw=raw, tokens=0, why=WHY)

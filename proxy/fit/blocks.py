@@ -1,29 +1,15 @@
-"""Grouping messages into blocks that may go as one, and saying which of them are pinned; it counts nothing."""
+"""Groups messages into blocks that may go as one, and decides which of them are pinned; it counts nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from proxy.model.conversation import Block, Message
-
-INSTRUCTIONS = frozenset({"system", "developer"})
-RESULTS = frozenset({"tool", "function"})
-NOBODY: frozenset[str] = frozenset()  # whom no result can answer
+from proxy.model.conversation import Block, Kind, Message
 
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """The messages in runs: a call and the results that directly follow and answer it are one, others stand alone."""
-    found: list[tuple[Message, ...]] = []
-    waiting = NOBODY
-    start = 0
-    for place, message in enumerate(messages):
-        if message.role in RESULTS and waiting and (message.answers or "") in waiting:
-            continue
-        if place:
-            found.append(tuple(messages[start:place]))
-        start = place
-        waiting = frozenset([call.id for call in message.calls]) if message.calls else NOBODY
-    return [*found, tuple(messages[start:])] if messages else found
+    """The messages in runs that must stay together, as their API defines it."""
+    return messages[0].format.runs(messages) if messages else []
 
 
 def closings(groups: Sequence[Sequence[Message]]) -> dict[int, int]:
@@ -35,8 +21,8 @@ def closings(groups: Sequence[Sequence[Message]]) -> dict[int, int]:
     found: dict[int, int] = {}
     closing: int | None = None
     for place in range(len(groups) - 1, -1, -1):
-        if groups[place][-1].role not in RESULTS:
-            closing = None if groups[place][0].role == "user" else place
+        if groups[place][-1].kind is not Kind.RESULT:
+            closing = None if groups[place][0].kind is Kind.USER else place
         elif closing is not None:
             found[place] = closing
     return found
@@ -49,8 +35,8 @@ def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] 
     An agent's run follows one user message for hundreds of turns, so of what follows the last user message only the
     newest run (the one that the model must answer to) is pinned; a plain chat ends with its last user message anyway.
     """
-    users = [i for i, run in enumerate(groups) if run[0].role == "user"]
-    pinned = {i for i, run in enumerate(groups) if run[0].role in INSTRUCTIONS}
+    users = [i for i, run in enumerate(groups) if any([m.kind is Kind.USER for m in run])]
+    pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION}
     theirs = {i for i, run in enumerate(groups) if any(m.index in pins for m in run)}
     closing = closings(groups) if theirs else {}
     pinned |= theirs | {closing[i] for i in theirs & closing.keys()}

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, Message, text_of
+from proxy.model.conversation import Block
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
 
@@ -18,7 +15,7 @@ WHY = "excerpts of what was left out"
 
 def said(block: Block) -> str:
     """What was said in a block, each message with who said it; nothing where it is all images."""
-    texts = [(m.role, text_of(content_of(m))) for m in block.messages]
+    texts = [(m.role, m.text()) for m in block.messages]
     return "\n".join(f"{role}: {text}" for role, text in texts if text)
 
 
@@ -30,8 +27,7 @@ def excerpts(draft: Draft, chosen: Sequence[tuple[int, str]], heading: str = HEA
         if i and place != chosen[i - 1][0] + 1:
             lines.append(GAP)
         lines.append(text)
-    raw = msgspec.json.encode({"role": "user", "content": "\n".join(lines)})
-    return Block(draft.recount((Message(raw, "user", why=WHY),)))
+    return Block(draft.recount((draft.write("\n".join(lines), WHY),)))
 
 
 def fitting(

@@ -1,14 +1,10 @@
-"""Shortening one text to a number of tokens, and one message by its largest text; it chooses no message."""
+"""Shortens one text to a number of tokens, and one message by its largest texts; it chooses no message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from proxy.model.conversation import Message
-from proxy.model.lenient_json import Json
+from proxy.model.conversation import TEXTS, Message, Part
 from proxy.model.ports import Meter
 
 LEAST = 24  # tokens: what is shorter is not worth a marker
@@ -18,7 +14,7 @@ Shorten = Callable[[str, int], str]
 
 
 def marker(tokens: int) -> str:
-    """Says how much is missing, in words that are no instruction and never change for the same text."""
+    """The text that says how much is missing. It is no instruction, and the same for the same number."""
     return f"\n[… {tokens} tokens left out …]\n"
 
 
@@ -38,37 +34,23 @@ def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str
     return start + marker(whole - kept) + rest
 
 
-def content_of(message: Message) -> Json:
-    """A message's content; None where it cannot be read (text that is no UTF-8), and so cannot be shortened either."""
-    try:
-        return message.fields().get("content")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def shorten_content(message: Message, meter: Meter, limit: int, shorten: Shorten, why: str) -> Message:
-    """The message with its text brought down to `limit` tokens; in a list of parts the largest texts give way first.
-    Images and other parts stay as they are. The same message where there is nothing to shorten."""
-    content = content_of(message)
-    if isinstance(content, str):
-        short = shorten(content, limit)
-        return message if short == content else message.with_content(short, why)
-    if not isinstance(content, list):
-        return message
-    parts = _shorten_parts(content, meter, limit, shorten)
-    return message if parts == content else message.with_content(parts, why)
-
-
-def _shorten_parts(parts: list[Json], meter: Meter, limit: int, shorten: Shorten) -> list[Json]:
-    costs = {i: meter.text(p["text"]) for i, p in enumerate(parts) if _is_text(p)}
-    over = sum(costs.values()) - limit
-    changed: dict[int, dict[str, Any]] = {}
-    for i in sorted(costs, key=lambda i: (-costs[i], i)):
+def shorten_texts(
+    message: Message, parts: Sequence[Part], meter: Meter, limit: int, shorten: Shorten, why: str
+) -> Message:
+    """The message with these texts of its parts brought down to `limit` tokens together; of several the largest give
+    way first. The same message where there is nothing to shorten."""
+    if len(parts) == 1 and parts[0].whole:
+        return message.edit([(parts[0], shorten(parts[0].text, limit))], why)
+    costs = [meter.text(part.text) for part in parts]
+    over = sum(costs) - limit
+    edits = []
+    for i in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):
         room = max(min(LEAST, costs[i]), costs[i] - max(0, over))
-        changed[i] = {**parts[i], "text": shorten(parts[i]["text"], room)}
+        edits.append((parts[i], shorten(parts[i].text, room)))
         over -= costs[i] - room
-    return [changed.get(i, part) for i, part in enumerate(parts)]
+    return message.edit(edits, why)
 
 
-def _is_text(part: Json) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("text"), str)
+def shorten_message(message: Message, meter: Meter, limit: int, shorten: Shorten, why: str) -> Message:
+    """The message with all its text brought down to `limit` tokens. Media and other parts stay as they are."""
+    return shorten_texts(message, [p for p in message.parts() if p.kind in TEXTS], meter, limit, shorten, why)

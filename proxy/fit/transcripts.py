@@ -1,16 +1,13 @@
-"""Messages as plain text for a model that is to sum them up: who said what, calls and results included; in pieces."""
+"""Messages as plain text for a model that summarises them: who said what, calls and results included; in pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from proxy.model.conversation import Block, Message, text_of
-from proxy.model.lenient_json import Json
+from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.ports import Meter
 
+RESULT = "result of a tool"
 LONGEST = 16  # characters of a token: what is further on belongs to no piece that begins here
 
 
@@ -44,25 +41,20 @@ def _cut(text: str, room: int, meter: Meter) -> Iterable[str]:
 
 
 def _told(message: Message) -> str:
-    try:
-        fields = message.fields()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ""
-    content = fields.get("content")
-    said = [text for text in (text_of(content), *_others(content)) if text]
-    said += [f"[calls {name} with {arguments}]" for name, arguments in _calls(fields)]
-    who = "result of a tool" if message.answers is not None else message.role
+    """What a message says, on a line; results and what a user says beside them on lines of their own."""
+    parts = message.parts()
+    if message.kind is Kind.RESULT or not message.answers:
+        return _line(RESULT if message.answers else message.role, parts)
+    results = [part for part in parts if part.kind is PartKind.RESULT]
+    others = [part for part in parts if part.kind is not PartKind.RESULT]
+    return "\n\n".join(filter(None, (_line(RESULT, results), _line(message.role, others))))
+
+
+def _line(who: str, parts: Sequence[Part]) -> str:
+    """The texts of parts, other parts by their type alone, and calls with their arguments; nothing where there are
+    none."""
+    text = "".join([part.text for part in parts if part.kind in TEXTS])
+    calls = [f"[calls {p.name} with {p.text}]" for p in parts if p.kind is PartKind.CALL]
+    types = [f"[{part.name}]" for part in parts if part.kind is not PartKind.CALL and part.name]
+    said = [text, *types, *calls] if text else [*types, *calls]
     return f"{who}: {' '.join(said)}" if said else ""
-
-
-def _others(content: Json) -> list[str]:
-    """The parts that are no text, by their kind alone."""
-    parts = content if isinstance(content, list) else []
-    return [f"[{part['type']}]" for part in parts if isinstance(part, dict) and part.get("type") not in (None, "text")]
-
-
-def _calls(fields: dict[str, Any]) -> list[tuple[Json, Json]]:
-    """Names and arguments of the functions that a message calls, in the new shape or the old one."""
-    asked = [call.get("function") or call.get("custom") for call in fields.get("tool_calls") or []]
-    found = [call for call in (*asked, fields.get("function_call")) if isinstance(call, dict)]
-    return [(call.get("name", ""), call.get("arguments", call.get("input", ""))) for call in found]

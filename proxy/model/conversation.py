@@ -1,14 +1,89 @@
-"""A conversation as every step sees it: messages, calls, blocks, and the prompt that a client sent."""
+"""A conversation in the terms that every API shares: messages, their parts, blocks, and the prompt that a client sent.
+
+The JSON of a message belongs to its API. Steps read and change it through the `MessageFormat` that the message carries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
-from proxy.model.lenient_json import FIELDS, RAWS, Json
 from proxy.model.structs import replace
+
+NO_ID = ("",)  # what a result answers that names no call: before tools, a result followed its call at once
+
+
+class Kind(StrEnum):
+    """Who speaks in a message. A message that carries results and a user's own text is the user's."""
+
+    INSTRUCTION = "instruction"
+    USER = "user"
+    ASSISTANT = "assistant"
+    RESULT = "result"
+    OTHER = "other"
+
+
+class PartKind(StrEnum):
+    """What a part of a message is."""
+
+    TEXT = "text"
+    CALL = "call"
+    RESULT = "result"
+    REASONING = "reasoning"
+    MEDIA = "media"
+    OPAQUE = "opaque"
+
+
+TEXTS = frozenset({PartKind.TEXT, PartKind.RESULT})
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a message that a step can read or change.
+
+    `text` is a text, a result's text, or the arguments of a call; of an opaque part it is what can be searched.
+    `call` is the id of the call, or of the call that a result answers. `name` is the function's name, else the API's
+    name of the part's type where that is not plain text. `place` is where it stands in its message; only the API reads
+    it. `whole`: it is all of the message's content, so that the message costs hardly more than its text. `editable`:
+    a step may change it; what is not editable is not ranked either.
+    """
+
+    kind: PartKind
+    text: str = ""
+    call: str = ""
+    name: str = ""
+    place: tuple[str | int, ...] = ()
+    whole: bool = False
+    editable: bool = True
+
+
+Edits = Sequence[tuple[Part, str]]  # parts, each with its new text
+
+
+class MessageFormat(Protocol):
+    """How an API writes messages: pure functions, and the only ones that know its JSON keys."""
+
+    def runs(self, messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+        """The messages in runs, each of which must stay together or go as one."""
+
+    def parts(self, message: Message) -> tuple[Part, ...]:
+        """The parts of a message, in order. Of JSON that cannot be decoded: one opaque part. Never raises."""
+
+    def edit(self, message: Message, edits: Edits) -> bytes:
+        """The message's JSON with other texts in parts that `parts` returned. All other keys keep their bytes."""
+
+    def with_result(self, message: Message, call: str, text: str) -> bytes:
+        """The message's JSON with a text in place of everything that the result of one call consists of."""
+
+    def join(self, message: Message, messages: Sequence[Message]) -> bytes | None:
+        """The message's JSON with the contents of all these messages in their order, itself one of them; None where
+        one of them cannot be joined."""
+
+    def write(self, text: str) -> bytes:
+        """The JSON of a message of our own. The user speaks in it: what we write must not rank as instructions."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -19,42 +94,58 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message as it would be sent: `raw` is its JSON object, untouched unless a step wrote it anew.
+    """One message as it would be sent: `raw` is its JSON, untouched unless a step wrote it anew in its `format`.
 
-    `index` is its place in the client's list (-1: a message of our own), `answers` the call id that a tool
-    result belongs to, `tokens` its share of the prompt, `why` the reason a step gave for what it did to it.
+    `role` is the name under which reports and transcripts show who speaks. `index` is its place in the client's list
+    (-1: a message of our own), `answers` the ids of the calls whose results it carries, `name` the speaker's name where
+    the client gave one, `tokens` its share of the prompt, `why` the reason a step gave for what it did to it.
     """
 
     raw: bytes
     role: str
+    kind: Kind
+    format: MessageFormat
     index: int = -1
     calls: tuple[Call, ...] = ()
-    answers: str | None = None
+    answers: tuple[str, ...] = ()
+    name: str = ""
     tokens: int = 0
     why: str = ""
 
-    def fields(self) -> dict[str, Json]:
-        """The message parsed. Raises `msgspec.MsgspecError` where it is no JSON object."""
-        return FIELDS.decode(self.raw)
+    def parts(self) -> tuple[Part, ...]:
+        """Its parts in order. The JSON is decoded at every call."""
+        return self.format.parts(self)
 
     def text(self) -> str:
-        """All its text: the content, text parts joined."""
-        return text_of(self.fields().get("content"))
+        """All its text, that of results included."""
+        return "".join([part.text for part in self.parts() if part.kind in TEXTS])
 
-    def with_content(self, content: Json, why: str) -> Message:
-        """The same message with another content; every other key keeps its bytes. Its tokens are not counted anew."""
-        parts = RAWS.decode(self.raw)
-        parts["content"] = msgspec.Raw(msgspec.json.encode(content))
-        return replace(self, raw=msgspec.json.encode(parts), why=why)
+    def own_text(self) -> str:
+        """Its text without that of results."""
+        return "".join([part.text for part in self.parts() if part.kind is PartKind.TEXT])
+
+    def edit(self, edits: Edits, why: str) -> Message:
+        """The message with other texts in some of its parts; the same message where no text differs. Its tokens are
+        not counted anew."""
+        changed = [(part, text) for part, text in edits if text != part.text]
+        return replace(self, raw=self.format.edit(self, changed), why=why) if changed else self
 
 
-def text_of(content: Json) -> str:
-    """The text of a message's content: a string, or its text parts joined; an image has none."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
+def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The messages in runs: one with calls and those that directly follow and answer it are one run, others stand
+    alone. For the `MessageFormat` of an API in which calls stand in one message."""
+    found: list[tuple[Message, ...]] = []
+    waiting: frozenset[str] = frozenset()
+    start = 0
+    for place, message in enumerate(messages):
+        answering = message.kind is Kind.RESULT or message.answers
+        if answering and waiting and not waiting.isdisjoint(message.answers or NO_ID):
+            continue
+        if place:
+            found.append(tuple(messages[start:place]))
+        start = place
+        waiting = frozenset([call.id for call in message.calls])
+    return [*found, tuple(messages[start:])] if messages else found
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -76,8 +167,16 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_results(self) -> bool:
-        """Whether tool results stand in it."""
-        return any(m.answers is not None for m in self.messages)
+        """Whether it contains tool results."""
+        return any([m.answers for m in self.messages])
+
+    @property
+    def user(self) -> Message | None:
+        """The message in which the user speaks; None where there is none."""
+        for message in self.messages:
+            if message.kind is Kind.USER:
+                return message
+        return None
 
     def made(self) -> Block:
         """The block as it will be sent."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from proxy.model.conversation import Block, Message
+from proxy.model.conversation import Block, Kind, Message
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
     DEFAULT_RESERVE,
@@ -167,6 +167,11 @@ class Draft:
         if all(block.later is None for block in self.blocks):
             return self
         return self.with_blocks([block.made() for block in self.blocks])
+
+    def write(self, text: str, why: str) -> Message:
+        """A user message of our own, in the API of the others. Not counted."""
+        written = next(iter(self.messages)).format
+        return Message(written.write(text), Kind.USER.value, Kind.USER, written, why=why)
 
     def recount(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages of one block with their costs counted anew."""

@@ -82,7 +82,7 @@ class Totals:
                 start = marks.count - back + 1
                 rest = _from(api, start, body, scan)
                 first = next(message for message in rest.messages if message.index >= start)
-                if first.answers is None:  # a result belongs to the block before it, whose cost changes with it
+                if not first.answers:  # a result belongs to the block before it, whose cost changes with it
                     return Part(rest, start, before)
         return Part(api.parse(body, plain=True))
 
@@ -98,7 +98,7 @@ class Totals:
         if marks is not None:
             self._tokens.put(marks.latest[-1], tokens)
             self._frames.put(marks.first, frame)
-            if len(new) > 1 and new[-1].answers is None and len(marks.latest) > 1:
+            if len(new) > 1 and not new[-1].answers and len(marks.latest) > 1:
                 self._tokens.put(marks.latest[-2], tokens - newest)  # the same may be asked something else
         return frame.total(tokens, part.start + len(new))
 

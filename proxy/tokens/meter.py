@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 from xxhash import xxh3_128_digest
 
 from proxy.model import oversized_json
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Kind, Message, MessageFormat, Prompt
 from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Memory, Meter
@@ -61,7 +62,8 @@ def prompt_tokens(model: str, fields: Mapping[str, bytes], blocks: Sequence[Sequ
     `fields` are the body's other top-level fields as raw JSON. A block is a message with calls and its results, or any
     other message. Never raises.
     """
-    groups = [[Message(raw, role) for role, raw in block] for block in blocks]
+    only_counted = cast(MessageFormat, None)
+    groups = [[Message(raw, role, Kind.OTHER, only_counted) for role, raw in block] for block in blocks]
     prompt = Prompt(model, tuple(message for group in groups for message in group), fields)
     meter = meter_for(prompt, model, _NoMemory())
     return sum(meter.fixed.values()) + sum(sum(meter.costs(group)) for group in groups)

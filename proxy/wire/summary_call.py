@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.conversation import text_of
+from proxy.model.lenient_json import Json, mapping, string
 
 WORDS = 0.6  # words in a token, safely: models keep to words better than to tokens
 OPEN, CLOSE = "<summary>", "</summary>"
@@ -37,6 +37,13 @@ class _Answer(msgspec.Struct):
 
 
 _ANSWER = msgspec.json.Decoder(_Answer)
+
+
+def text_of(content: Json) -> str:
+    """The text of a message's content: a string, or its text parts joined."""
+    if not isinstance(content, list):
+        return string(content)
+    return "".join(string(mapping(part).get("text")) for part in content)
 
 
 def question(model: str, instructions: str, most: int, before: str, piece: str) -> bytes:

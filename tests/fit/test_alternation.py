@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.alternation import BREAK, GONE, WHY, alternates, in_turn
+from proxy.apis.openai_chat.messages import BREAK
+from proxy.fit.alternation import GONE, WHY, alternates, in_turn
 from proxy.fit.excerpts import excerpts
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace

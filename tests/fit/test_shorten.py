@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.shorten import JOINTS, LEAST, content_of, head_and_tail, marker, shorten_content
+from proxy.fit.shorten import JOINTS, LEAST, head_and_tail, marker, shorten_message
 from proxy.model.conversation import Message
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, words
+from tests.makers import message as make
 
 METERS: tuple[Meter, ...] = (WordMeter(), WordMeter(ratio=1.7), CharMeter(), CharMeter(ratio=2.5))
 
 
 def message(content: object, **more: object) -> Message:
-    raw = json.dumps({"role": "user", "content": content, **more}).encode()
-    return Message(raw, "user", 0, tokens=1)
+    return make({"role": "user", "content": content, **more}, tokens=1)
 
 
 def shortened(content: object, limit: int, meter: Meter | None = None) -> Message:
     counted = meter or WordMeter()
-    return shorten_content(
+    return shorten_message(
         message(content), counted, limit, lambda text, room: head_and_tail(text, room, counted), "why"
     )
 
@@ -73,7 +73,7 @@ def test_a_meter_that_makes_more_of_the_marker_leaves_less_of_the_text() -> None
 def test_a_message_keeps_every_other_byte() -> None:
     raw = message(words(100), name="joël").raw.replace(b'"role"', b'"extra":{"b": 1, "a":[1.50]},"role"')
     before = replace(message(""), raw=raw)
-    after = shorten_content(before, WordMeter(), 30, lambda text, room: head_and_tail(text, room, WordMeter()), "why")
+    after = shorten_message(before, WordMeter(), 30, lambda text, room: head_and_tail(text, room, WordMeter()), "why")
     assert after.why == "why" and after.tokens == before.tokens
     now, then = json.loads(after.raw), json.loads(before.raw)
     assert list(now) == list(then) and {**now, "content": 0} == {**then, "content": 0}
@@ -83,7 +83,7 @@ def test_a_message_keeps_every_other_byte() -> None:
 def test_a_message_with_nothing_to_shorten_is_the_same_message() -> None:
     for content in (words(10), None, 7, [{"type": "text", "text": words(10)}, {"type": "image_url"}, "odd"]):
         before = message(content)
-        assert shorten_content(before, WordMeter(), 30, lambda text, room: text, "why") is before
+        assert shorten_message(before, WordMeter(), 30, lambda text, room: text, "why") is before
 
 
 def test_of_several_parts_the_largest_gives_way_first() -> None:
@@ -112,12 +112,11 @@ def test_parts_too_short_to_give_way_are_left_alone() -> None:
 
 def test_a_rule_on_characters_reaches_every_part_though_the_tokens_are_within() -> None:
     parts = [{"type": "text", "text": "abcdef"}, {"type": "text", "text": "gh"}]
-    after = shorten_content(message(parts), WordMeter(), 99, lambda text, room: text[:4], "why")
+    after = shorten_message(message(parts), WordMeter(), 99, lambda text, room: text[:4], "why")
     assert [part["text"] for part in json.loads(after.raw)["content"]] == ["abcd", "gh"]
 
 
 def test_a_message_that_cannot_be_read_is_left_alone() -> None:
     for raw in (b'{"role":"user","content":"\xff"}', b'{"role":"user","content":"x","n":1e999}'):
         broken = replace(message("x"), raw=raw)
-        assert content_of(broken) is None
-        assert shorten_content(broken, WordMeter(), 1, lambda text, room: "", "why") is broken
+        assert shorten_message(broken, WordMeter(), 1, lambda text, room: "", "why") is broken

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.fit.blocks import group
 from proxy.fit.transcripts import packed, transcript
-from proxy.model.conversation import Block, Message
-from tests.makers import WordMeter, prompt, tool_round, user, words
+from proxy.model.conversation import Block
+from tests.makers import WordMeter, message, prompt, tool_round, user, words
 
 
 def told(*messages: dict[str, Any]) -> str:
@@ -43,7 +43,7 @@ def test_of_what_is_no_text_the_kind_is_told() -> None:
 
 
 def test_what_cannot_be_read_is_left_out() -> None:
-    assert transcript(Block((Message(b'{"role":"user","content":"\xff"}', "user"),))) == ""
+    assert transcript(Block((message(b'{"role":"user","content":"\xff"}'),))) == ""
 
 
 def test_texts_are_packed_into_pieces_that_hold_them_all_in_order() -> None:

@@ -13,7 +13,7 @@ from proxy.fit.plan import start
 from proxy.model.conversation import Message, Prompt
 from proxy.model.plan import Draft, Facts, Plan
 from tests.laws.cases import Case
-from tests.makers import ladder
+from tests.makers import fields, ladder
 
 MAY_CHANGE_PINNED = ("truncate_longest",)  # the one step whose job that is
 OURS = ("model", "messages", "max_tokens", "max_completion_tokens")  # fields that a plan may change
@@ -100,13 +100,13 @@ def assert_untouched(sent: Prompt, draft: Draft) -> None:
 
 def called(message: Message) -> list[Any]:
     """The calls without their arguments."""
-    calls = message.fields().get("tool_calls") or []
+    calls = fields(message).get("tool_calls") or []
     return [{**c, "function": {**c["function"], "arguments": type(c["function"]["arguments"])}} for c in calls]
 
 
 def other_parts(message: Message) -> list[Any]:
     """The parts of a list content that are no text."""
-    content = message.fields()["content"]
+    content = fields(message)["content"]
     return [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
 
 

@@ -6,9 +6,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from proxy.model.conversation import Message, text_of
+from proxy.model.conversation import TEXTS, Message, Part, PartKind
 from proxy.model.limits import Margin, Quality
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -36,15 +35,13 @@ class CharMeter:
         return text[max(0, len(text) - most) :] if tail else text[:most]
 
     def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        fields = [m.fields() for m in messages]
-        results = [f for f in fields if f.get("role") == "tool"]
-        return tuple(self._cost(f, escaped=len(results) > 1 and f in results) for f in fields)
+        parallel = sum(len(m.answers) for m in messages) > 1
+        return tuple(self._cost(m.parts(), escaped=parallel and bool(m.answers)) for m in messages)
 
-    def _cost(self, message: dict[str, Any], escaped: bool) -> int:
-        content = message.get("content")
-        text = text_of(content)
-        images = sum(p.get("type") == "image_url" for p in content) if isinstance(content, list) else 0
-        calls = [c["function"]["arguments"] for c in message.get("tool_calls") or []]
+    def _cost(self, parts: Sequence[Part], escaped: bool) -> int:
+        text = "".join(part.text for part in parts if part.kind in TEXTS)
+        images = sum(part.kind is PartKind.MEDIA for part in parts)
+        calls = [part.text for part in parts if part.kind is PartKind.CALL and part.editable]
         plain = 5 + IMAGE * images + sum(7 + len(arguments) // CHARS for arguments in calls)
         return math.ceil(self.ratio * plain) + self.text(json.dumps(text) if escaped else text)
 

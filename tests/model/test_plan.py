@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.model.conversation import Message, text_of
 from proxy.model.limits import Margin, Window
 from proxy.model.plan import Drop, Ladder, LadderStep, Plan
 from proxy.model.structs import replace
@@ -20,25 +18,6 @@ from tests.makers import WordMeter, draft, tool_round, user, words
 def test_a_margin_grows_with_the_prompt() -> None:
     assert Margin(100).of(5000) == 100
     assert Margin(100, 0.1).of(5001) == 100 + 501
-
-
-def test_a_message_knows_its_fields_and_its_text() -> None:
-    told = Message(b'{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url"},{"text":"b"}]}', "user")
-    assert told.fields()["role"] == "user" and told.text() == "ab"
-    with pytest.raises(msgspec.MsgspecError):
-        Message(b"[]", "user").fields()
-
-
-@pytest.mark.parametrize(("content", "text"), [("a", "a"), (None, ""), (5, ""), ([{"text": 5}, "x"], ""), ([], "")])
-def test_the_text_of_any_content(content: Any, text: str) -> None:
-    assert text_of(content) == text
-
-
-def test_another_content_leaves_every_other_byte() -> None:
-    told = Message(b'{ "a" : 1.50, "content":"x", "role":"user","z":[ 1 ]}', "user", 4, tokens=9)
-    now = told.with_content(["é"], "why")
-    assert now.raw == '{"a":1.50,"content":["é"],"role":"user","z":[ 1 ]}'.encode()
-    assert (now.index, now.tokens, now.why, now.role) == (4, 9, "why", "user")
 
 
 def test_a_block_costs_what_its_messages_cost() -> None:

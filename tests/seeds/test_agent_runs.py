@@ -15,7 +15,7 @@ from proxy.model.plan import Facts, Plan
 from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
 from tests.laws.laws import assert_valid
-from tests.makers import WordMeter, assistant, draft, prompt, system, tool_round, user, words
+from tests.makers import WordMeter, assistant, draft, fields, prompt, system, tool_round, user, words
 from tests.seeds.sizes import assert_fits, planned, shipped, text
 from tests.tokens.remembering import Remembering
 
@@ -113,7 +113,7 @@ def test_a_pair_is_never_split_though_fewer_than_20_stay() -> None:
     told = [{**m, "x-uid": i} for i, m in enumerate([*long_run(count=34), assistant("so far")])]
     found = fitted(told)
     assert len(told) == 35 and [m.index for m in found.draft.messages] == [0, 1, *range(16, 35)]
-    assert_valid([m.fields() for m in found.draft.messages], opened=99)
+    assert_valid([fields(m) for m in found.draft.messages], opened=99)
 
 
 def test_25_messages_are_not_too_many() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.model.conversation import Message
+from proxy.apis.openai_chat import messages as chat_messages
+from proxy.model.conversation import Kind, Message
 from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import Counting, certain, costs, fields_of, text_of_raw
@@ -17,7 +18,7 @@ LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 
 def message(fields: Any) -> Message:
     raw = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
-    return Message(raw, "user")
+    return Message(raw, "user", Kind.USER, chat_messages)
 
 
 def cost(fields: Any, how: Counting = HOW) -> int:

@@ -130,7 +130,7 @@ def test_pending_without_messages_is_about_the_head() -> None:
 def test_the_bytes_of_two_messages_are_not_taken_for_those_of_one() -> None:
     found = meter()
     both = prompt([user("a"), user("b")]).messages
-    joined = Message(b"".join(m.raw for m in both), "user")
+    joined = replace(both[0], raw=b"".join(m.raw for m in both))
     assert found.pending(both) != found.pending((joined,))
 
 
@@ -309,11 +309,12 @@ import sys
 from proxy.tokens import encodings
 from proxy.tokens.messages import Counting
 from proxy.tokens.meter import meter_for
-from proxy.model.conversation import Message, Prompt
+from proxy.apis.openai_chat.request import parse
 class Memory(dict):
     put = dict.__setitem__
-message = Message(b'{"role":"user","content":"x"}', "user")
-meter = meter_for(Prompt("gpt-4o", (message,)), "gpt-4o", Memory())
+prompt = parse(b'{"model":"gpt-4o","messages":[{"role":"user","content":"x"}]}')
+(message,) = prompt.messages
+meter = meter_for(prompt, "gpt-4o", Memory())
 meter.pending((message,)), meter.fixed, meter.quality, meter.margin
 assert not encodings._loaded, "an encoding was loaded before anything was counted"
 assert meter.costs((message,)) == (5,) and encodings._loaded

@@ -7,9 +7,10 @@ from typing import cast
 
 import msgspec
 
+from proxy.apis.openai_chat import messages as chat_messages
 from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.model import oversized_json
-from proxy.model.conversation import Call, Message, Prompt
+from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -161,12 +162,16 @@ def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | No
     calls = tuple(Call(c.id, _called(c)) for c in found.tool_calls or ())
     if found.function_call is not None and not calls:
         calls = (Call("", found.function_call.name),)  # before tools: the result has no id and follows at once
-    answers = found.tool_call_id
+    kind = chat_messages.KINDS.get(found.role, Kind.OTHER)
+    answers = _answers(found) if kind is Kind.RESULT else ()
+    return Message(raw, found.role, kind, chat_messages, index, calls, answers, found.name or "")
+
+
+def _answers(found: _Message) -> tuple[str, ...]:
+    """The id of the call whose result a message is; none where a tool's message names none."""
     if found.role == "function":
-        answers = ""
-    elif found.role != "tool":
-        answers = None
-    return Message(raw, found.role, index, calls, answers)
+        return NO_ID
+    return () if found.tool_call_id is None else (found.tool_call_id,)
 
 
 def _called(call: _ToolCall) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import msgspec
 
 from proxy.fit.relevance.results.tables import compacted
 from proxy.fit.relevance.text.memo import digest
-from proxy.fit.shorten import content_of
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Block, Message
-from proxy.model.lenient_json import Json
+from proxy.model.conversation import Block, Message, PartKind
 from proxy.model.oversized_json import OUTSIZE
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -21,9 +18,6 @@ MOST, REMEMBERED = 20_000, 8 << 20  # compacted messages, and their bytes: those
 ENTRY = 256  # bytes of what is remembered besides the message
 SHORTEST = 40  # characters of a text that is worth a try
 WHY = "JSON written shorter"
-
-# A look that spares most results the reading: a content of parts, or a text that begins as JSON does.
-MAY_HOLD_JSON = re.compile(rb'"content"\s*+:\s*+(?:\[|"(?:\\[nrt]|\s)*+[\[{])')
 
 COMPACTED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
 
@@ -49,7 +43,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 def _compacted(block: Block, draft: Draft) -> Block:
     """The block with those of its results compacted that cost fewer tokens then."""
-    tried = tuple(_shorter(m) if m.answers is not None else m for m in block.messages)
+    tried = tuple(_shorter(m) if m.answers else m for m in block.messages)
     if all(a is b for a, b in zip(tried, block.messages, strict=True)):
         return block
     counted = draft.recount(tried)
@@ -60,7 +54,7 @@ def _compacted(block: Block, draft: Draft) -> Block:
 
 def _shorter(message: Message) -> Message:
     """The message with its JSON compacted; the same message where there is none, or where it is short already."""
-    if len(message.raw) > OUTSIZE or not MAY_HOLD_JSON.search(message.raw):
+    if len(message.raw) > OUTSIZE:
         return message
     key = digest(message.raw)
     raw = COMPACTED.get(key)
@@ -72,20 +66,7 @@ def _shorter(message: Message) -> Message:
 
 
 def _made(message: Message) -> Message:
-    content = content_of(message)
-    if isinstance(content, str):
-        short: Json = _text(content)
-    elif isinstance(content, list):
-        short = [_part(part) for part in content]
-    else:
-        return message
-    return message if short == content else message.with_content(short, WHY)
-
-
-def _part(part: Json) -> Json:
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return {**part, "text": _text(part["text"])}
-    return part
+    return message.edit([(p, _text(p.text)) for p in message.parts() if p.kind is PartKind.RESULT], WHY)
 
 
 def _text(text: str) -> str:

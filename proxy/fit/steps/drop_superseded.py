@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, Call, Message, text_of
+from proxy.model.conversation import Block, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
@@ -31,9 +29,8 @@ PARTIAL = ("merge",)  # the argument by which a call says that it carries only w
 FAILED = ("error", "<tool_use_error>", "failed", "invalid", "exception", '{"error')
 RESULT_STUB = "[superseded by a later result of this tool]"
 ARGUMENTS_STUB = '{"superseded":"by a later call"}'
+SHORT = len(ARGUMENTS_STUB) + 4  # bytes of arguments as a JSON string: what is no longer needs no stub
 WHY = "superseded"
-
-Raws = dict[str, msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +69,12 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) ->
     since: dict[str, list[tuple[int, str]]] = {}  # by tool: its calls that nothing superseded yet
     waiting: list[tuple[int, str]] = []
     found: dict[int, set[str]] = {}
-    for place, call in ((i, call) for i, block in enumerate(blocks) for call in block.messages[0].calls):
+    for place, call in ((i, call) for i, block in enumerate(blocks) for m in block.messages for call in m.calls):
         tool = _plain(call.name)
         if tool not in wanted:
             continue
         calls = since.setdefault(tool, [])
-        if _is_whole(blocks[place], call, params.partial):
+        if _is_whole(blocks[place], call.id, params.partial):
             waiting += calls
             calls.clear()
         calls.append((place, call.id))
@@ -92,46 +89,47 @@ def _saved(block: Block, ident: str, meter: Meter) -> int:
     """How many tokens the stubs for one call and its result save; none where they are stubs already, or must stay."""
     if block.pinned:
         return 0
-    call = next((c for c in _calls(block.messages[0]) if c.get("id") == ident), {})
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    saved = max(0, meter.text(arguments) - meter.text(ARGUMENTS_STUB)) if isinstance(arguments, str) else 0
-    for message in block.messages[1:]:
-        if message.answers == ident:
-            saved += max(0, meter.text(text_of(content_of(message))) - meter.text(RESULT_STUB))
-    return saved
+    arguments = [part.text for part in _calls(block) if part.call == ident][:1]
+    saved = sum(max(0, meter.text(text) - meter.text(ARGUMENTS_STUB)) for text in arguments)
+    return saved + sum(max(0, meter.text(text) - meter.text(RESULT_STUB)) for text in _results(block, ident))
 
 
 def _plain(name: str) -> str:
     return name.rpartition("__")[2].replace("_", "").replace("-", "").lower()
 
 
-def _is_whole(block: Block, call: Call, partial: Sequence[str]) -> bool:
+def _is_whole(block: Block, ident: str, partial: Sequence[str]) -> bool:
     """Whether a call carries the whole state: it says nothing else, and it did not fail."""
-    for message in block.messages[1:]:
-        if message.answers == call.id and text_of(content_of(message)).lstrip().lower().startswith(FAILED):
-            return False
-    arguments = _arguments(block.messages[0], call.id)
+    if any(text.lstrip().lower().startswith(FAILED) for text in _results(block, ident)):
+        return False
+    arguments = next((_decoded(part.text) for part in _calls(block) if part.call == ident), None)
     return not (isinstance(arguments, dict) and any(arguments.get(name) for name in partial))
 
 
-def _arguments(message: Message, ident: str) -> Json:
-    """The arguments of a call, parsed; None where they are no JSON."""
-    for call in _calls(message):
-        if call.get("id") == ident:
-            try:
-                return decoded(call["function"]["arguments"])
-            except (msgspec.DecodeError, TypeError, KeyError):
-                return None
-    return None
-
-
-def _calls(message: Message) -> list[dict[str, Any]]:
+def _decoded(arguments: str) -> Json:
+    """The arguments of a call; None where they are no JSON."""
     try:
-        calls = message.fields().get("tool_calls")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return []
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        return decoded(arguments)
+    except msgspec.DecodeError:
+        return None
+
+
+def _calls(block: Block) -> list[Part]:
+    """The calls of a block whose arguments may be edited."""
+    return [part for m in block.messages if m.calls for part in m.parts() if _is_call(part)]
+
+
+def _is_call(part: Part) -> bool:
+    return part.kind is PartKind.CALL and part.editable
+
+
+def _results(block: Block, ident: str) -> list[str]:
+    """The text of each result of one call."""
+    return [_result(m, ident) for m in block.messages if ident in m.answers]
+
+
+def _result(message: Message, ident: str) -> str:
+    return "".join(p.text for p in message.parts() if p.kind is PartKind.RESULT and p.call == ident)
 
 
 def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
@@ -142,31 +140,17 @@ def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
 
 
 def _stub(message: Message, stale: set[str]) -> Message:
-    if message.answers in stale:
-        short = len(text_of(content_of(message))) <= len(RESULT_STUB)
-        return message if short else message.with_content(RESULT_STUB, WHY)
+    for ident in message.answers:
+        if ident in stale and len(_result(message, ident)) > len(RESULT_STUB):
+            message = replace(message, raw=message.format.with_result(message, ident, RESULT_STUB), why=WHY)
     return _stub_calls(message, stale) if message.calls else message
 
 
+def _is_long(arguments: str) -> bool:
+    return len(msgspec.json.encode(arguments)) > SHORT
+
+
 def _stub_calls(message: Message, stale: set[str]) -> Message:
-    """The message with a stub for the arguments of its stale calls; every other field keeps its bytes."""
-    parts = msgspec.json.decode(message.raw, type=Raws)
-    calls = msgspec.json.decode(parts.get("tool_calls", b"[]"), type=list[Raws])
-    made = [_stub_call(call) if _ident(call) in stale else call for call in calls]
-    if all(a is b for a, b in zip(calls, made, strict=True)):
-        return message
-    parts["tool_calls"] = msgspec.Raw(msgspec.json.encode(made))
-    return replace(message, raw=msgspec.json.encode(parts), why=WHY)
-
-
-def _ident(call: Raws) -> str | None:
-    ident = msgspec.json.decode(call.get("id", b"null"))
-    return ident if isinstance(ident, str) else None
-
-
-def _stub_call(call: Raws) -> Raws:
-    function = msgspec.json.decode(call["function"], type=Raws)
-    if len(function.get("arguments", b"")) <= len(ARGUMENTS_STUB) + 4:
-        return call
-    function["arguments"] = msgspec.Raw(msgspec.json.encode(ARGUMENTS_STUB))
-    return {**call, "function": msgspec.Raw(msgspec.json.encode(function))}
+    """The message with a stub for the arguments of its stale calls."""
+    calls = [p for p in message.parts() if _is_call(p) and p.call in stale and _is_long(p.text)]
+    return message.edit([(part, ARGUMENTS_STUB) for part in calls], WHY)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from proxy.fit.blocks import INSTRUCTIONS, closings
+from proxy.fit.blocks import closings
 from proxy.fit.excerpts import fitting, said
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.embedding_scores import likeness
@@ -17,8 +17,7 @@ from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
 from proxy.fit.relevance.results.sources import ends, sources
 from proxy.fit.relevance.text.reading import read_message
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, text_of
+from proxy.model.conversation import Block, Kind
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
@@ -154,12 +153,13 @@ def _caches(window: Window) -> bool:
 
 def _question(blocks: Sequence[Block]) -> int | None:
     """The place of the last user message."""
-    return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].messages[0].role == "user"), None)
+    return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].user is not None), None)
 
 
 def _asked(blocks: Sequence[Block], asked: int) -> tuple[str, list[Block]]:
     """The question at that place, and all other blocks."""
-    return text_of(content_of(blocks[asked].messages[0])), [*blocks[:asked], *blocks[asked + 1 :]]
+    user = blocks[asked].user
+    return "" if user is None else user.own_text(), [*blocks[:asked], *blocks[asked + 1 :]]
 
 
 def _alike(blocks: Sequence[Block], asked: int, facts: Facts, params: Params) -> list[float] | Want | None:
@@ -260,7 +260,7 @@ def _cost(draft: Draft, kept: Iterable[int]) -> int:
 
 def _target(draft: Draft, target: float) -> int:
     """The budget for history in tokens, and never more than fits."""
-    fixed = draft.fixed + sum(b.tokens for b in draft.blocks if b.messages[0].role in INSTRUCTIONS)
+    fixed = draft.fixed + sum(b.tokens for b in draft.blocks if b.messages[0].kind is Kind.INSTRUCTION)
     return min(history_budget(draft.window.tokens, draft.held, fixed, target), draft.room - fixed)
 
 
@@ -279,7 +279,7 @@ def newest_messages(blocks: Sequence[Block], most: int, keep: int) -> set[int]:
 def newest_within(blocks: Sequence[Block], kept: set[int], budget: int, least: int) -> set[int]:
     """Newest to oldest until the budget for history is full (seed 000); what is pinned counts first and stays."""
     chosen = {i for i in kept if blocks[i].pinned}
-    history = [i for i in kept if blocks[i].messages[0].role not in INSTRUCTIONS]
+    history = [i for i in kept if blocks[i].messages[0].kind is not Kind.INSTRUCTION]
     used = sum(blocks[i].tokens for i in history if i in chosen)
     count = sum(len(blocks[i].messages) for i in history if i in chosen)
     for i in sorted(set(history) - chosen, reverse=True):

@@ -15,8 +15,7 @@ from proxy.fit.relevance.history.turns import rank_turns
 from proxy.fit.relevance.results.sources import ends
 from proxy.fit.relevance.text.bm25 import indexed, keep
 from proxy.fit.relevance.text.reading import read_message, read_text
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, Message, text_of
+from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
 
@@ -27,7 +26,7 @@ HEADING = (
 )
 WHY = "recalled for the last user message"
 RECALLED = "recalled"  # how the reasons begin of what was dropped and is quoted
-TURNS = ("user", "assistant")
+TURNS = (Kind.USER, Kind.ASSISTANT)
 NEAR = 2  # turns that are searched for keys, the last user message among them: SillyTavern's default depth
 RELEVANT = 0.5  # of the best entry's relevance: from there on relevance alone calls for an entry that may be searched
 JOINT = 1  # token for the line break before a passage
@@ -83,10 +82,10 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         return draft
     shown = _texts(draft.messages)
     found = [*_from_lorebooks(draft, asked, entries, shown)] if entries else []
-    if gone and facts.original is not None:
-        question = draft.blocks[asked].messages[0]
-        blocks = [b for b in facts.original.blocks if b.messages[0].index != question.index]
-        alike = likeness(blocks, text_of(content_of(question)), params.embeddings, facts)
+    question = draft.blocks[asked].user
+    if gone and facts.original is not None and question is not None:
+        blocks = [b for b in facts.original.blocks if b.user is None or b.user.index != question.index]
+        alike = likeness(blocks, question.own_text(), params.embeddings, facts)
         if isinstance(alike, Want):
             return alike
         found += _from_history(question, blocks, alike, gone, shown)
@@ -95,8 +94,11 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 def _question(blocks: Sequence[Block]) -> int | None:
     """The place of the client's last user message."""
-    places = (i for i in range(len(blocks) - 1, -1, -1) if blocks[i].messages[0].role == "user")
-    return next((i for i in places if blocks[i].messages[0].index >= 0), None)
+    for place in range(len(blocks) - 1, -1, -1):
+        user = blocks[place].user
+        if user is not None and user.index >= 0:
+            return place
+    return None
 
 
 def _spare(draft: Draft) -> int:
@@ -115,7 +117,7 @@ def _from_history(
 ) -> Iterator[Passage]:
     """Whole blocks that were dropped, as far as they bear on the question."""
     turns = [tuple(map(read_message, b.messages)) for b in blocks]
-    for place, score in enumerate(rank_turns(turns, ends(text_of(content_of(question))), alike=alike)):
+    for place, score in enumerate(rank_turns(turns, ends(question.own_text()), alike=alike)):
         messages = blocks[place].messages
         if score <= 0 or not all(m.index in gone for m in messages) or _texts(messages) <= shown:
             continue
@@ -124,7 +126,7 @@ def _from_history(
 
 
 def _texts(messages: Iterable[Message]) -> set[str]:
-    return {text_of(content_of(m)) for m in messages}
+    return {m.text() for m in messages}
 
 
 def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
@@ -141,8 +143,14 @@ def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: s
 
 def _near(blocks: Sequence[Block]) -> list[str]:
     """What the client's newest turns say, the question last."""
-    turns = (b.messages[0] for b in reversed(blocks) if b.messages[0].role in TURNS and b.messages[0].index >= 0)
-    return [text_of(content_of(m)) for m in islice(turns, NEAR)][::-1]
+    turns = (_speaking(block) for block in reversed(blocks))
+    said = (m for m in turns if m.kind in TURNS and m.index >= 0)
+    return [m.own_text() for m in islice(said, NEAR)][::-1]
+
+
+def _speaking(block: Block) -> Message:
+    """The message of a block in which somebody speaks: the user's, else the first."""
+    return block.user or block.messages[0]
 
 
 def _relevance(entries: Sequence[Entry], question: str) -> list[float]:

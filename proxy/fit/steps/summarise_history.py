@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
-import msgspec
-
-from proxy.fit.blocks import RESULTS
 from proxy.fit.relevance.history.replay import lasting
-from proxy.model.conversation import Block, Message
+from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
@@ -24,9 +21,6 @@ KIND = "summary"
 HEADING = "[Summary of what was said earlier in this conversation and is left out here:]\n"
 MADE = "a summary of what was left out"
 GONE = "summarised"
-# Our message speaks as the user: a model wrote it from what users and tools said, which must not rise to the rank of
-# instructions; and many providers take a system message in first place only.
-ROLE = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +172,11 @@ def _replaced(draft: Draft, going: Sequence[bool], summary: str) -> Draft:
     """The summary where the first of what goes stood; the same draft where that is no gain."""
     if not summary:
         return draft
-    raw = msgspec.json.encode({"role": ROLE, "content": HEADING + summary})
-    made = Block(draft.recount((Message(raw, ROLE, why=MADE),)), pinned=True)
+    made = Block(draft.recount((draft.write(HEADING + summary, MADE),)), pinned=True)
     first = going.index(True)
-    while first and draft.blocks[first - 1].messages[-1].role in RESULTS:  # a round that is pinned goes on behind it
+    while (
+        first and draft.blocks[first - 1].messages[-1].kind is Kind.RESULT
+    ):  # a round that is pinned goes on behind it
         first -= 1
     kept = [block for block, goes in zip(draft.blocks[first:], going[first:], strict=True) if not goes]
     drops = [Drop(m.index, GONE) for b, goes in zip(draft.blocks, going, strict=True) if goes for m in b.messages]

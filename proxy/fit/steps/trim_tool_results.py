@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.results.messages import shorten_result
+from proxy.fit.relevance.results.messages import costs_of_results, shorten_result
 from proxy.fit.relevance.results.sources import Source, sources
-from proxy.fit.shorten import LEAST, content_of
-from proxy.model.conversation import Block, Message, text_of
+from proxy.fit.shorten import LEAST
+from proxy.model.conversation import Block, Message, PartKind
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -75,7 +75,8 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
     for place, block in enumerate(draft.blocks):
         newest, room = place == fresh, None
         if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):
-            least = min(_capped(block, cap), draft.room - pinned) if newest else _capped(block, cap)
+            least = _capped(block, cap, draft.meter)
+            least = min(least, draft.room - pinned) if newest else least
             after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
             left = draft.room - before - after
             if not roomy and any(rooms):  # more are to come: what the next one takes would have to be cut again
@@ -115,14 +116,14 @@ def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later
 
 def _is_sure(block: Block, room: int) -> bool:
     """Whether a block will be shortened, and be in its room then: its results are texts, and there is some room."""
-    results = [m for m in block.messages if m.answers is not None and m.tokens > FRAME + LEAST]
+    results = [m for m in block.messages if m.answers and m.tokens > FRAME + LEAST]
     least = block.tokens - sum(m.tokens - FRAME - LEAST for m in results)
-    return least <= room < block.tokens and all(isinstance(content_of(m), str) for m in results)
+    return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
 
 
-def _capped(block: Block, cap: int) -> int:
+def _capped(block: Block, cap: int, meter: Meter) -> int:
     """What the block costs with each of its results under the cap."""
-    return sum(min(m.tokens, cap) if m.answers is not None else m.tokens for m in block.messages)
+    return block.tokens - sum(max(0, cost - cap) for m in block.messages for _, cost in costs_of_results(m, meter))
 
 
 def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
@@ -132,12 +133,10 @@ def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
 
 def _block(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
     """One call and its results, which together get `room`: the small ones whole, the large ones alike."""
-    calls = sum(m.tokens for m in block.messages if m.answers is None)
-    allowance = allowances([m.tokens for m in block.messages if m.answers is not None], room - calls)
+    costs = [cost for m in block.messages for _, cost in costs_of_results(m, draft.meter)]
+    allowance = allowances(costs, room - (sum(m.tokens for m in block.messages) - sum(costs)))
     given, alone = iter(allowance), len(allowance) == 1
-    messages = tuple(
-        m if m.answers is None else _message(m, source, draft, params, next(given), alone) for m in block.messages
-    )
+    messages = tuple(_message(m, source, draft, params, given, alone) for m in block.messages)
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
         return block
     trimmed = replace(block, messages=draft.recount(messages))
@@ -153,18 +152,27 @@ def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
     return tuple(shares)
 
 
-def _message(message: Message, source: Source, draft: Draft, params: Params, allowance: int, alone: bool) -> Message:
-    if message.tokens <= allowance and (params.cap_chars is None or len(message.raw) <= params.cap_chars):
-        return message
-    limit = _for_text(message, draft.meter, allowance, alone)
-    return shorten_result(message, limit, source, draft.meter, cap_chars=params.cap_chars, preview=params.preview)
+def _message(
+    message: Message, source: Source, draft: Draft, params: Params, given: Iterator[int], alone: bool
+) -> Message:
+    """The message with each of its results in the next of the given allowances."""
+    made = message
+    for call, cost in costs_of_results(message, draft.meter):
+        allowance = next(given)
+        if cost > allowance or (params.cap_chars is not None and len(message.raw) > params.cap_chars):
+            limit = _for_text(message, call, draft.meter, cost, allowance, alone)
+            made = shorten_result(
+                made, call, limit, source, draft.meter, cap_chars=params.cap_chars, preview=params.preview
+            )
+    return made
 
 
-def _for_text(message: Message, meter: Meter, allowance: int, alone: bool) -> int:
+def _for_text(message: Message, call: str, meter: Meter, cost: int, allowance: int, alone: bool) -> int:
     """What an allowance leaves for a result's text. Results of parallel calls are sent as escaped JSON: there a text
     costs more than it would alone, and what it costs more is no frame; it is not counted alone to learn that."""
-    content = content_of(message)
-    if isinstance(content, str) and not alone:
+    parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
+    whole = any(part.whole for part in parts)
+    if whole and not alone:
         return max(LEAST, allowance - FRAME)
-    frame = message.tokens - meter.text(text_of(content))
-    return max(LEAST, allowance - max(0, min(frame, FRAME) if isinstance(content, str) else frame))
+    frame = cost - meter.text("".join(part.text for part in parts))
+    return max(LEAST, allowance - max(0, min(frame, FRAME) if whole else frame))

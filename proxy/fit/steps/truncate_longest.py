@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from proxy.fit.relevance.results.messages import shorten_arguments
 from proxy.fit.relevance.results.sources import Source, sources
-from proxy.fit.shorten import LEAST, content_of, head_and_tail, shorten_content
-from proxy.model.conversation import Block, Message, text_of
+from proxy.fit.shorten import LEAST, head_and_tail, shorten_message
+from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
 SLACK = 16  # tokens: what a recipe may add where a text's end changed
 ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON: a text in it may cost twice what it costs alone
-INSTRUCTIONS = frozenset({"system", "developer"})
 ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps, first and second
 
 
@@ -38,11 +37,11 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     draft = draft.made()
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
         draft = replace(draft, reply=draft.held)
-    question = next((m for m in reversed(tuple(draft.messages)) if m.role == "user"), None)
-    others = [m for m in draft.messages if m.role not in INSTRUCTIONS and m is not question]
+    question = next((m for m in reversed(tuple(draft.messages)) if m.kind is Kind.USER), None)
+    others = [m for m in draft.messages if m.kind is not Kind.INSTRUCTION and m is not question]
     rounds = [_indices(others)] if _spare(others, draft) >= draft.excess + SLACK else []
-    rounds.append(_indices(m for m in draft.messages if m.role not in INSTRUCTIONS))
-    rounds.append(_indices(m for m in draft.messages if m.role in INSTRUCTIONS))
+    rounds.append(_indices(m for m in draft.messages if m.kind is not Kind.INSTRUCTION))
+    rounds.append(_indices(m for m in draft.messages if m.kind is Kind.INSTRUCTION))
     for places in rounds:
         for depth in (1.0, ESCAPED):
             if draft.excess > 0:
@@ -66,7 +65,7 @@ def _with_less_called(draft: Draft, places: frozenset[int], limit: int) -> Draft
     """The draft with every long string in its calls' arguments brought down to `limit` tokens."""
     blocks = []
     for block, found in zip(draft.blocks, sources(draft.blocks), strict=True):
-        source = found or Source(block.messages[0])
+        source = found or Source(block.messages[:1])
         short = [shorten_arguments(m, source, draft.meter, limit) if m.index in places else m for m in block.messages]
         blocks.append(_if_less(block, short, draft))
     return _with(draft, blocks)
@@ -96,7 +95,7 @@ def _level(draft: Draft, places: frozenset[int], head: float, depth: float) -> D
 def _text_cost(message: Message, draft: Draft) -> int:
     if message.tokens <= LEAST:
         return 0
-    return min(message.tokens, draft.meter.text(text_of(content_of(message))))
+    return min(message.tokens, draft.meter.text(message.text()))
 
 
 def waterline(costs: Sequence[int], excess: int) -> int:
@@ -119,7 +118,7 @@ def _lowered(block: Block, costs: Sequence[int], draft: Draft, height: int, head
         return head_and_tail(text, room, draft.meter, head)
 
     messages = [
-        shorten_content(message, draft.meter, height, shorten, "longest text") if cost > height else message
+        shorten_message(message, draft.meter, height, shorten, "longest text") if cost > height else message
         for message, cost in zip(block.messages, costs, strict=True)
     ]
     return _if_less(block, messages, draft)

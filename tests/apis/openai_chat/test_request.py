@@ -42,7 +42,7 @@ def test_a_request_is_read() -> None:
     assert (found.model, found.stream, found.ask, found.ask_field) == ("gpt-4o", True, 9, "max_tokens")
     assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
     assert [m.index for m in found.messages] == [0, 1, 2, 3] and found.pins == frozenset({1})
-    assert found.messages[1].calls == (Call("call_1", "add"),) and found.messages[2].answers == "call_1"
+    assert found.messages[1].calls == (Call("call_1", "add"),) and found.messages[2].answers == ("call_1",)
     assert [json.loads(m.raw) for m in found.messages] == told
     assert found.head["x_own"] == b"[1]" and list(found.head)[:2] == ["model", "messages"]
 
@@ -53,11 +53,11 @@ def test_custom_tools_and_functions_of_old_are_calls_too() -> None:
     result = {"role": "function", "name": "f", "content": "1", "tool_call_id": "odd"}
     found = parse(body([custom, old, result])).messages
     assert found[0].calls == (Call("c", "grep"), Call("d", ""))
-    assert found[1].calls == (Call("", "f"),) and found[2].answers == ""
+    assert found[1].calls == (Call("", "f"),) and found[2].answers == ("",)
 
 
 def test_a_call_id_on_a_message_that_is_no_result_answers_nothing() -> None:
-    assert parse(body([{"role": "user", "content": "x", "tool_call_id": "c"}])).messages[0].answers is None
+    assert parse(body([{"role": "user", "content": "x", "tool_call_id": "c"}])).messages[0].answers == ()
 
 
 @pytest.mark.parametrize(
@@ -356,4 +356,4 @@ def test_a_body_too_long_to_be_decoded_at_once_is_read_and_written_as_any(monkey
     at_once = read()
     monkeypatch.setattr("proxy.model.oversized_json.LONGEST", 0)
     assert read() == at_once
-    assert at_once[4].messages[3].answers == "c" * 5_000 and json.loads(at_once[0])["messages"][3] == messages[3]
+    assert at_once[4].messages[3].answers == ("c" * 5_000,) and json.loads(at_once[0])["messages"][3] == messages[3]

@@ -16,7 +16,7 @@ from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
-from tests.makers import assistant, contents, draft, system, tool_round, user, words
+from tests.makers import assistant, contents, draft, fields, system, tool_round, user, words
 
 ROWS = [{"order_id": f"#W{i}", "user": f"user_{i}", "price": 9.50 + i} for i in range(20)]
 
@@ -54,14 +54,14 @@ def test_it_counts_anew_and_keeps_every_other_key() -> None:
     before = drafted(json.dumps(ROWS))
     after = compact(before)
     message = list(after.messages)[3]
-    assert message.tokens == after.meter.costs([message])[0] and message.fields()["tool_call_id"] == "c0"
+    assert message.tokens == after.meter.costs([message])[0] and fields(message)["tool_call_id"] == "c0"
     assert after.prompt == after.fixed + sum(m.tokens for m in after.messages)
 
 
 def test_texts_in_a_list_of_parts_are_compacted_alike() -> None:
     parts = [{"type": "text", "text": json.dumps(ROWS)}, {"type": "image_url", "image_url": {"url": "x"}}, "odd"]
     after = compact(drafted(parts[:2]))
-    found = list(after.messages)[3].fields()["content"]
+    found = fields(list(after.messages)[3])["content"]
     assert expanded(json.loads(found[0]["text"])) == ROWS and found[1] == parts[1]
 
 

@@ -12,7 +12,7 @@ from proxy.fit.steps.drop_superseded import ARGUMENTS_STUB, RESULT_STUB, Params,
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
-from tests.makers import assistant, contents, draft, system, tool_round, user, words
+from tests.makers import assistant, contents, draft, fields, system, tool_round, user, words
 
 
 def todo(i: int, name: str = "TodoWrite", result: str = "", arguments: Any = None) -> list[dict[str, Any]]:
@@ -31,11 +31,11 @@ def drop(before: Draft, **params: Any) -> Draft:
 
 def stubbed(after: Draft) -> list[str]:
     """The ids of the calls whose result is a stub."""
-    return [m.answers or "" for m in after.messages if m.answers is not None and m.text() == RESULT_STUB]
+    return [m.answers[0] for m in after.messages if m.answers and m.text() == RESULT_STUB]
 
 
 def arguments(after: Draft) -> dict[str, str]:
-    calls = [call for m in after.messages for call in m.fields().get("tool_calls") or ()]
+    calls = [call for m in after.messages for call in fields(m).get("tool_calls") or ()]
     return {call["id"]: call["function"]["arguments"] for call in calls}
 
 
@@ -52,10 +52,10 @@ def test_pairs_stay_whole_and_every_other_field_keeps_its_bytes() -> None:
     first = todo(0)
     first[0]["x-own"] = first[0]["tool_calls"][0]["x-too"] = {"b": 1.50}
     after = drop(drafted(first, todo(1)))
-    fields = [m.fields() for m in after.messages]
-    assert [(f["role"], f.get("tool_call_id")) for f in fields[2:6:2]] == [("assistant", None), ("assistant", None)]
-    assert fields[3]["tool_call_id"] == "c0" and fields[2]["tool_calls"][0]["id"] == "c0"
-    assert fields[2]["x-own"] == fields[2]["tool_calls"][0]["x-too"] == {"b": 1.5}
+    sent = [fields(m) for m in after.messages]
+    assert [(f["role"], f.get("tool_call_id")) for f in sent[2:6:2]] == [("assistant", None), ("assistant", None)]
+    assert sent[3]["tool_call_id"] == "c0" and sent[2]["tool_calls"][0]["id"] == "c0"
+    assert sent[2]["x-own"] == sent[2]["tool_calls"][0]["x-too"] == {"b": 1.5}
     assert list(after.messages)[2].why == list(after.messages)[3].why == "superseded"
 
 
@@ -148,7 +148,7 @@ def test_calls_of_another_shape_are_left_alone() -> None:
     }
     answer = {"role": "function", "name": "TodoWrite", "content": words(30)}
     after = drop(drafted([old, answer], todo(1)))
-    assert [m.fields().get("function_call") for m in after.messages][2] == old["function_call"]
+    assert [fields(m).get("function_call") for m in after.messages][2] == old["function_call"]
 
 
 def test_what_is_no_utf8_is_a_state_too() -> None:

@@ -16,11 +16,11 @@ from proxy.fit.steps.prune_history import (
     newest_messages,
     newest_within,
 )
-from proxy.model.conversation import Block, Message
+from proxy.model.conversation import Block
 from proxy.model.limits import Margin, Window
 from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
-from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
+from tests.makers import WordMeter, assistant, contents, draft, facts, message, system, tool_round, user, words
 
 KNOWN = facts(1000)
 
@@ -49,7 +49,7 @@ def indices(found: Draft) -> list[int]:
 
 
 def blocks(*costs: int, pinned: tuple[int, ...] = ()) -> tuple[Block, ...]:
-    return tuple(Block((Message(b"{}", "user", i, tokens=c),), i in pinned) for i, c in enumerate(costs))
+    return tuple(Block((message(user(""), i, tokens=c),), i in pinned) for i, c in enumerate(costs))
 
 
 def test_what_has_room_is_the_same_draft() -> None:
@@ -154,7 +154,7 @@ def test_what_so_many_messages_still_cost_is_cut_like_any_other() -> None:
 
 def test_a_message_of_our_own_is_no_message_dropped() -> None:
     found = draft([user("a"), assistant(words(2000)), user("b")], 1000, max_tokens=100)
-    ours = Block(tuple(Message(m.raw, m.role, -1, tokens=m.tokens) for m in found.blocks[1].messages))
+    ours = Block(tuple(replace(m, index=-1) for m in found.blocks[1].messages))
     after = apply(found.with_blocks([found.blocks[0], ours, found.blocks[2]]), KNOWN, Params())
     assert contents(after) == ["a", "b"] and after.drops == ()
 

@@ -13,7 +13,7 @@ from proxy.fit.steps.trim_tool_results import Params, allowances, apply
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
-from tests.makers import assistant, contents, draft, facts, system, tool_round, user, words
+from tests.makers import assistant, contents, draft, facts, fields, system, tool_round, user, words
 
 KNOWN = facts(1000)
 
@@ -140,7 +140,7 @@ def test_a_result_in_parts_keeps_its_image_and_pays_for_it() -> None:
     result["content"] = [{"type": "text", "text": "word " * 4000}, image]
     before = draft([user("q"), call, result], 1000, CharMeter(), max_tokens=100)
     after = apply(before, KNOWN, Params())
-    assert after.excess <= 0 and list(after.messages)[2].fields()["content"][1] == image
+    assert after.excess <= 0 and fields(list(after.messages)[2])["content"][1] == image
 
 
 def test_results_that_cost_more_when_escaped_are_not_cut_to_nothing() -> None:

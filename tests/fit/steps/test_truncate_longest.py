@@ -16,7 +16,7 @@ from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
 from proxy.model.plan import Draft
 from proxy.tokens.meter import meter_for
 from tests.laws.meters import CharMeter
-from tests.makers import assistant, contents, draft, facts, ladder, prompt, system, tool_round, user, words
+from tests.makers import assistant, contents, draft, facts, fields, ladder, prompt, system, tool_round, user, words
 from tests.tokens.remembering import Remembering
 
 KNOWN = facts(1000)
@@ -66,7 +66,7 @@ def test_an_image_stays_beside_its_shortened_text() -> None:
     told = {"role": "user", "content": [{"type": "text", "text": "word " * 5000}, image]}
     before = draft([told], 2000, CharMeter(), max_tokens=100)
     after = apply(before, KNOWN, Params())
-    assert after.excess <= 0 and next(iter(after.messages)).fields()["content"][1] == image
+    assert after.excess <= 0 and fields(next(iter(after.messages)))["content"][1] == image
 
 
 def test_results_of_parallel_calls_fit_though_their_text_costs_more_when_escaped() -> None:
@@ -166,6 +166,6 @@ def test_what_the_user_asked_gives_way_where_nothing_else_holds_what_must_go() -
 def test_long_arguments_of_the_newest_call_give_way_and_stay_json() -> None:
     call, result = tool_round("1", "done", arguments=json.dumps({"path": "a.py", "text": "\n".join([words(40)] * 90)}))
     after = cut([user(words(200)), call, result], window=1800)
-    made = next(m for m in after.messages if m.calls).fields()["tool_calls"][0]["function"]["arguments"]
+    made = fields(next(m for m in after.messages if m.calls))["tool_calls"][0]["function"]["arguments"]
     assert after.excess <= 0 and contents(after)[0] == words(200)
     assert json.loads(made)["path"] == "a.py"

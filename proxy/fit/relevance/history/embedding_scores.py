@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from proxy.fit.relevance.results.sources import ends
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.vectors import Vector, cosine
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, text_of
+from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Facts, Want
 
 KIND = "embeddings"
@@ -42,7 +41,7 @@ def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -
 def said(block: Block) -> str:
     """What is compared of a block: what people and the model said, its beginning and its end. Tool results gain
     nothing from it (the facts), and models of embeddings seldom read more than 512 tokens."""
-    text = "\n".join(text_of(content_of(m)) for m in block.messages if m.answers is None)
+    text = "\n".join(m.own_text() for m in block.messages if not m.answers or m.kind is Kind.USER)
     return ends(text) if text.strip() else ""
 
 

@@ -15,9 +15,8 @@ from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, Reuse, as
 from proxy.fit.relevance.text.bm25 import Document, Index, indexed, keep
 from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Block
+from proxy.model.conversation import Block, Kind
 
-INSTRUCTIONS = frozenset({"system", "developer"})
 BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
 WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
 LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show hardly more)
@@ -83,9 +82,9 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
 def lasting(blocks: Sequence[Block]) -> set[int]:
     """What every cut leaves: instructions, the first user message, and what the client pinned. What is pinned only for
     being the last must not count: it was not the last for earlier cuts, and will not be for later ones."""
-    users = [i for i, block in enumerate(blocks) if block.messages[0].role == "user"]
+    users = [i for i, block in enumerate(blocks) if block.user is not None]
     last = {*users[-1:], len(blocks) - 1}
-    instructions = {i for i, block in enumerate(blocks) if block.messages[0].role in INSTRUCTIONS}
+    instructions = {i for i, block in enumerate(blocks) if block.messages[0].kind is Kind.INSTRUCTION}
     return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
 
 
@@ -125,9 +124,10 @@ class _Seen:
         """What the assistant said in a block."""
         return _spoken(self.blocks[place], self._documents[place])
 
-    def first(self, place: int) -> Reading:
-        """The first message of a block."""
-        return self._documents[place][0]
+    def user(self, place: int) -> Reading:
+        """What the user said in a block."""
+        kinds = [message.kind for message in self.blocks[place].messages]
+        return self._documents[place][kinds.index(Kind.USER)]
 
     def close(self) -> None:
         """Leaves the index for the next replay."""
@@ -139,15 +139,17 @@ def _read(block: Block) -> Document:
     """A block's readings; of results that are yet to be shortened only the beginning."""
     if block.later is None:
         return tuple(map(read_message, block.messages))
-    return tuple(read_message(m) if m.answers is None else read_message(m, LATER) for m in block.messages)
+    return tuple(read_message(m, LATER) if m.answers else read_message(m) for m in block.messages)
 
 
 def _spoken(block: Block, document: Document) -> list[Reading]:
-    return [reading for message, reading in zip(block.messages, document, strict=True) if message.role == "assistant"]
+    return [
+        reading for message, reading in zip(block.messages, document, strict=True) if message.kind is Kind.ASSISTANT
+    ]
 
 
 def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
-    users = [place for place in live if seen.blocks[place].messages[0].role == "user"]
+    users = [place for place in live if seen.blocks[place].user is not None]
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
     room = int(marks.low * max(0, marks.room - marks.fixed - sum(kept.values())))
@@ -187,7 +189,7 @@ def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Ca
 def _worth(seen: _Seen, live: Mapping[int, int], users: Sequence[int], older: Sequence[int]) -> dict[int, float]:
     """What the older blocks are worth for what the run is at now."""
     index, reuse = seen.upto(max(live) + 1)
-    user = seen.first(users[-1]) if users else None
+    user = seen.user(users[-1]) if users else None
     asked = asked_now(user, [seen.spoken(place) for place in list(live)[-ACTIONS:]], index)
     return rank_blocks(index, asked, reuse, older)
 

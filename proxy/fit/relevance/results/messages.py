@@ -11,10 +11,10 @@ from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.sources import Source, leaves
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import Asked
-from proxy.fit.shorten import content_of, head_and_tail, shorten_content
+from proxy.fit.shorten import head_and_tail, shorten_message, shorten_texts
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Block, Message, text_of
-from proxy.model.lenient_json import FIELDS, RAWS, Json
+from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
+from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
@@ -27,12 +27,25 @@ ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
 SHORTENED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
-Raws = dict[str, msgspec.Raw]
-CALLS = msgspec.json.Decoder(list[Raws])
+
+
+def costs_of_results(message: Message, meter: Meter) -> list[tuple[str, int]]:
+    """The results that a message carries: the id of each one's call, and its tokens. A result that is all of its
+    message costs what the message costs; of others the text counts."""
+    if not message.answers:
+        return []
+    if message.kind is Kind.RESULT and len(message.answers) == 1:
+        return [(message.answers[0], message.tokens)]
+    texts = dict.fromkeys(message.answers, "")
+    for part in message.parts():
+        if part.kind is PartKind.RESULT and part.call in texts:
+            texts[part.call] += part.text
+    return [(call, meter.text(text)) for call, text in texts.items()]
 
 
 def shorten_result(
     message: Message,
+    call: str,
     limit: int,
     source: Source,
     meter: Meter,
@@ -41,22 +54,20 @@ def shorten_result(
     preview: int | None = None,
     why: str = RESULT_WHY,
 ) -> Message:
-    """The message of a tool result with at most `limit` tokens of text, chosen for what it was asked for; the same
-    message where there is nothing to shorten. Its tokens are not counted anew."""
+    """The message with the result of one call in at most `limit` tokens of text, chosen for what it was asked for; the
+    same message where there is nothing to shorten. Its tokens are not counted anew."""
 
     def made() -> Message:
-        asked = source.asked(message.answers)
+        asked = source.asked(call)
+        parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
+        too_long = len(parts) == 1 and parts[0].whole and message.tokens > limit + FRAME
 
-        def choose(text: str, room: int, too_long: bool = False) -> str:
+        def choose(text: str, room: int) -> str:
             return shorten(text, room, asked, meter, cap_chars=cap_chars, preview=preview, too_long=too_long)
 
-        content = content_of(message)
-        if isinstance(content, str):
-            short = choose(content, limit, message.tokens > limit + FRAME)
-            return message if short == content else message.with_content(short, why)
-        return shorten_content(message, meter, limit, choose, why)
+        return shorten_texts(message, parts, meter, limit, choose, why)
 
-    return _remembered(message, made, f"result {limit} {cap_chars} {preview} {message.answers} {source.mark}")
+    return _remembered(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark}")
 
 
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:
@@ -66,32 +77,20 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
         return message
 
     def made() -> Message:
-        try:
-            parts = RAWS.decode(message.raw)
-            calls = CALLS.decode(parts.get("tool_calls", b"[]"))
-        except (msgspec.MsgspecError, UnicodeError):
-            return message
         asked = Asked("" if source.user is None else source.user.text)
-        shorter = [_call(call, asked, meter, limit) for call in calls]
-        if all(a is b for a, b in zip(calls, shorter, strict=True)):
-            return message
-        parts["tool_calls"] = msgspec.Raw(msgspec.json.encode(shorter))
-        return replace(message, raw=msgspec.json.encode(parts), why=CALL_WHY)
+        calls = [part for part in message.parts() if part.kind is PartKind.CALL and part.editable]
+        return message.edit([(part, _arguments(part, asked, meter, limit)) for part in calls], CALL_WHY)
 
     return _remembered(message, made, f"call {limit} {source.mark}")
 
 
-def _call(call: Raws, asked: Asked, meter: Meter, limit: int) -> Raws:
+def _arguments(call: Part, asked: Asked, meter: Meter, limit: int) -> str:
     try:
-        function = FIELDS.decode(call.get("function", b"{}"))
-        arguments = decoded(function.get("arguments") or "")
-    except (msgspec.MsgspecError, TypeError, UnicodeError):
-        return call
+        arguments = decoded(call.text)
+    except msgspec.DecodeError:
+        return call.text
     shorter = _strings(arguments, lambda text: shorten(text, limit, asked, meter))
-    if shorter == arguments:
-        return call
-    function["arguments"] = msgspec.json.encode(shorter).decode()
-    return {**call, "function": msgspec.Raw(msgspec.json.encode(function))}
+    return call.text if shorter == arguments else msgspec.json.encode(shorter).decode()
 
 
 def _strings(value: Json, change: Callable[[str], str]) -> Json:
@@ -108,22 +107,26 @@ def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) ->
     told (an image keeps its cost; an answer in words), exactly."""
     if source is None:
         return brief_block(block, None, meter, limit).tokens
-    long = [m for m in block.messages if m.answers is not None and m.tokens > limit]
-    if not all(isinstance(content_of(m), str) for m in long):
+    long = [m for m in block.messages if m.answers and m.tokens > limit]
+    if not all(any(part.whole for part in m.parts()) for m in long):
         return brief_block(block, source, meter, limit).tokens
-    return sum(_brief_call(m) if m.answers is None else min(m.tokens, limit) for m in block.messages)
+    return sum(min(m.tokens, limit) if m.answers else _brief_call(m) for m in block.messages)
 
 
 def _brief_call(message: Message) -> int:
     """About what an assistant message costs without long arguments: each goes to `LONG_ARGUMENT`."""
     if message.tokens <= LONG_ARGUMENT or not message.calls:
         return message.tokens
+    parts = message.parts()
+    calls = [part for part in parts if part.kind is PartKind.CALL]
+    if not all(part.editable for part in calls):
+        return message.tokens
     try:
-        fields = message.fields()
-        arguments = [decoded(call["function"]["arguments"]) for call in fields.get("tool_calls") or ()]
-        whole = len(text_of(fields.get("content"))) + sum(len(msgspec.json.encode(value)) for value in arguments)
+        arguments = [decoded(part.text) for part in calls]
+        whole = sum(len(part.text) for part in parts if part.kind in TEXTS)
+        whole += sum(len(msgspec.json.encode(value)) for value in arguments)
         sizes = [len(msgspec.json.encode(text)) for value in arguments for text in leaves(value)]
-    except (msgspec.MsgspecError, UnicodeError, TypeError, KeyError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return message.tokens
     each = message.tokens / max(1, whole)
     return message.tokens - sum(max(0, int(each * size) - LONG_ARGUMENT) for size in sizes)
@@ -135,23 +138,26 @@ def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -
     if source is None:
         return _brief_answer(block, meter)
     messages = tuple(
-        shorten_arguments(m, source, meter)
-        if m.answers is None
-        else shorten_result(m, limit, source, meter, why=OLD_WHY)
-        if m.tokens > limit
-        else m
+        _brief_results(m, limit, source, meter) if m.answers else shorten_arguments(m, source, meter)
         for m in block.messages
     )
     return _shorter(block, messages, meter)
 
 
+def _brief_results(message: Message, limit: int, source: Source, meter: Meter) -> Message:
+    for call, cost in costs_of_results(message, meter):
+        if cost > limit:
+            message = shorten_result(message, call, limit, source, meter, why=OLD_WHY)
+    return message
+
+
 def _brief_answer(block: Block, meter: Meter) -> Block:
     message = block.messages[0]
-    if message.role != "assistant" or message.calls or message.tokens <= ANSWER + FRAME:
+    if message.kind is not Kind.ASSISTANT or message.calls or message.tokens <= ANSWER + FRAME:
         return block
 
     def made() -> Message:
-        return shorten_content(message, meter, ANSWER, lambda text, room: head_and_tail(text, room, meter), ANSWER_WHY)
+        return shorten_message(message, meter, ANSWER, lambda text, room: head_and_tail(text, room, meter), ANSWER_WHY)
 
     return _shorter(block, (_remembered(message, made, "answer"),), meter)
 

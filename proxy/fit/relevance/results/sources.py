@@ -12,8 +12,7 @@ from proxy.fit.nested import decoded
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import LONG_NUMBER, Asked
 from proxy.fit.relevance.text.words import unescaped
-from proxy.fit.shorten import content_of
-from proxy.model.conversation import Block, Message, text_of
+from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
 # Characters read of each (measured: more adds noise). A question stands at the beginning or the end of what a user
@@ -30,7 +29,7 @@ class Said:
     @cached_property
     def text(self) -> str:
         """Its text, as far as a question may stand there."""
-        return ends(text_of(content_of(self.message)))
+        return ends(self.message.own_text())
 
     @cached_property
     def mark(self) -> int:
@@ -40,21 +39,22 @@ class Said:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the question of a block's results stands: the user message before it, the call, and the user message that
-    directly follows the round which the results ended."""
+    """Where the question of a block's results stands: the user message before it, the messages that call, and the user
+    message that directly follows the round which the results ended."""
 
-    call: Message
+    calls: tuple[Message, ...]
     user: Said | None = None
     following: Said | None = None
 
     @cached_property
     def mark(self) -> int:
         """A digest of these three."""
-        return digest(*["" if said is None else str(said.mark) for said in (self.user, self.following)], self.call.raw)
+        users = ["" if said is None else str(said.mark) for said in (self.user, self.following)]
+        return digest(*users, *[message.raw for message in self.calls])
 
-    def asked(self, answers: str | None = None) -> Asked:
-        """The question as text, for the result of one call or of all."""
-        said, arguments = _spoken(self.call, answers)
+    def asked(self, call: str) -> Asked:
+        """The question as text, for the result of one call."""
+        said, arguments = _spoken(self.calls, call)
         asked = [each.text for each in (self.following, self.user) if each is not None]
         texts = (*asked, said[:SPOKEN])
         return Asked("\n".join(texts), arguments[:ARGUMENTS], texts)
@@ -66,23 +66,28 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
     found: list[Source | None] = []
     user = None
     for place, block in enumerate(blocks):
-        first = block.messages[0]
-        if first.role == "user":
-            user = Said(first)
-        if not block.has_results:
+        own = block.user
+        if block.has_results:
+            after = _following(blocks, place) if following else None
+            calls = tuple(m for m in block.messages if not m.answers)
+            found.append(Source(calls or block.messages[:1], user, after))
+        else:
             found.append(None)
-            continue
-        after = _following(blocks, place) if following else None
-        found.append(Source(first, user, after))
+        if own is not None:
+            user = Said(own)
     return found
 
 
 def _following(blocks: Sequence[Block], place: int) -> Said | None:
     """The user message after a round, where nothing but an answer in words stands between."""
+    own = blocks[place].user
+    if own is not None:
+        return Said(own)
     for block in blocks[place + 1 : place + 3]:
-        if block.messages[0].role == "user":
-            return Said(block.messages[0])
-        if block.messages[0].role != "assistant" or block.has_results:
+        first = block.messages[0]
+        if first.kind is Kind.USER:
+            return Said(first)
+        if first.kind is not Kind.ASSISTANT or block.has_results:
             return None
     return None
 
@@ -92,25 +97,19 @@ def ends(text: str) -> str:
     return text if len(text) <= USER_HEAD + USER_TAIL else f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
 
 
-def _spoken(message: Message, ident: str | None) -> tuple[str, str]:
+def _spoken(messages: Sequence[Message], ident: str) -> tuple[str, str]:
     """What the model said when it called, and what it called with."""
-    try:
-        fields = message.fields()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "", ""
-    calls: Sequence[Json] = fields.get("tool_calls") or ()
-    mine = [c for c in calls if isinstance(c, dict) and (ident is None or c.get("id") == ident)]
-    return text_of(fields.get("content")), "\n".join(map(_values, mine))
+    parts = [part for message in messages for part in message.parts()]
+    calls = [p for p in parts if p.kind is PartKind.CALL and p.editable and p.call == ident]
+    return "".join(p.text for p in parts if p.kind in TEXTS), "\n".join(map(_values, calls))
 
 
-def _values(call: Json) -> str:
+def _values(call: Part) -> str:
     """What a call passed: its values, without the names of its parameters and without small numbers."""
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
     try:
-        return "\n".join(leaves(decoded(arguments if isinstance(arguments, str) else "")))
+        return "\n".join(leaves(decoded(call.text)))
     except msgspec.DecodeError:
-        return unescaped(str(arguments))
+        return unescaped(call.text)
 
 
 def leaves(value: Json, depth: int = 8) -> Iterator[str]:

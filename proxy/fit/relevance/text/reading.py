@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
 
-import msgspec
-
 from proxy.fit.relevance.text.dates import Day, first_day
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.splitting import times_of, tokens
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
 from proxy.model import oversized_json
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Message, text_of
-from proxy.model.lenient_json import Json
+from proxy.model.conversation import TEXTS, Message, Part, PartKind
 from proxy.model.structs import replace
 
 Key = bytes | str | int
@@ -102,24 +99,16 @@ def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
         message = replace(
             message, raw=oversized_json.without(message.raw, oversized_json.cuts(message.raw, oversized_json.OUTSIZE))
         )
-    try:
-        fields = message.fields()
-    except (msgspec.MsgspecError, UnicodeDecodeError):  # text that is no UTF-8: its words are still there
-        return reading(key, message.raw.decode("utf-8", "replace"))
-    text = text_of(fields.get("content"))[:head]
-    name = fields.get("name")
+    parts = message.parts()
+    text = "".join([part.text for part in parts if part.kind in TEXTS or part.kind is PartKind.OPAQUE])[:head]
     plain = unescaped(text) if text[:1] in ("{", "[") else text
-    calls = "\n".join(called(call) for call in fields.get("tool_calls") or ())
-    return reading(key, f"{plain}\n{calls}" if calls else plain, name if isinstance(name, str) else "")
+    calls = "\n".join(called(part) for part in parts if part.kind is PartKind.CALL and part.editable)
+    return reading(key, f"{plain}\n{calls}" if calls else plain, message.name)
 
 
-def called(call: Json) -> str:
-    """The name and the arguments of a call as text; nothing where the call has another shape."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return ""
-    arguments = str(function.get("arguments", ""))[:ARGUMENTS]
-    return f"{function.get('name', '')} {unescaped(arguments)}"
+def called(call: Part) -> str:
+    """The name and the arguments of a call as text."""
+    return f"{call.name} {unescaped(call.text[:ARGUMENTS])}"
 
 
 def reading(key: Key, text: str, name: str = "") -> Reading:

@@ -22,7 +22,7 @@ from proxy.fit.relevance.results.sources import Source, sources
 from proxy.model.conversation import Block, Message
 from proxy.model.structs import replace
 from tests.laws.meters import CharMeter
-from tests.makers import WordMeter, assistant, draft, prompt, tool_round, user, words
+from tests.makers import WordMeter, assistant, draft, fields, prompt, tool_round, user, words
 
 METER = CharMeter()
 LOG = "\n".join(f"line {i} says {words(4, 'w')}" for i in range(300))
@@ -41,46 +41,46 @@ def told(result: Any, arguments: Any = "{}", **more: Any) -> tuple[Block, Source
 
 
 def arguments_of(message: Message) -> Any:
-    return json.loads(message.fields()["tool_calls"][0]["function"]["arguments"])
+    return json.loads(fields(message)["tool_calls"][0]["function"]["arguments"])
 
 
 def test_a_result_keeps_what_was_asked_for_within_its_limit() -> None:
     block, source = told(NEEDLE)
-    short = shorten_result(block.messages[1], 100, source, METER)
+    short = shorten_result(block.messages[1], "a", 100, source, METER)
     assert "line 150 of the budget" in short.text() and METER.text(short.text()) <= 100
-    assert short.why and short.fields()["tool_call_id"] == "a" and short.answers == "a"
+    assert short.why and fields(short)["tool_call_id"] == "a" and short.answers == ("a",)
 
 
 def test_texts_in_a_list_of_parts_are_shortened_alike() -> None:
     image = {"type": "image_url", "image_url": {"url": "x"}}
     block, source = told([{"type": "text", "text": NEEDLE}, image])
-    short = shorten_result(block.messages[1], 100, source, METER)
-    assert "line 150 of the budget" in short.text() and short.fields()["content"][1] == image
+    short = shorten_result(block.messages[1], "a", 100, source, METER)
+    assert "line 150 of the budget" in short.text() and fields(short)["content"][1] == image
 
 
 def test_a_result_within_its_limit_is_the_same_message() -> None:
     block, source = told("short")
     for _ in range(2):  # made, and remembered
-        assert shorten_result(block.messages[1], 100, source, METER) is block.messages[1]
+        assert shorten_result(block.messages[1], "a", 100, source, METER) is block.messages[1]
 
 
 def test_what_was_shortened_once_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     SHORTENED.clear()
     block, source = told(NEEDLE)
-    first = shorten_result(block.messages[1], 100, source, METER)
+    first = shorten_result(block.messages[1], "a", 100, source, METER)
     monkeypatch.setattr(messages, "shorten", None)
-    assert shorten_result(block.messages[1], 100, source, METER) == first
+    assert shorten_result(block.messages[1], "a", 100, source, METER) == first
 
 
 def test_it_depends_on_the_limit_the_question_and_the_count() -> None:
     block, source = told(NEEDLE)
     result = block.messages[1]
     found = {
-        shorten_result(result, 100, source, METER).raw,
-        shorten_result(result, 110, source, METER).raw,
-        shorten_result(result, 100, replace(source, user=None), METER).raw,
-        shorten_result(replace(result, tokens=9_999), 100, source, CharMeter(ratio=2)).raw,
-        shorten_result(result, 100, source, METER, cap_chars=200).raw,
+        shorten_result(result, "a", 100, source, METER).raw,
+        shorten_result(result, "a", 110, source, METER).raw,
+        shorten_result(result, "a", 100, replace(source, user=None), METER).raw,
+        shorten_result(replace(result, tokens=9_999), "a", 100, source, CharMeter(ratio=2)).raw,
+        shorten_result(result, "a", 100, source, METER, cap_chars=200).raw,
     }
     assert len(found) == 5
 
@@ -111,7 +111,7 @@ def test_arguments_that_are_short_or_no_json_stay_as_they_are(arguments: str) ->
 def test_arguments_that_are_one_long_string_are_shortened_and_stay_json() -> None:
     block, source = told("ok", json.dumps(LOG))
     short = shorten_arguments(block.messages[0], source, METER)
-    arguments = json.loads(short.fields()["tool_calls"][0]["function"]["arguments"])
+    arguments = json.loads(fields(short)["tool_calls"][0]["function"]["arguments"])
     assert isinstance(arguments, str) and METER.text(arguments) <= LONG_ARGUMENT < METER.text(LOG)
 
 
