@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 
-from proxy.fit.relevance.text.vectors import Vector, packed
+from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.plan import Want
@@ -140,7 +140,7 @@ class Embeddings:
 
 def _read(payload: bytes, count: int) -> list[Vector]:
     try:
-        return [packed(numbers) for numbers in vectors_in(payload, count)]
+        return [quantize(numbers) for numbers in vectors_in(payload, count)]
     except ValueError as error:
         raise NoVectors(str(error)) from None
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.fit.relevance.history.replay import CUT
 from proxy.fit.relevance.results.messages import brief_block
-from proxy.fit.relevance.text.vectors import Vector, packed
+from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
     Params,
@@ -286,7 +286,7 @@ def harbour() -> list[dict[str, Any]]:
 def vectors(want: Want) -> dict[str, Vector]:
     """As a model would that knows that the question is about the vessel."""
     near = (SECRET, "Whereabouts zxq?")
-    return {text: packed([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+    return {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
 
 
 def meant(layout: str, knows: bool = True) -> Draft:

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.fit.excerpts import HEADING as EXCERPTS
 from proxy.fit.lore import LOREBOOKS, Entry
-from proxy.fit.relevance.text.vectors import packed
+from proxy.fit.relevance.text.vectors import quantize
 from proxy.fit.steps import prune_history, recall
 from proxy.fit.steps.recall import HEADING, WHY, Params, rag_budget
 from proxy.model.limits import Margin
@@ -263,7 +263,7 @@ def test_what_was_dropped_is_recalled_for_what_it_means_too() -> None:
     assert isinstance(want, Want) and {lantern, "Be brief."} <= set(want.payload["texts"])
     assert recall.apply(short, told((TOWN,), first), Params(sources=("lorebooks",), embeddings="emb")) is short
     near = (lantern, "Whereabouts zxq?")
-    vectors = {text: packed([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+    vectors = {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
     assert lantern in excerpt(apply(short, replace(known, knowledge={want.key: vectors}), params))
     without = apply(short, replace(known, knowledge={want.key: ""}), params)
     assert without == apply(short, known, Params(budget=40)) and lantern not in excerpt(without)

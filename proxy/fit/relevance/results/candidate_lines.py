@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import accumulate, chain
 
-from proxy.fit.relevance.text.heuristics import standing, trouble_of
+from proxy.fit.relevance.text.heuristics import outline_value, severity_of
 from proxy.fit.relevance.text.query import Asked
-from proxy.fit.relevance.text.short_text_bm25 import MISSES, NEIGHBOURS, match_literally
-from proxy.fit.relevance.text.splitting import every
+from proxy.fit.relevance.text.short_text_bm25 import MISSES, NEIGHBOURS, literal_scores
+from proxy.fit.relevance.text.splitting import distinct_tokens
 from proxy.fit.relevance.text.words import STOP, parts, stem
 
 SHARE = 1 / 6  # of the characters: at the beginning, at the end, and elsewhere
@@ -58,17 +58,17 @@ def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked
     """The places of the lines in which something tells, the rarest first, and how many lines beside it matter; then,
     as far as they are asked for, those of the outline."""
     wanted = asked.words.keys() - STOP
-    telling = _wanted(every(tokens), wanted | set(map(stem, wanted)))
+    telling = _wanted(distinct_tokens(tokens), wanted | set(map(stem, wanted)))
     held = {place: telling.intersection(said) for place, said in enumerate(tokens) if not telling.isdisjoint(said)}
     times = Counter(chain.from_iterable(held.values()))
     lines = {place: float(min(map(times.__getitem__, found))) for place, found in held.items()}  # that hold the same
-    for place, score in enumerate(match_literally(texts, asked.literals)):
+    for place, score in enumerate(literal_scores(texts, asked.literals)):
         if score:
             lines[place] = min(score**-2, lines.get(place, math.inf))
     for place in sorted(lines, key=lambda place: (lines[place], place)):
         yield place, AROUND
     for place, text in enumerate(texts):
-        if place not in lines and standing(text) >= OUTLINE:
+        if place not in lines and outline_value(text) >= OUTLINE:
             yield place, 0
 
 
@@ -80,6 +80,6 @@ def _wanted(said: Collection[str], wanted: Set[str]) -> set[str]:
         for token in said
         if (lower := token.lower()) in wanted
         or (lower.isalpha() and stem(lower) in wanted)
-        or trouble_of(token)
+        or severity_of(token)
         or not (token.isascii() or wanted.isdisjoint(parts(token)))
     }

@@ -11,11 +11,11 @@ from heapq import heapify, heappop, heapreplace
 import msgspec
 
 from proxy.fit.relevance.results.candidate_lines import near
-from proxy.fit.relevance.text.heuristics import standing
+from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.query import Asked
-from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, fill, match, match_literally, most
-from proxy.fit.relevance.text.splitting import every, tokens_by_line
-from proxy.fit.relevance.text.words import names_in, trouble_in
+from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fill, largest_fitting, literal_scores
+from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
+from proxy.fit.relevance.text.words import identifiers_in, severities
 from proxy.model.ports import Meter
 
 NEW_NAME = 0.2  # worth of an identifier that no chosen line has yet, in units of the best match (measured)
@@ -76,7 +76,7 @@ def shorten_lines(text: str, limit: int, asked: Asked, meter: Meter, fits: Calla
     chosen = [places[place] for place in _chosen(read, order, limit, meter)]
     if not any(lines[place].text.strip() for place in chosen):
         return None
-    return most(lambda count: render(lines, chosen[:count]), len(chosen), fits)
+    return largest_fitting(lambda count: render(lines, chosen[:count]), len(chosen), fits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Survey:
 def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]], places: Sequence[int]) -> Survey:
     """Reads those of the lines that stand in these places; the tokens of each line are known."""
     found = [tokens[place] for place in places]
-    said = every(found)
-    return Survey([lines[place] for place in places], places, found, said, names_in(said), trouble_in(said))
+    said = distinct_tokens(found)
+    return Survey([lines[place] for place in places], places, found, said, identifiers_in(said), severities(said))
 
 
 def by_worth(read: Survey, worth: Sequence[float]) -> Iterator[int]:
@@ -144,9 +144,9 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
     """How much each line is worth: what it answers itself, a share of what its neighbours do, and what lines of its
     kind are worth whatever is asked."""
     texts = [line.text for line in read.lines]
-    own = match(read.tokens, *asked.keys("\n".join(texts[:SAMPLE])), read.said)
+    own = bm25_scores(read.tokens, *asked.keys("\n".join(texts[:SAMPLE])), read.said)
     unit = max(own, default=0.0) or 1.0
-    worth = [a + LITERAL * unit * b for a, b in zip(own, match_literally(texts, asked.literals), strict=True)]
+    worth = [a + LITERAL * unit * b for a, b in zip(own, literal_scores(texts, asked.literals), strict=True)]
     hits, at = [place for place, score in enumerate(own) if score], read.places
     for away, share in enumerate(NEIGHBOURS, 1):
         for place in hits:
@@ -154,8 +154,8 @@ def worth_of(read: Survey, asked: Asked) -> list[float]:
                 worth[place - away] += share * own[place]
             if place + away < len(own) and at[place + away] - at[place] == away:
                 worth[place + away] += share * own[place]
-    news = _news(read, asked.about_trouble)
-    return [w + unit * (standing(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
+    news = _news(read, asked.about_errors)
+    return [w + unit * (outline_value(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
 
 
 def _news(read: Survey, troubled: bool) -> list[float]:

@@ -8,11 +8,11 @@ from operator import itemgetter
 
 from proxy.fit.relevance.results.json_shrinking import LEFT_OUT, encoded, slim
 from proxy.fit.relevance.results.tables import COLUMNS, ROWS
-from proxy.fit.relevance.text.heuristics import extremes, wants_extremes
+from proxy.fit.relevance.text.heuristics import extremes, superlative
 from proxy.fit.relevance.text.query import Asked
-from proxy.fit.relevance.text.short_text_bm25 import fill, match, match_literally, most
-from proxy.fit.relevance.text.splitting import every, tokens
-from proxy.fit.relevance.text.words import STOP, parts, stem, trouble_in, unescaped
+from proxy.fit.relevance.text.short_text_bm25 import bm25_scores, fill, largest_fitting, literal_scores
+from proxy.fit.relevance.text.splitting import distinct_tokens, tokens
+from proxy.fit.relevance.text.words import STOP, parts, severities, stem, unescaped
 from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -148,7 +148,7 @@ def shorten_rows(
                 left -= cost(place, ())
                 chosen = [place, *chosen] if place == best else [*chosen, place]
     chosen = chosen[:preview]
-    return most(lambda count: listed.showing([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
+    return largest_fitting(lambda count: listed.showing([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
 
 
 def _slimmed(row: Json, named: bool, room: int, wanted: Collection[str], meter: Meter) -> Json:
@@ -183,15 +183,15 @@ def worth_of(rows: Sequence[Json], asked: Asked, *, named: bool = False) -> list
     texts = [unescaped(encoded(row)) for row in rows]
     said = list(map(tokens, texts))
     keys, english = asked.keys("\n".join(texts[:SAMPLE]))
-    worth = match(said, keys, english)
+    worth = bm25_scores(said, keys, english)
     unit = max(worth, default=0.0) or 1.0
-    worth = [w + LITERAL * unit * exact for w, exact in zip(worth, match_literally(texts, asked.literals), strict=True)]
-    direction = wants_extremes(asked.prose)
+    worth = [w + LITERAL * unit * exact for w, exact in zip(worth, literal_scores(texts, asked.literals), strict=True)]
+    direction = superlative(asked.prose)
     bare = [value for row in rows for value in row.values()] if named else rows  # a column is no entry's own
     for path, place, rank in extremes(bare, direction) if direction else ():
         asked_for = sum(word in keys or stem(word) in keys for word in parts(path.rpartition(".")[2]))
         worth[place] += unit * (EXTREME + NAMED * asked_for) * (1 - PLACE * rank)
-    if asked.about_trouble:
-        calm = trouble_in(every(said)).keys().isdisjoint
+    if asked.about_errors:
+        calm = severities(distinct_tokens(said)).keys().isdisjoint
         worth = [w + TROUBLED * unit * (not calm(row)) for w, row in zip(worth, said, strict=True)]
     return worth

@@ -1,4 +1,4 @@
-"""Dates as people write them, found in a text; what is not surely a date is none."""
+"""Finds dates in English text as people write them. Whatever is not certainly a date is ignored."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WRITTEN = tuple(
         rf"\b{DAY} (?:of )?{NAME}\.?(?:,? {YEAR})?",  # 8 May 2023, 8th of May
         rf"\b{NAME}\.? {DAY}(?:,? {YEAR})?",  # May 8, 2023
         rf"\b{NAME}\.?,? (?:of )?{YEAR}",  # May 2023
-        rf"\b(?:in|during|since|until|of|last|this|early|late|mid) {NAME}",  # in May: alone, "may" is no month
+        rf"\b(?:in|during|since|until|of|last|this|early|late|mid) {NAME}",  # in May; "may" alone is not a month
     )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A month, and as far as it was said, the year and the day."""
+    """A date: a month, and the year and the day if the text names them."""
 
     month: int
     year: int | None = None
@@ -31,7 +31,7 @@ class Day:
 
 
 def first_day(text: str) -> Day | None:
-    """The date that a text names, the fullest way of writing first; None where it names none."""
+    """The first date in a text, trying the most complete notation first; None if there is none."""
     for form in WRITTEN:
         found = form.search(text)
         day = None if found is None else _day(found.groupdict())
@@ -40,16 +40,17 @@ def first_day(text: str) -> Day | None:
     return None
 
 
-def _day(said: dict[str, str | None]) -> Day | None:
-    name, year, day = said.get("name"), said.get("year"), said.get("day")
-    month = NUMBERS[name[:3].lower()] if name else int(said.get("month") or 0)
+def _day(groups: dict[str, str | None]) -> Day | None:
+    name, year, day = groups.get("name"), groups.get("year"), groups.get("day")
+    month = NUMBERS[name[:3].lower()] if name else int(groups.get("month") or 0)
     if not 1 <= month <= 12 or (day is not None and not 1 <= int(day) <= 31):
         return None
     return Day(month, int(year) if year else None, int(day) if day else None)
 
 
 def nearness(asked: Day, found: Day | None, reach: int = 2) -> float:
-    """1 where the found date may be the one asked for; a half where its day is off by more than `reach`; else 0."""
+    """1.0 if `found` may be the date `asked` for, 0.5 if only its day differs by more than `reach`, else 0.0. Unknown
+    years and days match any."""
     if found is None or asked.month != found.month:
         return 0.0
     if asked.year is not None and found.year is not None and asked.year != found.year:

@@ -1,4 +1,7 @@
-"""What makes a row or a line worth keeping whatever its words: trouble, extremes, outlines. English and code only."""
+"""Signs that a row or a line is worth keeping, whatever the query: error words, extreme values, the outline of a text.
+
+They know English and program code only. They return figures; how much those weigh is decided by `results`.
+"""
 
 from __future__ import annotations
 
@@ -8,71 +11,74 @@ from heapq import nsmallest
 
 from proxy.model.lenient_json import Json
 
-TROUBLE = frozenset(
+ERROR_WORDS = frozenset(
     "error errors fail fails failed failing failure failures fatal exception exceptions traceback panic panicked"
     " critical denied refused rejected timeout timed warn warning warnings unknown invalid cannot unable"
     " abort aborted killed exited missing lost corrupt corrupted undefined unexpected crash crashed severe".split()
 )
-LOUD = frozenset("ERROR ERRORS FATAL CRITICAL PANIC FAIL FAILED FAILURE Traceback SEVERE EMERG ALERT".split())
-NAMES_TROUBLE = ("Exception", "Error")
-NAMED_TROUBLE = re.compile(r"[\w.]*\w(?:Exception|Error)")
-ABOUT_TROUBLE = re.compile(
+SEVERE_WORDS = frozenset("ERROR ERRORS FATAL CRITICAL PANIC FAIL FAILED FAILURE Traceback SEVERE EMERG ALERT".split())
+ERROR_SUFFIXES = ("Exception", "Error")
+ERROR_NAME = re.compile(r"[\w.]*\w(?:Exception|Error)")
+ASKS_ABOUT_ERRORS = re.compile(
     r"\b(?:errors?|wrong|fail(?:s|ed|ing|ures?)?|problems?|broken?|crash(?:es|ed|ing)?|warnings?|bugs?|issues?"
     r"|why (?:did|does|is|are|was|were))\b",
     re.IGNORECASE,
 )
-HIGHEST = re.compile(
+ASKS_HIGHEST = re.compile(
     r"\b(?:highest|most|largest|biggest|longest|maximum|max|greatest|latest|newest|best|top|priciest|recent|heaviest)\b",
     re.I,
 )
-LOWEST = re.compile(
+ASKS_LOWEST = re.compile(
     r"\b(?:lowest|least|smallest|minimum|min|oldest|earliest|cheapest|shortest|fewest|worst|lightest)\b", re.I
 )
-DEFINES = re.compile(
+DEFINITION = re.compile(
     r"(?:(?:export|pub(?:\([a-z]+\))?|public|private|protected|static|async|default|abstract|final|unsafe|inline)\s+)*"
     r"(?:func|def|class|type|interface|struct|enum|fn|function|const|var|let|module|package|trait|impl|namespace)\b"
 )
-HEADS = re.compile(r"(?:#{1,4}\s|\*\*\S)")
+HEADING = re.compile(r"(?:#{1,4}\s|\*\*\S)")
 ROUTINE = re.compile(r"(?:import\b|from\b|//|#|/\*|\*|[)}\]]+[,;]?$|\"\"\"|return\b)")
-STANDING = re.compile(
-    rf"(?P<empty>\s*\Z)|(?P<defines>{DEFINES.pattern})|(?P<heads>{HEADS.pattern})|(?P<routine>{ROUTINE.pattern})"
+KIND = re.compile(
+    rf"(?P<empty>\s*\Z)|(?P<defines>{DEFINITION.pattern})|(?P<heads>{HEADING.pattern})|(?P<routine>{ROUTINE.pattern})"
 )
-STANDS = {"empty": -0.05, "heads": 0.2, "routine": -0.04}  # what a line is worth for what it is, in the same units
-# A line number before the indent is not part of it.
-STANDS_AS = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{STANDING.pattern})")
-HUGE = 10**300  # JSON may write numbers that no float holds
+# Value of a line by its kind, in units of the best match; a definition is valued by its indentation.
+OUTLINE_VALUES = {"empty": -0.05, "heads": 0.2, "routine": -0.04}
+# Line numbers that a tool has put before the indentation are skipped.
+LINE_KIND = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{KIND.pattern})")
+HUGE = 10**300  # JSON may contain integers that are too large for a float
 NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
-STAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
+TIMESTAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
 
 
-def trouble_of(token: str) -> int:
-    """2 for a word that shouts trouble (`ERROR`, `Traceback`, `java.io.IOException`), 1 for one that tells of it at
-    all, 0 for any other."""
-    if token in LOUD or (token.endswith(NAMES_TROUBLE) and NAMED_TROUBLE.fullmatch(token)):
+def severity_of(token: str) -> int:
+    """2 for a token that reports an error (`ERROR`, `Traceback`, `java.io.IOException`), 1 for a word about errors
+    (`failed`, `timeout`), 0 for any other token."""
+    if token in SEVERE_WORDS or (token.endswith(ERROR_SUFFIXES) and ERROR_NAME.fullmatch(token)):
         return 2
-    return int(token.lower() in TROUBLE)
+    return int(token.lower() in ERROR_WORDS)
 
 
-def standing(text: str) -> float:
-    """What a line is in its text: a heading, a definition, a routine line, an empty one."""
-    found = STANDS_AS.match(text)
+def outline_value(text: str) -> float:
+    """The value of a line for the outline of its text: positive for headings and definitions, negative for routine and
+    empty lines, 0 for others."""
+    found = LINE_KIND.match(text)
     if found is None:
         return 0.0
     kind = found.lastgroup or ""
     if kind == "defines":
         return 0.45 if len(found["indent"].expandtabs(4)) <= 4 else 0.25
-    return STANDS.get(kind, 0.0)
+    return OUTLINE_VALUES.get(kind, 0.0)
 
 
-def wants_extremes(question: str) -> int:
-    """1 where a question asks for what is most, -1 for what is least, 0 where for neither."""
-    if LOWEST.search(question):
+def superlative(question: str) -> int:
+    """1 if a question asks for the highest ("latest", "most"), -1 for the lowest, 0 if for neither."""
+    if ASKS_LOWEST.search(question):
         return -1
-    return 1 if HIGHEST.search(question) else 0
+    return 1 if ASKS_HIGHEST.search(question) else 0
 
 
 def numbers_in(row: Json, path: str = "", depth: int = 4) -> Iterator[tuple[str, float]]:
-    """Every number in a row with its path; numbers and dates that are written as strings count too."""
+    """Yields (path, value) for every number in a JSON row, including numbers and timestamps in strings. At most `depth`
+    levels deep; of an inner list only the first three elements."""
     if isinstance(row, dict):
         for key, value in row.items() if depth else ():
             yield from numbers_in(value, f"{path}.{key}" if path else str(key), depth - 1)
@@ -82,14 +88,15 @@ def numbers_in(row: Json, path: str = "", depth: int = 4) -> Iterator[tuple[str,
     elif isinstance(row, (int, float)) and not isinstance(row, bool) and abs(row) < HUGE:
         yield path, float(row)
     elif isinstance(row, str) and len(row) <= 32:
-        if STAMP.fullmatch(row):
+        if TIMESTAMP.fullmatch(row):
             yield path, float("".join(c for c in row if c.isdigit())[:14].ljust(14, "0"))
         elif NUMBER.fullmatch(row):
             yield path, float("".join(c for c in row if c in "-.0123456789"))
 
 
 def extremes(rows: Sequence[Json], direction: int, first: int = 5) -> Iterator[tuple[str, int, int]]:
-    """The column, the row and the rank (0 is the most extreme) of the first few of every numeric column."""
+    """Yields (path, row index, rank) for the `first` most extreme values of every numeric column; rank 0 is the most
+    extreme. `direction`: 1 for the highest values, -1 for the lowest."""
     columns: dict[str, list[tuple[float, int]]] = {}
     for place, row in enumerate(rows):
         for path, value in numbers_in(row):

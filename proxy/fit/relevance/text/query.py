@@ -1,4 +1,4 @@
-"""What a tool result was asked for: its words, what it quotes, and whether it is English."""
+"""The query by which a tool result is ranked: its words, its literals, and whether it is English. It scores nothing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from proxy.fit.relevance.text.heuristics import ABOUT_TROUBLE
-from proxy.fit.relevance.text.splitting import times_of, tokens
-from proxy.fit.relevance.text.words import FEW, KNOWN_ENGLISH, STOP, is_english, stem, summed, words_of
+from proxy.fit.relevance.text.heuristics import ASKS_ABOUT_ERRORS
+from proxy.fit.relevance.text.splitting import count_tokens, tokens
+from proxy.fit.relevance.text.words import KNOWN_ENGLISH, SHORT_TEXT, STOP, is_english, stem, summarised, words_of
 from proxy.model.bounded import SMALL, Bounded
 
-TEXTS, TEXTS_BYTES = 128, 8 << 20  # remembered as they were read
-EACH = 8  # bytes that a reading takes for a character of its text, at most
+MAX_TEXTS, MAX_TEXTS_BYTES = 128, 8 << 20  # cached analyses of texts
+BYTES_PER_CHARACTER = 8  # the most memory that an analysis takes for a character of its text
 
-# What a question quotes, it wants to the letter: between quotation marks, or an identifier, or a long number.
+# Literals are matched exactly: text in quotation marks, identifiers and long numbers.
 QUOTED = re.compile(
     r"\"([^\"\n]{3,80})\"|“([^”\n]{3,80})”|`([^`\n]{3,80})`|(?<!\w)'([^'\n]{3,80})'(?!\w)|«([^»\n]{3,80})»"
 )
-LONG_NUMBER = 4  # digits from which a number names something; a smaller one is a limit, a page or an amount
+LONG_NUMBER = 4  # digits from which a number identifies something; a shorter one is a limit, a page or an amount
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`prose`: what people and the model said. `arguments`: what the tool was called with, the values only. `texts`:
-    what the prose consists of, where that is known: what a user asked is then read once for all results that follow."""
+    """`prose`: what the user and the model wrote. `arguments`: the values that the tool was called with. `texts`: the
+    parts of the prose, if known, so that a user's message is analysed once for all results that follow it."""
 
     prose: str
     arguments: str = ""
@@ -33,45 +33,45 @@ class Asked:
 
     @cached_property
     def words(self) -> dict[str, int]:
-        """All its words: of the prose how often each stands there; of the arguments, which may be a file, each once."""
-        return _together([text.words for text in self._each], self._called)
+        """Words and weights: occurrences in the prose; 1 for a word of the arguments, which may be a whole file."""
+        return _merged([text.words for text in self._texts], self._argument_words)
 
     @cached_property
     def literals(self) -> tuple[str, ...]:
-        """What the prose quotes: to be found to the letter, but for capitals."""
-        kinds = zip(*(text.literals for text in self._each), strict=True)
+        """The literals of the prose, in lower case: texts to be matched exactly, ignoring case."""
+        kinds = zip(*(text.literals for text in self._texts), strict=True)
         return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
 
     @property
-    def about_trouble(self) -> bool:
-        """Whether it asks for what went wrong."""
-        return any(text.about_trouble for text in self._each)
+    def about_errors(self) -> bool:
+        """Whether the query asks for errors."""
+        return any(text.about_errors for text in self._texts)
 
     def keys(self, sample: str = "") -> tuple[Mapping[str, int], bool]:
-        """What it is matched by and what each weighs: its words, or where it is English their stems without stop words;
-        and whether it is. A sample of what is searched tells the language where the prose is too short to."""
-        length = sum(text.length for text in self._each)
-        english = sum(text.english for text in self._each) >= KNOWN_ENGLISH * max(1, length)
-        if english or (length < FEW and is_english(_read(sample))):
+        """Terms and weights, and whether the query is English: stems without stop words if it is, else words. If the
+        prose is too short to tell, a `sample` of the searched text decides."""
+        length = sum(text.length for text in self._texts)
+        english = sum(text.english for text in self._texts) >= KNOWN_ENGLISH * max(1, length)
+        if english or (length < SHORT_TEXT and is_english(_words(sample))):
             return self._stems, True
         return self.words, False
 
     @cached_property
     def _stems(self) -> dict[str, int]:
-        return _together([text.stems for text in self._each], _stems_of(self._called))
+        return _merged([text.stems for text in self._texts], _stems_of(self._argument_words))
 
     @cached_property
-    def _called(self) -> dict[str, int]:
-        """The words of the arguments, each once."""
-        return dict.fromkeys(_read(self.arguments), 1)
+    def _argument_words(self) -> dict[str, int]:
+        """The distinct words of the arguments."""
+        return dict.fromkeys(_words(self.arguments), 1)
 
     @cached_property
-    def _each(self) -> list[_Text]:
-        return [_text(text) for text in self.texts or (self.prose,)]
+    def _texts(self) -> list[_Analysis]:
+        return [_analysis(text) for text in self.texts or (self.prose,)]
 
 
-def _together(counts: Sequence[Mapping[str, int]], more: Mapping[str, int]) -> dict[str, int]:
-    """The sums of counts."""
+def _merged(counts: Sequence[Mapping[str, int]], more: Mapping[str, int]) -> dict[str, int]:
+    """The sums of several counts."""
     first, *others = counts
     found = dict(first)
     for other in (*others, more):
@@ -89,31 +89,31 @@ def _stems_of(words: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-class _Text:
-    """What a text says, and what it quotes: between quotation marks, as an identifier, as a long number."""
+class _Analysis:
+    """The analysis of one text: words, literals by kind (quoted, identifiers, long numbers) and language."""
 
     def __init__(self, text: str) -> None:
-        times = times_of(tokens(text))
-        found, self.length, self.english, names = summed(times)
+        times = count_tokens(tokens(text))
+        found, self.length, self.english, names = summarised(times)
         self.words = words_of(times.items())
         quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
         numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
         self.literals = (quoted, [name.casefold() for name in names], numbers)
-        self.about_trouble = bool(ABOUT_TROUBLE.search(text))
+        self.about_errors = bool(ASKS_ABOUT_ERRORS.search(text))
 
     @cached_property
     def stems(self) -> dict[str, int]:
-        """What its words are found by in English, without stop words."""
+        """The stems of its words and their occurrences, without stop words: the terms if the text is English."""
         return _stems_of(self.words)
 
 
-READ: Bounded[str, _Text] = Bounded(TEXTS, TEXTS_BYTES)
+ANALYSED: Bounded[str, _Analysis] = Bounded(MAX_TEXTS, MAX_TEXTS_BYTES)
 
 
-def _text(text: str) -> _Text:
-    found = READ.get(text)
-    return READ.put(text, _Text(text), EACH * len(text) + SMALL) if found is None else found
+def _analysis(text: str) -> _Analysis:
+    found = ANALYSED.get(text)
+    return ANALYSED.put(text, _Analysis(text), BYTES_PER_CHARACTER * len(text) + SMALL) if found is None else found
 
 
-def _read(text: str) -> dict[str, int]:
-    return words_of(times_of(tokens(text)).items())
+def _words(text: str) -> dict[str, int]:
+    return words_of(count_tokens(tokens(text)).items())

@@ -9,8 +9,8 @@ from itertools import compress
 
 from proxy.fit.relevance.text.dates import Day, first_day
 from proxy.fit.relevance.text.memo import digest
-from proxy.fit.relevance.text.splitting import times_of, tokens
-from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summed, unescaped, words_of
+from proxy.fit.relevance.text.splitting import count_tokens, tokens
+from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summarised, unescaped, words_of
 from proxy.model import oversized_json
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import TEXTS, Message, Part, PartKind
@@ -113,8 +113,8 @@ def called(call: Part) -> str:
 
 def reading(key: Key, text: str, name: str = "") -> Reading:
     """Reads a text; who wrote it may be known from elsewhere."""
-    times = times_of(tokens(text))
-    found, length, english, names = summed(times)
+    times = count_tokens(tokens(text))
+    found, length, english, names = summarised(times)
     counts = tuple(times.values())
     if english >= KNOWN_ENGLISH * max(1, length):  # no query in English asks for these, and they are half the words
         telling = [token not in STOP_TOKENS for token in found]

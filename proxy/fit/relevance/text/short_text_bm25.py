@@ -1,4 +1,7 @@
-"""BM25 over many short texts, rows or lines, that are read once for one question; it remembers none of them."""
+"""BM25 over many short texts (rows or lines) for one query, and selection of the best within a limit. No caches.
+
+`bm25` is the other implementation: an index over messages that is kept between requests.
+"""
 
 from __future__ import annotations
 
@@ -7,70 +10,70 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from proxy.fit.relevance.text.splitting import every
-from proxy.fit.relevance.text.words import found_by
+from proxy.fit.relevance.text.splitting import distinct_tokens
+from proxy.fit.relevance.text.words import terms
 
-K1, B = 1.2, 0.4  # measured on rows and lines (facts)
-LITERALS = 32  # of what a question quotes, so much is looked for
-COMMON = 0.5  # share of the texts from which a literal that stands in more tells nothing
-MISSES = 10  # texts too long for what is left that are passed over before the rest is given up (24 find no more)
-NEIGHBOURS = (0.35, 0.175, 0.0875)  # of a line's score that those 1, 2, 3 lines away get too (measured)
+K1, B = 1.2, 0.4  # measured on rows and lines (proxy/fit/relevance/README.md)
+MAX_LITERALS = 32  # literals of a query that are searched for
+COMMON = 0.5  # a literal in more than this share of the texts is ignored
+MISSES = 10  # consecutive texts that do not fit after which `fill` stops (24 find no more)
+NEIGHBOURS = (0.35, 0.175, 0.0875)  # shares of a line's score that lines 1, 2, 3 away get too (measured)
 
 
-def match(
+def bm25_scores(
     texts: Sequence[Sequence[str]],
     wanted: Mapping[str, float],
     english: bool,
-    said: Collection[str] = (),
+    vocabulary: Collection[str] = (),
     *,
     k1: float = K1,
     b: float = B,
 ) -> list[float]:
-    """How well each text, given as its tokens, answers a query: what is `wanted` (words, or in `english` their stems)
-    and what each weighs. A token that is met again costs one look-up. `said`: all their tokens, where they are known.
-    """
-    held: dict[str, list[int]] = {key: [] for key in wanted}
-    telling = _telling(said or every(texts), held, english)
+    """The BM25 score of each text, given as its tokens, for the terms `wanted` (words, or stems if `english`) and their
+    weights. `vocabulary`: all tokens of the texts, if the caller has them."""
+    postings: dict[str, list[int]] = {term: [] for term in wanted}
+    matching = _matching(vocabulary or distinct_tokens(texts), postings, english)
     for place, found in enumerate(texts):
-        for token in filter(telling.__contains__, found):
-            for places in telling[token]:
+        for token in filter(matching.__contains__, found):
+            for places in matching[token]:
                 places.append(place)
-    return _summed(held, wanted, list(map(len, texts)), k1, b)
+    return _weighted(postings, wanted, list(map(len, texts)), k1, b)
 
 
-def _telling(tokens: Collection[str], held: Mapping[str, list[int]], english: bool) -> dict[str, list[list[int]]]:
-    """The tokens in which something stands that is wanted, and the lists of where that is held."""
-    misses = held.keys().isdisjoint
-    telling = [pair for pair in zip(tokens, found_by(tokens, english), strict=True) if not misses(pair[1])]
-    return {token: [held[form] for form in forms if form in held] for token, forms in telling}
+def _matching(tokens: Collection[str], postings: Mapping[str, list[int]], english: bool) -> dict[str, list[list[int]]]:
+    """The tokens that match a wanted term, each with the posting lists to which its places are added."""
+    misses = postings.keys().isdisjoint
+    matching = [pair for pair in zip(tokens, terms(tokens, english), strict=True) if not misses(pair[1])]
+    return {token: [postings[term] for term in found if term in postings] for token, found in matching}
 
 
-def _summed(
-    held: Mapping[str, Sequence[int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
+def _weighted(
+    postings: Mapping[str, Sequence[int]], wanted: Mapping[str, float], lengths: Sequence[int], k1: float, b: float
 ) -> list[float]:
     count, mean = len(lengths), sum(lengths) / max(1, len(lengths)) or 1.0
-    scores, norms = [0.0] * count, [k1 * (1 - b + b * length / mean) for length in lengths]
-    for key, found in held.items():
+    result, norms = [0.0] * count, [k1 * (1 - b + b * length / mean) for length in lengths]
+    for key, found in postings.items():
         if not found:
             continue
         places = {found[0]: 1} if len(found) == 1 else Counter(found)
         gain = wanted[key] * (k1 + 1) * math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
         for place, times in places.items():
-            scores[place] += gain * times / (times + norms[place])
-    return scores
+            result[place] += gain * times / (times + norms[place])
+    return result
 
 
-def match_literally(texts: Sequence[str], literals: Sequence[str]) -> list[float]:
-    """For each text, how many of the literals stand in it as a whole; one that stands in many counts less in each."""
+def literal_scores(texts: Sequence[str], literals: Sequence[str]) -> list[float]:
+    """For each text the number of literals that it contains as whole words; a literal that n texts contain counts
+    1/sqrt(n)."""
     found = [0.0] * len(texts)
-    together = "\n".join(texts).casefold() if literals else ""  # one look tells of most that they stand nowhere
-    standing = [literal for literal in literals[:LITERALS] if literal in together]
-    if not standing:
+    together = "\n".join(texts).casefold() if literals else ""  # one search excludes most literals
+    present = [literal for literal in literals[:MAX_LITERALS] if literal in together]
+    if not present:
         return found
     folded = together.split("\n")
-    if len(folded) != len(texts):  # there are line breaks in them
+    if len(folded) != len(texts):  # the texts contain line breaks
         folded = [text.casefold() for text in texts]
-    for literal in standing:
+    for literal in present:
         whole = re.compile(rf"(?<![^\W_]){re.escape(literal)}(?![^\W_])")
         places = [place for place, text in enumerate(folded) if literal in text and whole.search(text)]
         for place in places if len(places) <= COMMON * len(texts) else ():
@@ -84,9 +87,11 @@ def fill(
     room: int,
     least: Callable[[int], int] = lambda place: 0,
 ) -> list[int]:
-    """Those places, in their order of preference, whose costs together fit into the room; a cost may depend on what
-    was chosen before. It is asked for only once it matters, so of a list of thousands few are counted; not at all
-    where `least`, which no cost is under, is too much."""
+    """Chooses places greedily, in order of preference, as long as their costs fit into `room`.
+
+    `cost(place, chosen)` may depend on what was chosen before. `least(place)` is a cheap lower bound of the cost; if it
+    is over the room left, `cost` is not called. Stops after `MISSES` places in a row that do not fit.
+    """
     chosen: dict[int, None] = {}
     misses = 0
     for place in order:
@@ -101,8 +106,9 @@ def fill(
     return list(chosen)
 
 
-def most(render: Callable[[int], str], count: int, fits: Callable[[str], bool]) -> str | None:
-    """What is rendered of the first so many of `count` things, the most that fits; None where not even one does."""
+def largest_fitting(render: Callable[[int], str], count: int, fits: Callable[[str], bool]) -> str | None:
+    """The text `render(n)` for the largest n from 1 to `count` that fits (binary search, starting at `count`); None if
+    none fits."""
     best, low, high, middle = None, 1, count, count
     while low <= high:
         text = render(middle)

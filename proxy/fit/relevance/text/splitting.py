@@ -1,4 +1,4 @@
-"""Splits text into tokens: every identifier, number and word as it stands; what a token means it does not know."""
+"""Splits text into tokens: identifiers, numbers and words, as written. It does not interpret them (see `words`)."""
 
 from __future__ import annotations
 
@@ -7,60 +7,61 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
-PIECE = 1 << 16  # characters that one pattern call may read: it holds the interpreter's lock, about 2 ms for so many
-TOGETHER = 512  # lines that are read together
+PIECE = 1 << 16  # characters for one regular-expression call, which holds the GIL for about 2 ms
+LINE_BATCH = 512  # lines that are split together
 
-# Signs that belong to the letter before them and that `\w` leaves out: accents, vowel points, the Indic vowel signs.
+# Combining marks, which belong to the letter before them and which `\w` excludes: accents, vowel points and signs.
 MARKS = (
     r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff"
     r"\u0f18-\u0fbc\u1000-\u109f\u1780-\u17d3"
 )
-# Runs of letters, digits and "_@#$", joined by "./:+-": a path, a dotted name, a date is one token. Possessive
-# throughout, so no input makes it look twice at a character. What is ASCII is named first: it is found fastest.
+# Runs of letters, digits and "_@#$", joined by "./:+-": a path, a dotted name or a date is one token. All quantifiers
+# are possessive, so no input causes backtracking. ASCII comes first in the class because it is matched fastest.
 WORD = r"[A-Za-z0-9_@#$\w]"
 TOKEN = re.compile(rf"{WORD}++(?:[{MARKS}./:+-]++{WORD}++)*+[{MARKS}]*+")
-OTHER_SIGN = re.compile(rf"[{MARKS}\w]")
-# A text that is ASCII is split instead, which is faster: what is neither in a token nor joins one becomes a blank.
-JOINTS = "./:+-"
+NON_ASCII_WORD = re.compile(rf"[{MARKS}\w]")
+# ASCII text is split at blanks instead, which is faster; every character that is neither in a token nor joins one is
+# replaced by a blank first.
+JOINERS = "./:+-"
 ASCII = bytes(range(128))
-APART = "".join(c if c in f"_@#$\n{JOINTS}" or c.isalnum() else " " for c in map(chr, ASCII))
+SEPARATED = "".join(c if c in f"_@#$\n{JOINERS}" or c.isalnum() else " " for c in map(chr, ASCII))
 
 
 def tokens(text: str) -> list[str]:
-    """Every identifier, number and word as it stands. Long texts are read a piece at a time."""
+    """The tokens of a text, in order. A text longer than `PIECE` characters is split in pieces."""
     if len(text) > PIECE:
         return [token for piece in pieces(text) for token in tokens(piece)]
     plain = _ascii(text)
-    return TOKEN.findall(text) if plain is None else _split(plain.translate(APART))
+    return TOKEN.findall(text) if plain is None else _split(plain.translate(SEPARATED))
 
 
 def tokens_by_line(lines: Sequence[str]) -> list[list[str]]:
-    """The tokens of each of many lines, which hold no line break; read together they cost less than one by one."""
+    """The tokens of each line; lines must not contain line breaks. Faster than calling `tokens` for each."""
     found: list[list[str]] = []
-    for start in range(0, len(lines), TOGETHER):
-        some = lines[start : start + TOGETHER]
-        whole = "\n".join(some)
+    for start in range(0, len(lines), LINE_BATCH):
+        batch = lines[start : start + LINE_BATCH]
+        whole = "\n".join(batch)
         plain = _ascii(whole) if len(whole) <= PIECE else None
-        found += map(tokens, some) if plain is None else map(_split, plain.translate(APART).split("\n"))
+        found += map(tokens, batch) if plain is None else map(_split, plain.translate(SEPARATED).split("\n"))
     return found
 
 
 def _split(text: str) -> list[str]:
-    """The tokens between blanks: what joins them stands at no token's end, and is none itself."""
-    return list(filter(None, map(str.strip, text.split(), repeat(JOINTS))))
+    """The tokens between blanks, without joiners at their ends."""
+    return list(filter(None, map(str.strip, text.split(), repeat(JOINERS))))
 
 
 def _ascii(text: str) -> str | None:
-    """The text with one "?" for every sign that is not ASCII: an arrow or a bullet is in no token. None where one of
-    them is a letter, a digit or a mark."""
+    """The text with "?" for each character that is not ASCII. None if one of those is a letter, a digit or a mark: it
+    may be part of a token."""
     if text.isascii():
         return text
     others = set(text.encode("utf-8", "surrogatepass").translate(None, ASCII).decode("utf-8", "surrogatepass"))
-    return None if OTHER_SIGN.search("".join(others)) else text.encode("ascii", "replace").decode()
+    return None if NON_ASCII_WORD.search("".join(others)) else text.encode("ascii", "replace").decode()
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in parts of at most `PIECE` characters, parted at line ends, else at blanks, where there are any."""
+    """The text in pieces of at most `PIECE` characters, cut at line ends, else at blanks, else anywhere."""
     start = 0
     while len(text) - start > PIECE:
         limit = start + PIECE
@@ -71,19 +72,20 @@ def pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def times_of(found: Iterable[str]) -> Counter[str]:
-    """How often each token stands there; counted in pieces, for a long call would hold the interpreter's lock."""
-    times: Counter[str] = Counter()
+def count_tokens(found: Iterable[str]) -> Counter[str]:
+    """The number of occurrences of each token, in order of first appearance. Counted in pieces, because one long call
+    would hold the GIL."""
+    counts: Counter[str] = Counter()
     rest = iter(found)
     while piece := list(islice(rest, PIECE)):
-        times.update(piece)
-    return times
+        counts.update(piece)
+    return counts
 
 
-def every(found: Iterable[Collection[str]]) -> set[str]:
-    """All tokens of many texts, likewise."""
-    tokens: set[str] = set()
-    rest = chain.from_iterable(found)
+def distinct_tokens(texts: Iterable[Collection[str]]) -> set[str]:
+    """The distinct tokens of many texts, collected in pieces for the same reason."""
+    distinct: set[str] = set()
+    rest = chain.from_iterable(texts)
     while piece := list(islice(rest, PIECE)):
-        tokens.update(piece)
-    return tokens
+        distinct.update(piece)
+    return distinct

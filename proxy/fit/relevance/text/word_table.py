@@ -1,4 +1,4 @@
-"""The word table: how near two English words are in meaning, without a model; it is data, distilled once."""
+"""The similarity of English words in meaning, from a shipped table of bit vectors. It needs no model at run time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pkgutil import get_data
 
 FILE = "words512.bin"  # see NOTICE beside it
 SHA256 = "8c05a7bfdad25cbc5661b328a8a47e7eeb41f76a7ca8a72e4ea64249041ae44a"
-HEADER = struct.Struct("<4sHIII")  # magic, bits a word, words, bytes of the packed word list, reserved
+HEADER = struct.Struct("<4sHIII")  # magic, bits per word, number of words, bytes of the compressed words, reserved
 MAGIC = b"PLW1"
-NEAREST = 30  # neighbours of a word that are looked at
-LEAST_SIMILAR = 0.25  # what is less alike than this is noise
+NEAREST = 30  # similar words that are used for a word
+LEAST_SIMILAR = 0.25  # a lower similarity is noise
 
 
 class WordTable:
-    """Vectors of one sign bit a dimension: the angle between two words shows in how many bits differ."""
+    """A vector for each word, one sign bit per dimension. The share of bits that differ estimates the angle between two
+    words. Raises ValueError if `data` is not a word table."""
 
     def __init__(self, data: bytes) -> None:
         magic, bits, count, packed, _ = HEADER.unpack_from(data)
@@ -32,13 +33,13 @@ class WordTable:
         self._vectors = memoryview(data)[start:]
         self._bytes = bits // 8
         self.similarity = tuple(math.sin(math.pi / 2 * (1 - 2 * differ / bits)) for differ in range(bits + 1))
-        self._furthest = max(d for d, alike in enumerate(self.similarity) if alike >= LEAST_SIMILAR)
+        self._max_distance = max(d for d, similar in enumerate(self.similarity) if similar >= LEAST_SIMILAR)
 
     def __len__(self) -> int:
         return len(self._row)
 
     def vector(self, word: str) -> int | None:
-        """The bits of a word as one number; None for a word that is not in the table."""
+        """The vector of a word as one number; None if the word is not in the table."""
         row = self._row.get(word)
         return (
             None
@@ -47,15 +48,15 @@ class WordTable:
         )
 
     def nearest(self, vector: int, vocabulary: Iterable[tuple[int, str]]) -> list[tuple[float, str]]:
-        """The words of a vocabulary (vector, word) most alike to a vector, with their similarity, nearest first."""
-        furthest = self._furthest
-        found = [(differ, word) for other, word in vocabulary if (differ := (vector ^ other).bit_count()) <= furthest]
-        return [(self.similarity[differ], word) for differ, word in nsmallest(NEAREST, found)]
+        """At most `NEAREST` words of a vocabulary of (vector, word), the most similar first, as (similarity, word)."""
+        max_distance = self._max_distance
+        found = [(bits, word) for other, word in vocabulary if (bits := (vector ^ other).bit_count()) <= max_distance]
+        return [(self.similarity[bits], word) for bits, word in nsmallest(NEAREST, found)]
 
 
 @cache
 def word_table() -> WordTable:
-    """The shipped table, read at its first use. Raises `ValueError` where it is not the file that was published."""
+    """The shipped table, loaded at its first use. Raises ValueError if the file is not the published one."""
     data = get_data("proxy.fit.relevance", FILE) or b""
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise ValueError(f"{FILE}: not the published table")

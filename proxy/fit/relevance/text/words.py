@@ -1,4 +1,7 @@
-"""The words of a text, whole identifiers and their parts; it knows English from the rest, and folds only English."""
+"""Turns tokens into the words by which they are matched: a token in lower case, its parts, and in English its stems.
+
+It also recognises identifiers and English text. Texts in other languages are matched by their words as they are.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import compress
 from operator import itemgetter, mul
 
-from proxy.fit.relevance.text.heuristics import trouble_of
-from proxy.fit.relevance.text.memo import Table
+from proxy.fit.relevance.text.heuristics import severity_of
+from proxy.fit.relevance.text.memo import MemoTable
 from proxy.fit.relevance.text.splitting import MARKS
 
-LONGEST = 80  # characters of a whole identifier; what is longer (hashes, base64) is known by its parts alone
-BLOB = 512  # characters of an unbroken ASCII run that are read; the rest of a base64 image tells nothing
+LONGEST = 80  # characters of an identifier; a longer token (hash, base64) is matched by its parts only
+BLOB = 512  # characters of one token that are split into parts; more of a base64 image would add nothing
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
-SHORTEST_NAME = 7  # characters of an identifier that is no accident
-REMEMBERED = 1 << 15  # tokens of which what is known is remembered
-FEW = 6  # words: a shorter text may be English without showing it
+SHORTEST_NAME = 7  # characters of an identifier; a shorter one may recur by accident
+CACHED_TOKENS = 1 << 15
+SHORT_TEXT = 6  # words; a shorter text may be English without containing a function word
 
 ASCII_PART = re.compile(r"[a-z]+|[0-9]+|[A-Z][a-z]+|[A-Z]+(?![a-z])")
-# Scripts written without blanks between words (and Korean, which glues its particles on): read by pairs of characters.
+# Scripts without blanks between words (and Korean, which attaches its particles): matched by pairs of characters.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 OTHER_PART = re.compile(rf"([{UNSPACED}\U00020000-\U0003ffff]++)|(?:(?![{UNSPACED}_\d])[\w{MARKS}])++|\d++")
 LATIN = re.compile(r"[\x00-\u024f\u1e00-\u1eff]*")
@@ -36,8 +39,8 @@ STOP = ENGLISH | frozenset(
     " into just also any some all both each few more most other such only own same am d ll m o re s t ve y".split()
 )
 STOP_TOKENS = STOP | {word.capitalize() for word in STOP}
-# By the last letter; of each the first that fits.
-ENDINGS = {
+# (ending, replacement) by the last letter of a word; the first that fits is applied.
+SUFFIXES = {
     "s": (("ies", "y"), ("sses", "ss"), ("es", ""), ("s", "")),
     "g": (("ing", ""),),
     "d": (("ed", ""),),
@@ -46,23 +49,23 @@ ENDINGS = {
 
 
 def parts(token: str) -> tuple[str, ...]:
-    """What a token is found by, in lower case: itself, and where it is compound, its parts."""
+    """The words by which a token is matched, in lower case: itself and, if it is compound, its parts."""
     return KNOWN[token][1]
 
 
-def names_in(found: Collection[str]) -> frozenset[str]:
-    """The identifiers among tokens: compound, with letters in them, and long enough to name one thing."""
+def identifiers_in(found: Collection[str]) -> frozenset[str]:
+    """The identifiers among tokens: compound, containing letters, and at least `SHORTEST_NAME` characters long."""
     return frozenset(compress(found, map(NAMED, map(KNOWN.__getitem__, found))))
 
 
-def trouble_in(found: Collection[str]) -> dict[str, int]:
-    """The tokens that tell of trouble, and how loud (`trouble_of`)."""
-    levels = list(map(TROUBLE, map(KNOWN.__getitem__, found)))
+def severities(found: Collection[str]) -> dict[str, int]:
+    """The tokens about errors, with their severity (`severity_of`): 1 or 2."""
+    levels = list(map(SEVERITY, map(KNOWN.__getitem__, found)))
     return dict(compress(zip(found, levels, strict=True), levels))
 
 
-def found_by(found: Iterable[str], english: bool) -> Iterator[tuple[str, ...]]:
-    """What each token is found by: its parts, or in English their stems."""
+def terms(found: Iterable[str], english: bool) -> Iterator[tuple[str, ...]]:
+    """Yields for each token the words by which it is matched: its parts or, in English, their stems."""
     return map(STEMS if english else PARTS, map(KNOWN.__getitem__, found))
 
 
@@ -70,8 +73,8 @@ Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 
 
 def _known(token: str) -> Known:
-    """A token, its parts and their stems, whether it is an identifier, how many of the parts only English uses often,
-    and how loud it tells of trouble. Thousands are new in a conversation: what is simple is told first."""
+    """The token, its parts, their stems, whether it is an identifier, how many parts are English function words, and
+    its severity. Plain words and numbers are handled first, because a conversation has thousands of new ones."""
     if not token.isascii():
         found = _other_parts(token)
     elif token.isdigit():
@@ -81,16 +84,16 @@ def _known(token: str) -> Known:
         lower = token.lower()
         if token.isalpha() and (lower == token or lower[1:] == token[1:]):
             word = (lower[:BLOB],)
-            return token, word, (stem(lower[:BLOB]),), False, int(lower in ENGLISH), trouble_of(token)
+            return token, word, (stem(lower[:BLOB]),), False, int(lower in ENGLISH), severity_of(token)
         found = _parts(token, lower)
     named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
     stems = tuple([stem(part) if part.isalpha() else part for part in found])
-    return token, found, stems, named, english, trouble_of(token)
+    return token, found, stems, named, english, severity_of(token)
 
 
 def _parts(token: str, lower: str) -> tuple[str, ...]:
-    """The parts of an ASCII token that is no plain word; `lower`: the token in lower case."""
+    """The parts of a compound ASCII token; `lower` is the token in lower case."""
     split = ASCII_PART.findall(token[:BLOB])
     if lower != token:
         split = [part.lower() for part in split]
@@ -117,7 +120,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """How often each word stands among tokens that stand there so often, in their order."""
+    """The number of occurrences of each word, from (token, occurrences), in order of first appearance."""
     words: dict[str, int] = {}
     for token, times in counts:
         for word in parts(token):
@@ -125,9 +128,9 @@ def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return words
 
 
-def summed(times: Mapping[str, int]) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]:
-    """Of tokens that stand so often somewhere: the tokens themselves, each the one object that stands for all like it;
-    how many words they are, how many of those only English uses often, and which tokens are identifiers."""
+def summarised(times: Mapping[str, int]) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]:
+    """For tokens and their occurrences: the tokens (equal ones as one object, to save memory), the number of words, the
+    number of English function words among them, and the identifiers."""
     known = list(map(KNOWN.__getitem__, times))
     found, counts = tuple(map(TOKEN_ITSELF, known)), times.values()
     length = sum(map(mul, counts, map(len, map(PARTS, known))))
@@ -135,42 +138,42 @@ def summed(times: Mapping[str, int]) -> tuple[tuple[str, ...], int, int, tuple[s
 
 
 def unescaped(text: str) -> str:
-    """JSON or a call's arguments with its escapes made blanks, so that no `\\n` grows onto a word."""
+    """JSON text with escape sequences replaced by blanks: otherwise the `n` of `\\n` would join the next word."""
     return ESCAPED.sub(" ", text) if "\\" in text else text
 
 
 def english_in(words: Mapping[str, int]) -> int:
-    """How many of these words are those that only English uses often."""
+    """The number of English function words among these words and their occurrences."""
     return sum(words[word] for word in ENGLISH & words.keys())
 
 
 def is_english(words: Mapping[str, int]) -> bool:
-    """Whether a text of these words is known to be English."""
+    """Whether a text with these words and occurrences is certainly English."""
     return bool(words) and english_in(words) >= KNOWN_ENGLISH * sum(words.values())
 
 
 def _stem(word: str) -> str:
-    """An English word without its ending, lightly: plural, -ing, -ed, -ly. Anything else comes back as it is."""
+    """The light stem of an English word: without plural, -ing, -ed, -ly. Any other word is returned as it is."""
     if not (word.isascii() and word.isalpha()):
         return word
-    if len(word) > 4 and word[-1] in ENDINGS:
-        word = _without_ending(word)
+    if len(word) > 4 and word[-1] in SUFFIXES:
+        word = _without_suffix(word)
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
 
 
-def _without_ending(word: str) -> str:
-    for ending, instead in ENDINGS[word[-1]]:
-        if not word.endswith(ending) or len(word) - len(ending) < 3 or (ending == "s" and word.endswith("ss")):
+def _without_suffix(word: str) -> str:
+    for suffix, replacement in SUFFIXES[word[-1]]:
+        if not word.endswith(suffix) or len(word) - len(suffix) < 3 or (suffix == "s" and word.endswith("ss")):
             continue
-        short = word[: -len(ending)] + instead
-        doubled = ending in ("ing", "ed") and len(short) > 3 and short[-1] == short[-2] and short[-1] not in "lsz"
+        short = word[: -len(suffix)] + replacement
+        doubled = suffix in ("ing", "ed") and len(short) > 3 and short[-1] == short[-2] and short[-1] not in "lsz"
         return short[:-1] if doubled else short
     return word
 
 
-stem = Table(_stem, REMEMBERED, LONGEST).__getitem__
-# A conversation says the same few thousand tokens again and again.
-KNOWN: Table[Known] = Table(_known, REMEMBERED, LONGEST)
-TOKEN_ITSELF, PARTS, STEMS, NAMED, IN_ENGLISH, TROUBLE = map(itemgetter, range(6))
+stem = MemoTable(_stem, CACHED_TOKENS, LONGEST).__getitem__
+# Cached, because a conversation repeats the same few thousand tokens.
+KNOWN: MemoTable[Known] = MemoTable(_known, CACHED_TOKENS, LONGEST)
+TOKEN_ITSELF, PARTS, STEMS, NAMED, IN_ENGLISH, SEVERITY = map(itemgetter, range(6))

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, said, standing_out
 from proxy.fit.relevance.results.sources import USER_HEAD, USER_TAIL
-from proxy.fit.relevance.text.vectors import packed
+from proxy.fit.relevance.text.vectors import quantize
 from proxy.model.conversation import Block
 from proxy.model.plan import Facts, Want
 from proxy.model.structs import replace
@@ -64,19 +64,19 @@ def test_of_a_long_text_its_ends_are_wanted_and_of_tools_what_the_model_said() -
 
 
 def test_the_nearest_is_one_and_what_is_no_nearer_than_most_is_zero() -> None:
-    vectors = {QUESTION: packed([1, 0]), "Hi": packed([0, 1]), "Fine": packed([0, 1])}
-    vectors["The vessel lies at pier four."] = packed([1, 0.1])
+    vectors = {QUESTION: quantize([1, 0]), "Hi": quantize([0, 1]), "Fine": quantize([0, 1])}
+    vectors["The vessel lies at pier four."] = quantize([1, 0.1])
     assert likeness(CHAT, QUESTION, "emb", told(vectors)) == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("answer", ["", None, {}, {QUESTION: packed([1.0])}])
+@pytest.mark.parametrize("answer", ["", None, {}, {QUESTION: quantize([1.0])}])
 def test_what_could_not_be_had_is_as_if_it_were_off(answer: Any) -> None:
     assert likeness(CHAT, QUESTION, "emb", told(answer)) is None
 
 
 def test_what_has_no_text_stands_out_by_nothing() -> None:
     chat = [*CHAT, *blocks(*tool_round("c", "result"))]
-    vectors = {text: packed([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload["texts"])}
+    vectors = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload["texts"])}
     found = likeness(chat, QUESTION, "emb", told(vectors, wanted(chat)))
     assert isinstance(found, list) and found[-1] == 0.0 and max(found) == 1.0
 

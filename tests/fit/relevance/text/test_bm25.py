@@ -151,7 +151,7 @@ def test_a_number_that_two_conversations_share_by_accident_is_not_trusted() -> N
 
 def test_documents_without_words_weigh_something_too() -> None:
     INDEXED.clear()
-    many = bm25.LIMIT // bm25.POSTING // bm25.READING // 3
+    many = bm25.MAX_BYTES // bm25.POSTING_BYTES // bm25.READING_POSTINGS // 3
     for word in ("one", "two", "three"):
         keep(indexed(documents(word, *["--"] * many)))
     assert len(INDEXED) == 2

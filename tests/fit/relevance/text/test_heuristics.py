@@ -5,54 +5,54 @@ from __future__ import annotations
 import pytest
 
 from proxy.fit.relevance.text.heuristics import (
-    ABOUT_TROUBLE,
-    DEFINES,
-    HEADS,
+    ASKS_ABOUT_ERRORS,
+    DEFINITION,
+    HEADING,
     ROUTINE,
     extremes,
     numbers_in,
-    trouble_of,
-    wants_extremes,
+    severity_of,
+    superlative,
 )
 
 
 @pytest.mark.parametrize("token", ["ERROR", "Traceback", "java.io.IOException", "ValueError", "FAILED"])
 def test_some_words_shout_trouble(token: str) -> None:
-    assert trouble_of(token) == 2
+    assert severity_of(token) == 2
 
 
 @pytest.mark.parametrize("token", ["error", "errors", "terror", "Exceptional", "MyErrors"])
 def test_others_do_not(token: str) -> None:
-    assert trouble_of(token) < 2
+    assert severity_of(token) < 2
 
 
 def test_trouble_is_told_quietly_too() -> None:
-    assert [trouble_of(token) for token in ("Warning", "timeout", "fine")] == [1, 1, 0]
+    assert [severity_of(token) for token in ("Warning", "timeout", "fine")] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(
     ("question", "about"), [("why is it red?", True), ("What went wrong?", True), ("What is it?", False)]
 )
 def test_a_question_may_be_about_trouble(question: str, about: bool) -> None:
-    assert bool(ABOUT_TROUBLE.search(question)) is about
+    assert bool(ASKS_ABOUT_ERRORS.search(question)) is about
 
 
 @pytest.mark.parametrize(
     ("question", "direction"), [("Which has the highest area?", 1), ("the cheapest one", -1), ("Which one is red?", 0)]
 )
 def test_a_superlative_asks_for_extremes(question: str, direction: int) -> None:
-    assert wants_extremes(question) == direction
+    assert superlative(question) == direction
 
 
 @pytest.mark.parametrize(
     "line", ["def f():", "export async function f() {", "func (s *S) F() {", "pub(crate) struct S {"]
 )
 def test_a_definition_is_known(line: str) -> None:
-    assert DEFINES.match(line)
+    assert DEFINITION.match(line)
 
 
 def test_headings_and_routine_lines_are_known() -> None:
-    assert HEADS.match("## Usage") and HEADS.match("**Note** this") and not HEADS.match("#define")
+    assert HEADING.match("## Usage") and HEADING.match("**Note** this") and not HEADING.match("#define")
     assert ROUTINE.match("import os") and ROUTINE.match("})") and not ROUTINE.match("x = 1")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from proxy.fit.relevance.text.memo import Table, digest
+from proxy.fit.relevance.text.memo import MemoTable, digest
 
 
 def test_a_table_makes_each_word_once_and_forgets_all_when_there_are_too_many() -> None:
@@ -15,7 +15,7 @@ def test_a_table_makes_each_word_once_and_forgets_all_when_there_are_too_many() 
         made.append(word)
         return len(word)
 
-    table = Table(length, limit=2, longest=3)
+    table = MemoTable(length, limit=2, longest=3)
     assert [table[word] for word in ("a", "bb", "a", "bb")] == [1, 2, 1, 2] and made == ["a", "bb"]
     assert table["ccc"] == 3 and dict(table) == {"ccc": 3}
     assert table["dddd"] == 4 and dict(table) == {"ccc": 3}  # too long to be remembered

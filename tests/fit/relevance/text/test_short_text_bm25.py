@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.relevance.text.bm25 import query
-from proxy.fit.relevance.text.short_text_bm25 import MISSES, fill, match, match_literally, most
+from proxy.fit.relevance.text.short_text_bm25 import MISSES, bm25_scores, fill, largest_fitting, literal_scores
 from proxy.fit.relevance.text.splitting import tokens
 
 TEXTS = ["the files of users", "userName = getFile()", "nothing of the kind", "", "файл пользователя"]
 
 
 def matched(words: dict[str, float], *, english: bool = True, texts: list[str] = TEXTS) -> list[float]:
-    return match([tokens(text) for text in texts], query(words, english).keys(), english)
+    return bm25_scores([tokens(text) for text in texts], query(words, english).keys(), english)
 
 
 def test_identifiers_match_by_their_parts_and_in_english_by_stems() -> None:
@@ -47,10 +47,10 @@ def test_nothing_matches_nothing() -> None:
 
 def test_a_literal_counts_only_as_a_whole_and_less_where_it_is_common() -> None:
     texts = ["id 55475 here", "id 554751", "A 55475.", "x", "x"]
-    assert match_literally(texts, ["55475"]) == pytest.approx([0.5**0.5, 0, 0.5**0.5, 0, 0])
-    assert match_literally(["ab"] * 4, ["ab"]) == [0.0] * 4
-    assert match_literally(["Src/A.py", "b", "c"], ["src/a.py"]) == [1.0, 0.0, 0.0]
-    assert match_literally(texts, []) == [0.0] * 5
+    assert literal_scores(texts, ["55475"]) == pytest.approx([0.5**0.5, 0, 0.5**0.5, 0, 0])
+    assert literal_scores(["ab"] * 4, ["ab"]) == [0.0] * 4
+    assert literal_scores(["Src/A.py", "b", "c"], ["src/a.py"]) == [1.0, 0.0, 0.0]
+    assert literal_scores(texts, []) == [0.0] * 5
 
 
 def test_what_fits_is_taken_in_order_of_preference() -> None:
@@ -91,10 +91,10 @@ def test_no_more_is_counted_once_the_room_is_full() -> None:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_the_most_that_fits_is_rendered(count: int, limit: int) -> None:
-    found = most(lambda n: "x" * n, count, lambda text: len(text) <= limit)
+    found = largest_fitting(lambda n: "x" * n, count, lambda text: len(text) <= limit)
     assert found == ("x" * min(count, limit) if min(count, limit) else None)
 
 
 def test_a_literal_is_found_in_texts_that_hold_line_breaks() -> None:
     texts = ["one\nSrc/A.py", "two", "three\nfour"]
-    assert match_literally(texts, ["src/a.py"]) == [1.0, 0.0, 0.0] == match_literally([texts[0], "", ""], ["src/a.py"])
+    assert literal_scores(texts, ["src/a.py"]) == [1.0, 0.0, 0.0] == literal_scores([texts[0], "", ""], ["src/a.py"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.text.splitting import PIECE, TOGETHER, TOKEN, every, pieces, tokens, tokens_by_line
+from proxy.fit.relevance.text.splitting import LINE_BATCH, PIECE, TOKEN, distinct_tokens, pieces, tokens, tokens_by_line
 
 
 @given(st.text(alphabet="ab \n.", max_size=60), st.integers(1, 9))
@@ -33,11 +33,11 @@ def test_lines_read_together_have_the_tokens_that_each_has_alone(lines: list[str
 
 
 def test_many_lines_are_read_a_part_at_a_time() -> None:
-    lines = [f"line_{i} of.many." for i in range(2 * TOGETHER + 1)]
+    lines = [f"line_{i} of.many." for i in range(2 * LINE_BATCH + 1)]
     assert tokens_by_line(lines) == [[f"line_{i}", "of.many"] for i in range(len(lines))]
 
 
 def test_all_tokens_of_many_texts_are_gathered_a_part_at_a_time() -> None:
-    texts = [[f"t{i}", "same"] for i in range(2 * TOGETHER + 1)]
-    assert every(iter(texts)) == {"same", *(f"t{i}" for i in range(len(texts)))}
-    assert every([]) == every([[], []]) == set()
+    texts = [[f"t{i}", "same"] for i in range(2 * LINE_BATCH + 1)]
+    assert distinct_tokens(iter(texts)) == {"same", *(f"t{i}" for i in range(len(texts)))}
+    assert distinct_tokens([]) == distinct_tokens([[], []]) == set()

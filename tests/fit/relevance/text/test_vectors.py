@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from proxy.fit.relevance.text.vectors import cosine, packed
+from proxy.fit.relevance.text.vectors import cosine, quantize
 
 NOISE = Random(4)
 
@@ -28,27 +28,27 @@ def test_a_cosine_is_that_of_the_numbers_but_for_a_little(size: int) -> None:
     base = chance(size)
     for share in (0.0, 0.2, 0.5, 1.0, 2.0):
         other = [share * a + b for a, b in zip(base, chance(size), strict=True)]
-        assert cosine(packed(base), packed(other)) == pytest.approx(truly(base, other), abs=0.06)
+        assert cosine(quantize(base), quantize(other)) == pytest.approx(truly(base, other), abs=0.06)
 
 
 def test_the_same_direction_is_one_and_the_opposite_minus_one_whatever_the_length() -> None:
     base = chance(64)
-    assert cosine(packed(base), packed([1e-3 * x for x in base])) == pytest.approx(1.0)
-    assert cosine(packed(base), packed([-9.0 * x for x in base])) == pytest.approx(-1.0)
+    assert cosine(quantize(base), quantize([1e-3 * x for x in base])) == pytest.approx(1.0)
+    assert cosine(quantize(base), quantize([-9.0 * x for x in base])) == pytest.approx(-1.0)
 
 
 def test_it_is_symmetric_and_one_dimension_is_enough() -> None:
-    one, other = packed(chance(10)), packed(chance(10))
+    one, other = quantize(chance(10)), quantize(chance(10))
     assert cosine(one, other) == cosine(other, one)
-    assert cosine(packed([2.0]), packed([0.1])) == pytest.approx(1.0)
+    assert cosine(quantize([2.0]), quantize([0.1])) == pytest.approx(1.0)
 
 
 def test_its_bits_are_a_tenth_of_the_numbers_bytes() -> None:
-    planes = packed(chance(1536)).planes
+    planes = quantize(chance(1536)).planes
     assert len(planes) == 3 and all(plane.bit_length() <= 1536 for plane in planes)
 
 
 @pytest.mark.parametrize("numbers", [[], [0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [1e300, 1e300]])
 def test_what_has_no_direction_is_no_vector(numbers: list[float]) -> None:
     with pytest.raises(ValueError):
-        packed(numbers)
+        quantize(numbers)

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from proxy.fit.relevance.text.splitting import times_of, tokens
+from proxy.fit.relevance.text.splitting import count_tokens, tokens
 from proxy.fit.relevance.text.words import (
     BLOB,
     KNOWN,
     LONGEST,
+    identifiers_in,
     is_english,
-    names_in,
     parts,
     stem,
-    summed,
+    summarised,
     unescaped,
     words_of,
 )
@@ -32,7 +32,7 @@ OTHERS = (
 
 
 def counts(text: str) -> dict[str, int]:
-    return words_of(times_of(tokens(text)).items())
+    return words_of(count_tokens(tokens(text)).items())
 
 
 @pytest.mark.parametrize(
@@ -85,19 +85,19 @@ def test_other_scripts_have_words_or_pairs_of_characters(text: str, found: list[
 def test_words_are_counted_in_order_of_first_appearance() -> None:
     text = "b a b some_name b some_name."
     assert list(counts(text).items()) == [("b", 3), ("a", 1), ("some_name", 2), ("some", 2), ("name", 2)]
-    assert summed(times_of(tokens(text))) == (("b", "a", "some_name"), 10, 0, ("some_name",))
+    assert summarised(count_tokens(tokens(text))) == (("b", "a", "some_name"), 10, 0, ("some_name",))
 
 
 @pytest.mark.parametrize(
     ("token", "name"), [("some_name", True), ("a_b", False), ("internet", False), ("#W7534214", True)]
 )
 def test_an_identifier_names_something(token: str, name: bool) -> None:
-    assert names_in([token]) == ({token} if name else set())
+    assert identifiers_in([token]) == ({token} if name else set())
 
 
 @pytest.mark.parametrize("token", ["2023-05-08", "10:02:33.123"])
 def test_dates_and_times_are_no_names(token: str) -> None:
-    assert not names_in([token])
+    assert not identifiers_in([token])
 
 
 def test_english_is_known_and_others_are_not_taken_for_it() -> None:
