@@ -167,7 +167,7 @@ def test_nothing_that_was_said_is_logged_when_it_fails(capfd: pytest.CaptureFixt
 
     run(check())
     told = capfd.readouterr().err
-    assert "a summary failed model=gpt-4o-mini why=it holds no summary" in told
+    assert "a summary failed model=gpt-4o-mini why=it contains no summary" in told
     assert "canary" not in told and "Entry" not in told and "sk-test" not in told
 
 

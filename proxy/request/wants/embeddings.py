@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 
+from proxy.apis.openai_embeddings.call import PATH, NoVectors, request_body, vectors_in
 from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
@@ -22,9 +23,8 @@ from proxy.request.wants import Parts, WantKind
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
-from proxy.wire.embeddings_call import NoVectors, question, vectors_in
 
-TARGET = b"/v1/embeddings"
+TARGET = PATH.encode()
 AGAIN_SECONDS = 15.0  # after a failure, or once one was waited for in vain: nothing of this caller's is asked
 BATCH = 32  # texts in one question: what the strictest server takes (Hugging Face's, by default)
 BATCH_SECONDS = 30.0  # that an answer gets, though nobody may wait for it any more
@@ -118,7 +118,7 @@ class Embeddings:
             self._fail(caller, model, type(error).__name__)
 
     async def _asked(self, model: str, texts: Sequence[str], headers: Headers, spent: CallCost | None) -> list[Vector]:
-        status, payload = await self.client.post(TARGET, question(model, texts), headers, ANSWER_BYTES, spent)
+        status, payload = await self.client.post(TARGET, request_body(model, texts), headers, ANSWER_BYTES, spent)
         if status != 200:
             raise NoVectors(f"status {status}")
         return await asyncio.to_thread(_read, payload, len(texts))

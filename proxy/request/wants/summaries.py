@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from proxy.apis.openai_chat import API
+from proxy.apis.openai_chat.call import request_body, text_in
 from proxy.cache.contents import Contents
 from proxy.fit.transcripts import packed, transcript
 from proxy.http.client.answer import UpstreamError
@@ -25,12 +27,12 @@ from proxy.tokens.meter import meter_for
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
-from proxy.wire.summary_call import Unusable, question, summary_in
+from proxy.wire.summary_prompt import NoSummary, prompt_for, summary_in
 
 KIND = "summary"
 # Summaries under way, in all and for one caller, and those that wait: each takes minutes at worst.
 LIMITS = (8, 2, 64, 8)
-TARGET = b"/v1/chat/completions"
+TARGET = API.paths[0].encode()
 AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
 CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
 MOST_FAILURES = 10_000  # remembered
@@ -97,7 +99,7 @@ class Summaries:
             return ""
         except (UpstreamError, TimeoutError):
             why, lasting = "no answer", True
-        except Unusable as error:
+        except NoSummary as error:
             why, lasting = str(error), error.lasting
         except Exception as error:  # a bug of ours is no reason to fail a request
             why, lasting = type(error).__name__, False
@@ -128,21 +130,24 @@ class Summaries:
         room = min(window.tokens - most, window.max_input or window.tokens)
         room = int(0.9 * room) - meter.text(self.instructions or "") - most - FRAME  # a summary so far is as long
         if room < LEAST_ROOM:
-            raise Unusable("its window is too small")
+            raise NoSummary("its window is too small")
         pieces = packed(filter(None, map(transcript, blocks)), room, meter)
         if not pieces or len(pieces) > MOST_PIECES:
-            raise Unusable("nothing to sum up" if not pieces else "too much to sum up")
+            raise NoSummary("nothing to sum up" if not pieces else "too much to sum up")
         return pieces
 
     async def _asked(
         self, model: str, most: int, before: str, piece: str, headers: Headers, spent: CallCost | None
     ) -> str:
         """One question, and the summary in its answer."""
-        body = question(model, self.instructions or "", most, before, piece)
+        body = request_body(model, *prompt_for(self.instructions or "", most, before, piece))
         status, payload = await self.client.post(TARGET, body, headers, ANSWER_BYTES, spent)
         if status != 200:
-            raise Unusable(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
-        return summary_in(payload)
+            raise NoSummary(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
+        reply = text_in(payload)
+        if reply is None:
+            raise NoSummary("it is no response of this API", lasting=True)
+        return summary_in(reply)
 
     def _fails(self, caller: bytes, key: str = "") -> bool:
         until = self._failed.get(caller + key.encode())

@@ -206,7 +206,7 @@ def test_a_bug_of_ours_is_no_vectors(monkeypatch: pytest.MonkeyPatch, capfd: pyt
         async with embedding() as (_, _, found):
             assert await found.fulfil(wanted("a"), ALICE) == {}
 
-    monkeypatch.setattr(module, "question", broken)
+    monkeypatch.setattr(module, "request_body", broken)
     run(check())
     assert "why=LookupError" in (err := capfd.readouterr().err) and "canary" not in err
 

@@ -1,4 +1,4 @@
-"""A question for embeddings as the JSON of `/v1/embeddings`, and the vectors in the JSON of its answer."""
+"""The proxy's own calls of POST /v1/embeddings: the JSON of a request, and the vectors in a response."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+PATH = "/v1/embeddings"
+
 
 class NoVectors(Exception):
-    """An answer that holds no vectors for what was asked: its text says why and holds nothing of it."""
+    """A response without usable vectors. The text says why and contains nothing of the response."""
 
 
 class _Entry(msgspec.Struct):
@@ -19,25 +21,27 @@ class _Entry(msgspec.Struct):
     index: int | None = None
 
 
-class _Answer(msgspec.Struct):
+class _Response(msgspec.Struct):
     data: list[_Entry]
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+_RESPONSE = msgspec.json.Decoder(_Response)
 
 
-def question(model: str, texts: Sequence[str]) -> bytes:
-    """The body that asks for a vector of each text. The encoding is not said: not everybody knows base64."""
+def request_body(model: str, texts: Sequence[str]) -> bytes:
+    """The body of a request for one vector of each text. It names no encoding: some servers reject base64."""
     return msgspec.json.encode({"model": model, "input": list(texts)})
 
 
-def vectors_in(payload: bytes, count: int) -> list[Sequence[float]]:
-    """The vectors in an answer's body, in the order of the texts; as numbers, or packed as float32 in base64. Raises
-    `NoVectors` where there are not just `count` of one length."""
+def vectors_in(body: bytes, count: int) -> list[Sequence[float]]:
+    """The `count` vectors in a response's body, in the order of the texts; from numbers or from float32 in base64.
+
+    Raises `NoVectors` if there are more or fewer, or if their lengths differ.
+    """
     try:
-        entries = _ANSWER.decode(payload).data
+        entries = _RESPONSE.decode(body).data
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise NoVectors("it is no answer") from None
+        raise NoVectors("it is no response of this API") from None
     if any(entry.index is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -1 if entry.index is None else entry.index)
         if [entry.index for entry in entries] != list(range(count)):
@@ -55,4 +59,4 @@ def _numbers(embedding: list[float] | str) -> Sequence[float]:
         packed = base64.b64decode(embedding, validate=True)
         return struct.unpack(f"<{len(packed) // 4}f", packed)
     except (binascii.Error, ValueError, struct.error):
-        raise NoVectors("its vectors cannot be read") from None
+        raise NoVectors("its vectors cannot be decoded") from None

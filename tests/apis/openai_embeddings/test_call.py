@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.embeddings_call import NoVectors, question, vectors_in
+from proxy.apis.openai_embeddings.call import NoVectors, request_body, vectors_in
 
 
 def answer(*embeddings: Any, **more: Any) -> bytes:
@@ -22,7 +22,7 @@ def packed(*numbers: float) -> str:
 
 
 def test_the_question_is_the_model_and_the_texts() -> None:
-    assert json.loads(question("emb", ("a", "b"))) == {"model": "emb", "input": ["a", "b"]}
+    assert json.loads(request_body("emb", ("a", "b"))) == {"model": "emb", "input": ["a", "b"]}
 
 
 def test_vectors_come_as_numbers_or_packed_in_base64() -> None:
