@@ -6,9 +6,10 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from typing import Protocol
 
 from proxy.model.api import Api, ErrorFields
-from proxy.wire.openai import errors
+from proxy.wire.openai import errors, stream
 
 
 @cache
@@ -28,13 +29,35 @@ def by_path() -> Mapping[str, Api]:
     return {path: api for api in apis() for path in api.paths}
 
 
+class StreamFormat(Protocol):
+    """How a client of some path expects errors and the end of a stream; every `Api` is one."""
+
+    def error_body(self, error: ErrorFields) -> bytes:
+        """The body of an error response of the proxy's own."""
+
+    def error_event(self, error: ErrorFields) -> bytes:
+        """The server-sent event that reports an error in a stream that has begun."""
+
+    def is_end_of_stream(self, tail: bytes) -> bool:
+        """Whether a stream's last bytes (32 are enough) are its last event."""
+
+
+class OpenAIFormat:
+    """The format of paths that are not fitted: that of OpenAI's APIs."""
+
+    error_body = staticmethod(errors.error_body)
+    error_event = staticmethod(errors.error_event)
+    is_end_of_stream = staticmethod(stream.is_end_of_stream)
+
+
+DEFAULT: StreamFormat = OpenAIFormat()
+
+
+def stream_format(path: str) -> StreamFormat:
+    """The path's API; OpenAI's format for a path that is not fitted."""
+    return by_path().get(path, DEFAULT)
+
+
 def error_body(path: str, error: ErrorFields) -> bytes:
-    """The JSON of an error of the proxy's own, in the shape of the path's API; in OpenAI's for any other path."""
-    api = by_path().get(path)
-    return errors.error_body(error) if api is None else api.error_body(error)
-
-
-def error_event(path: str, error: ErrorFields) -> bytes:
-    """The event that reports an error in a stream that has begun, as `error_body` chooses its shape."""
-    api = by_path().get(path)
-    return errors.as_event(errors.error_body(error)) if api is None else api.error_event(error)
+    """The JSON of an error of the proxy's own, as clients of the path expect it."""
+    return stream_format(path).error_body(error)

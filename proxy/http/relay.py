@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from proxy.errors import ClientError, over_budget, overloaded, too_large
 from proxy.http.callbacks import Event, ignore
@@ -24,12 +24,23 @@ Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
-LINGER = 0.5  # seconds that the upstream has to end a stream whose client left at [DONE], to keep its connection
+LINGER = (
+    0.5  # seconds that the upstream has to end a stream whose client left after its last event, to keep its connection
+)
 TAIL = 32  # bytes of a stream's end that are remembered, at least
-DONE = (b"data: [DONE]", b"data:[DONE]")
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
 FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length speaks of another answer, uvicorn takes it for this
 LENGTH = frozenset((b"content-length",))
+
+
+class StreamFormat(Protocol):
+    """How the client's API reports an error in a stream of events, and what ends one."""
+
+    def error_event(self, error: ClientError) -> bytes:
+        """The event that reports an error in a stream that has begun."""
+
+    def is_end_of_stream(self, tail: bytes) -> bool:
+        """Whether a stream's last bytes (`TAIL` are enough) are its last event."""
 
 
 class BrokenOff(Exception):
@@ -229,7 +240,7 @@ async def relay(
     answer: Answer,
     receive: Receive,
     send: Send,
-    error_body: Callable[[ClientError], bytes],
+    stream_format: StreamFormat,
     first: Sequence[bytes] = (),
     extra: Sequence[Header] = (),
     watch: Watch | None = None,
@@ -241,11 +252,12 @@ async def relay(
 
     `first` are bytes of its body that were read already, `extra` headers of ours. `watch` sees every chunk after it
     went out; its failure is reported to `event`. `started` is called at the first chunk. With `cycle`, our own
-    server's, no task need wake up for a chunk. An event stream that breaks ends with an event of `error_body`'s JSON. A
-    client that leaves after `data: [DONE]` has the whole answer. Raises ClientDisconnected, or BrokenOff once the
-    client has the error; the caller must return then, for an answer that is not completed closes the connection.
+    server's, no task need wake up for a chunk. An event stream that breaks ends with `stream_format.error_event`. A
+    client that leaves after the last event of a stream has the whole answer. Raises ClientDisconnected, or BrokenOff
+    once the client has the error; the caller must return then, for an answer that is not completed closes the
+    connection.
     """
-    out = _Out(answer, send, error_body, watch, started, cycle, event)
+    out = _Out(answer, send, stream_format, watch, started, cycle, event)
     try:
         with leaving(receive, cycle):
             await out.start(extra)
@@ -274,8 +286,8 @@ class _Out:
         "_answer",
         "_cycle",
         "_ended",
-        "_error_body",
         "_event",
+        "_format",
         "_left",
         "_send",
         "_started",
@@ -287,14 +299,14 @@ class _Out:
         self,
         answer: Answer,
         send: Send,
-        error_body: Callable[[ClientError], bytes],
+        stream_format: StreamFormat,
         watch: Watch | None,
         started: Callable[[], None] | None,
         cycle: Cycle | None,
         event: Event,
     ) -> None:
         self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
-        self._started, self._error_body, self._event = started, error_body, event
+        self._started, self._format, self._event = started, stream_format, event
         self._left = -1  # bytes to come, where the answer says how many
         self._tail = b""
         self._ended = False
@@ -340,7 +352,7 @@ class _Out:
     @property
     def done(self) -> bool:
         """Whether the client has all that it waits for."""
-        return self._ended or self._answer.whole or self._tail.rstrip().endswith(DONE)
+        return self._ended or self._answer.whole or self._format.is_end_of_stream(self._tail)
 
     async def linger(self) -> None:
         """Reads the end of a stream that nobody waits for: then its connection serves the next request."""
@@ -364,6 +376,5 @@ class _Out:
         if self._tail and not self._tail.endswith(b"\n"):
             return  # in the middle of a line: whatever follows would become a part of it
         gap = b"" if not self._tail or self._tail.endswith(EVENT_ENDS) else b"\n"
-        body = self._error_body(ClientError(error.status, error.message, code="upstream_error"))
-        event = gap + b"data: " + body + b"\n\n"
+        event = gap + self._format.error_event(ClientError(error.status, error.message, code="upstream_error"))
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from urllib.parse import unquote_to_bytes
 
 from proxy.apis import error_body
@@ -235,7 +234,7 @@ class Gateway:
             answer,
             receive,
             send,
-            partial(error_body, context.path),
+            context.api,
             first=(seen,),
             extra=extra,
             watch=tap.feed,

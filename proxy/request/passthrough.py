@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 
-from proxy.apis import error_body
+from proxy.apis import error_body, stream_format
 from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.dialer import tune
@@ -100,8 +99,8 @@ class _Passage:
             if answer.status == SWITCHED:
                 return await self._join(answer)
             extra = (CLOSE,) if self._is_handshake else ()
-            body = partial(error_body, self._scope["path"])
-            await relay(answer, self._receive, self._send, body, extra=extra, started=self._begins, cycle=self._cycle)
+            form = stream_format(self._scope["path"])
+            await relay(answer, self._receive, self._send, form, extra=extra, started=self._begins, cycle=self._cycle)
         except ClientError as error:
             return await self._reject(error)
         except UpstreamError as error:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.apis import apis, by_path, error_body, error_event
+from proxy.apis import apis, by_path, error_body, stream_format
 from proxy.apis.openai_chat import API
 from proxy.errors import bad_header, does_not_fit, overloaded
 
@@ -28,5 +28,6 @@ def test_an_error_has_all_four_keys_of_openais_contract_on_every_path(path: str)
 
 def test_an_error_in_a_stream_is_an_event_with_the_same_json() -> None:
     error = overloaded()
-    assert error_event("/v1/chat/completions", error) == b"data: " + error_body("/", error) + b"\n\n"
-    assert error_event("/", error) == error_event("/v1/chat/completions", error)
+    for path in ("/v1/chat/completions", "/v1/responses"):
+        assert stream_format(path).error_event(error) == b"data: " + error_body(path, error) + b"\n\n"
+        assert stream_format(path).is_end_of_stream(b"data: [DONE]\n\n")

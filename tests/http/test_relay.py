@@ -32,8 +32,19 @@ SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"transfer-encod
 LOST = LinkError(Fault.LOST, "lost")
 
 
-def as_json(error: ClientError) -> bytes:
-    return json.dumps([error.status, error.code, error.message], separators=(",", ":")).encode()
+class Form:
+    """The format of an invented API."""
+
+    def error_event(self, error: ClientError) -> bytes:
+        return (
+            b"data: " + json.dumps([error.status, error.code, error.message], separators=(",", ":")).encode() + b"\n\n"
+        )
+
+    def is_end_of_stream(self, tail: bytes) -> bool:
+        return tail.rstrip().endswith(b"event: end")
+
+
+FORM = Form()
 
 
 class Visitor:
@@ -210,7 +221,7 @@ def test_an_answer_is_sent_as_it_comes_and_is_watched() -> None:
             Answer(made),
             visitor.receive,
             visitor.send,
-            as_json,
+            FORM,
             [b"", b"a"],
             [(b"x-plimsoll-count", b"exact")],
             seen.append,
@@ -236,7 +247,7 @@ def test_the_last_byte_of_a_known_length_goes_out_as_the_last() -> None:
     async def check() -> None:
         visitor = Visitor()
         made = reply(b"ab", b"c", headers=[(b"content-length", b"3")])
-        await relay(Answer(made), visitor.receive, visitor.send, as_json)
+        await relay(Answer(made), visitor.receive, visitor.send, FORM)
         assert [(m["body"], m["more_body"]) for m in visitor.got[1:]] == [(b"ab", True), (b"c", False)]
 
     run(check())
@@ -250,7 +261,7 @@ def test_the_length_of_an_answer_without_body_is_left_out(status: int) -> None:
             Answer(reply(headers=[(b"content-length", b"3"), (b"etag", b"a")], status=status)),
             visitor.receive,
             visitor.send,
-            as_json,
+            FORM,
         )
         assert visitor.got[0]["headers"] == [(b"etag", b"a")]
         assert visitor.ended
@@ -273,7 +284,7 @@ def test_a_watcher_that_fails_is_reported_and_costs_the_client_nothing() -> None
             Answer(reply(b"a", b"b")),
             visitor.receive,
             visitor.send,
-            as_json,
+            FORM,
             watch=fails,
             event=report,
         )
@@ -298,7 +309,7 @@ def test_a_stream_of_events_that_breaks_ends_with_an_error_event_and_no_end(sent
     async def check() -> None:
         visitor, made = Visitor(), reply(*sent, LOST, headers=SSE)
         with pytest.raises(BrokenOff) as raised:
-            await relay(Answer(made), visitor.receive, visitor.send, as_json)
+            await relay(Answer(made), visitor.receive, visitor.send, FORM)
         assert raised.value.error.code == "upstream_error"
         error = b'[502,"upstream_error","lost"]'
         assert visitor.body == b"".join(sent) + gap + b"data: " + error + b"\n\n"
@@ -325,7 +336,7 @@ def test_where_an_error_event_would_be_misread_the_answer_just_breaks_off(
         visitor = Visitor()
         made = reply(sent, LOST, headers=headers) if sent else reply(LOST, headers=headers)
         with pytest.raises(BrokenOff):
-            await relay(Answer(made), visitor.receive, visitor.send, as_json)
+            await relay(Answer(made), visitor.receive, visitor.send, FORM)
         assert visitor.body == sent
         assert not visitor.ended
 
@@ -344,15 +355,13 @@ def test_a_client_that_leaves_in_an_answer_gives_it_up() -> None:
     async def check() -> None:
         visitor, made = Visitor(), reply(b"data: {}\n\n", asyncio.Event(), headers=SSE)
         with pytest.raises(ClientDisconnected):
-            await relay(
-                Answer(made), visitor.receive, visitor.send, as_json, watch=leaves_after(visitor, b"data: {}\n\n")
-            )
+            await relay(Answer(made), visitor.receive, visitor.send, FORM, watch=leaves_after(visitor, b"data: {}\n\n"))
         assert made.closed
 
     run(check())
 
 
-@pytest.mark.parametrize("last", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n"])
+@pytest.mark.parametrize("last", [b"event: end\n\n", b"event: end\r\n\r\n"])
 def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_connection(last: bytes) -> None:
     async def check() -> None:
         visitor, end, seen = Visitor(), asyncio.Event(), [b""]
@@ -363,7 +372,7 @@ def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_conne
             if data == last[5:]:
                 visitor.leaves.set()
 
-        relaying = asyncio.create_task(relay(Answer(made), visitor.receive, visitor.send, as_json, watch=watch))
+        relaying = asyncio.create_task(relay(Answer(made), visitor.receive, visitor.send, FORM, watch=watch))
         await asyncio.sleep(0.25)
         end.set()
         await relaying
@@ -376,11 +385,11 @@ def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_conne
 @pytest.mark.parametrize("stuck", [True, False])
 def test_a_stream_that_does_not_end_after_done_is_not_waited_for(stuck: bool) -> None:
     async def check() -> None:
-        visitor, last = Visitor(), b"data: [DONE]\n\n"
+        visitor, last = Visitor(), b"event: end\n\n"
         wait = asyncio.Event()
         made = reply(last, wait, *(() if stuck else (LOST,)), headers=SSE)
         relaying = asyncio.create_task(
-            relay(Answer(made), visitor.receive, visitor.send, as_json, watch=leaves_after(visitor, last))
+            relay(Answer(made), visitor.receive, visitor.send, FORM, watch=leaves_after(visitor, last))
         )
         if not stuck:
             await asyncio.sleep(0.3)

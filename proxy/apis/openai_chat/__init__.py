@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.apis.openai_chat import request, response
 from proxy.apis.openai_chat import scan as scanning
 from proxy.model.api import Api
-from proxy.wire.openai import usage
+from proxy.wire.openai import stream, usage
 
 
 class ChatCompletions:
@@ -27,7 +27,7 @@ class ChatCompletions:
     read = staticmethod(response.read)
     read_tail = staticmethod(response.read_tail)
     landmarks = staticmethod(response.landmarks)
-    is_end_of_stream = staticmethod(response.is_end_of_stream)
+    is_end_of_stream = staticmethod(stream.is_end_of_stream)
     keep_alive = staticmethod(response.keep_alive)
 
     error_body = staticmethod(response.error_body)

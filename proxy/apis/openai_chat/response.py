@@ -15,12 +15,11 @@ from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.openai import errors
+from proxy.wire.openai.stream import END
 from proxy.wire.openai.usage import KEY as USAGE_KEY
 from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
 
-END = b"[DONE]"  # the data of the last event of a stream
-ENDS = (b"data: " + END, b"data:" + END)
 KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
 FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 
@@ -144,11 +143,6 @@ def landmarks(data: bytes) -> Sequence[int]:
     return [place for place in places if place >= 0]
 
 
-def is_end_of_stream(tail: bytes) -> bool:
-    """Whether the last bytes of a stream are its last event."""
-    return tail.rstrip().endswith(ENDS)
-
-
 def keep_alive() -> bytes:
     """Bytes that keep a stream's connection open and that clients ignore."""
     return KEEP_ALIVE
@@ -161,7 +155,7 @@ def error_body(error: ErrorFields) -> bytes:
 
 def error_event(error: ErrorFields) -> bytes:
     """The event that reports an error of the proxy's own in a stream that has begun."""
-    return errors.as_event(error_body(error))
+    return errors.error_event(error, too_long=MESSAGES)
 
 
 def _has_text(data: bytes) -> bool:

@@ -22,6 +22,6 @@ def error_body(error: ErrorFields, too_long: str | None = None) -> bytes:
     return msgspec.json.encode({"error": fields})
 
 
-def as_event(body: bytes) -> bytes:
-    """The server-sent event that reports an error in a stream that has begun."""
-    return b"data: " + body + b"\n\n"
+def error_event(error: ErrorFields, too_long: str | None = None) -> bytes:
+    """The server-sent event that reports an error in a stream that has begun; its data is the body."""
+    return b"data: " + error_body(error, too_long) + b"\n\n"

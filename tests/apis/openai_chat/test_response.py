@@ -10,7 +10,6 @@ import pytest
 from proxy.apis.openai_chat.response import (
     complete_usage,
     event_kind,
-    is_end_of_stream,
     keep_alive,
     landmarks,
     read,
@@ -18,6 +17,7 @@ from proxy.apis.openai_chat.response import (
 )
 from proxy.model.api import EventKind, ResponseState
 from proxy.model.outcome import Usage
+from proxy.wire.openai.stream import is_end_of_stream
 from proxy.wire.openai.usage import MAX_TOKENS
 from proxy.wire.sse import events
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ClientError, bad_header, does_not_fit
-from proxy.wire.openai.errors import as_event, error_body
+from proxy.wire.openai.errors import error_body, error_event
 
 
 def shown(body: bytes) -> dict[str, Any]:
@@ -44,4 +44,5 @@ def test_the_api_names_the_field_that_is_too_long() -> None:
 
 
 def test_an_event_is_the_body_as_data() -> None:
-    assert as_event(b"{}") == b"data: {}\n\n"
+    error = does_not_fit(7200, 500, 100, 4096, "tools")
+    assert error_event(error, too_long="input") == b"data: " + error_body(error, too_long="input") + b"\n\n"
