@@ -1,4 +1,4 @@
-"""Saying what was done: a Plan as response headers and as the JSON of /inspect; it shows figures, never content."""
+"""A plan as response headers, and as the JSON of /inspect. Headers and steps show figures, never content."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.model.conversation import Block, Message
+from proxy.model.conversation import Block, Kind, Message
 from proxy.model.lenient_json import Json
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Note, Plan
 from proxy.model.scan import Total
 from proxy.wire.controls import Controls
 
-SUMMARISED = "summarised"  # why a message is no longer sent that a summary stands for
-JOINED = "joined"  # how the reasons begin of messages that are one with a neighbour now
-RECALLED = "recalled"  # how the reason begins why a message is no longer sent that an excerpt quotes
-MOST_PINS = 8  # that a notice names
-GROUPS = {"system": "system", "developer": "system", "tool": "tool_results", "function": "tool_results"}
+# How the reasons of messages begin that are no longer sent: a summary covers them, they were joined with a neighbour,
+# or an excerpt quotes them.
+SUMMARISED, JOINED, RECALLED = "summarised", "joined", "recalled"
+MAX_PINS = 8  # that a notice names
+GROUPS = {Kind.INSTRUCTION: "system", Kind.RESULT: "tool_results"}  # any other message is history
 
 
 def step_summary(note: Note) -> str:
-    """One step for the header: `trim_tool_results;-1234`, `clamp_output;4096->1200`, `switch_model;gpt-4->gpt-4o`."""
+    """One step in the header: `trim_tool_results;-1234`, `clamp_output;4096->1200`, `switch_model;gpt-4->gpt-4o`."""
     if note.model_before != note.model_after:
         return f"{note.step};{note.model_before}->{note.model_after}"
     if note.reply_before != note.reply_after and note.tokens_before == note.tokens_after:
@@ -30,7 +30,7 @@ def step_summary(note: Note) -> str:
 
 
 def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
-    """The x-plimsoll-* response headers of section 7. `sent` is False where the plan was only observed."""
+    """The x-plimsoll-* response headers of a plan. `sent` is False if the plan was only observed."""
     draft = plan.draft if sent else plan.before
     pairs = [
         ("tokens", str(plan.before.prompt)),
@@ -47,34 +47,36 @@ def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
 
 
 def total_headers(total: Total, reply: int | None) -> list[tuple[bytes, bytes]]:
-    """The same for a request that was counted and went upstream as it came."""
+    """The same headers for a request that was counted and forwarded unchanged; `reply` is its reply limit in tokens."""
     tokens, quality = b"%d" % total.prompt, total.quality.encode()
-    told = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens), (b"x-plimsoll-count", quality)]
+    headers = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens), (b"x-plimsoll-count", quality)]
     if reply is not None:
-        told.append((b"x-plimsoll-max-tokens", b"%d" % reply))
-    return told
+        headers.append((b"x-plimsoll-max-tokens", b"%d" % reply))
+    return headers
 
 
 def header_value(text: str) -> bytes:
-    """The text as a header may carry it: visible ASCII only (a model's name is the client's own text)."""
+    """The text as a header's value: other characters than visible ASCII become `?` (a model's name is client text)."""
     return "".join(c if " " <= c <= "~" else "?" for c in text).encode("ascii")
 
 
 def notices(controls: Controls, window: Window | None, messages: int) -> list[str]:
-    """What a client asked for that changes nothing: a window over the model's own, and pins of messages that there are
-    not. `window` is what was planned with."""
-    told = []
+    """The controls that have no effect: a window over the model's own, and pins of messages that do not exist.
+
+    `window` is the one that the plan used, `messages` the number of messages in the request.
+    """
+    texts = []
     wanted = controls.window
     if wanted is not None and window is not None and window.tokens < wanted:
-        told.append(f"the window of {wanted:,} tokens is over the model's own {window.tokens:,}, which holds")
+        texts.append(f"the window of {wanted:,} tokens is over the model's own {window.tokens:,}, which applies")
     absent = sorted(pin for pin in controls.pins if pin >= messages)
     if absent:
-        told.append(f"pin {', '.join(map(str, absent[:MOST_PINS]))} names no message: there are {messages}")
-    return told
+        texts.append(f"pin {', '.join(map(str, absent[:MAX_PINS]))} names no message: there are {messages}")
+    return texts
 
 
 def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON of section 7 for /inspect; `request` is the body as it would be sent, `notices` what else is said."""
+    """The JSON of /inspect. `request` is the body as it would be sent; figures are in tokens."""
     before, draft = plan.before, plan.draft
     return {
         "model": before.model,
@@ -98,7 +100,7 @@ def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[s
         "steps": [_step(note) for note in plan.notes],
         "messages": {"in": count(before), "sent": count(draft), "detail": fates(plan)},
         "parts": {"before": parts(before), "sent": parts(draft)},
-        "metadata": {  # seed 001's own names, for those who read them already
+        "metadata": {  # the names of an earlier system, for programs that already read them
             "messageCount": count(draft),
             "inputTokenCount": draft.prompt,
             "adjustedMaxTokens": draft.reply,
@@ -109,30 +111,30 @@ def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[s
 
 
 def _step(note: Note) -> dict[str, Any]:
-    told: dict[str, Any] = {"step": note.step, "tokens_before": note.tokens_before, "tokens_after": note.tokens_after}
+    step: dict[str, Any] = {"step": note.step, "tokens_before": note.tokens_before, "tokens_after": note.tokens_after}
     if note.reply_before != note.reply_after:
-        told |= {"max_tokens_before": note.reply_before, "max_tokens_after": note.reply_after}
+        step |= {"max_tokens_before": note.reply_before, "max_tokens_after": note.reply_after}
     if note.model_before != note.model_after:
-        told |= {"model_before": note.model_before, "model_after": note.model_after}
-    return told
+        step |= {"model_before": note.model_before, "model_after": note.model_after}
+    return step
 
 
 def count(draft: Draft) -> int:
-    """How many messages it holds."""
+    """The number of messages in a draft."""
     return sum(len(block.messages) for block in draft.blocks)
 
 
 def fates(plan: Plan) -> list[dict[str, Any]]:
-    """For each of the client's messages its fate (kept, shortened, joined, summarised, recalled, dropped), why, and its
-    tokens both ways."""
+    """For each of the client's messages its fate (kept, shortened, joined, summarised, recalled, dropped), the reason,
+    and its tokens as received and as sent."""
     dropped = {drop.index: drop.why for drop in plan.draft.drops}
     sent = {m.index: m for m in plan.draft.messages}
     newest = len(plan.before.blocks) - 1
-    told = []
+    found = []
     for place, block in enumerate(plan.before.blocks):
         for m in block.messages:
             now = sent.get(m.index)
-            told.append(
+            found.append(
                 {
                     "index": m.index,
                     "role": m.role,
@@ -144,7 +146,7 @@ def fates(plan: Plan) -> list[dict[str, Any]]:
                     "tokens_sent": 0 if now is None else now.tokens,
                 }
             )
-    return told
+    return found
 
 
 def _gone(why: str) -> str:
@@ -166,27 +168,29 @@ def _kept(block: Block, newest: bool) -> str:
 
 
 def parts(draft: Draft) -> dict[str, int]:
-    """What takes the room, in tokens: system, tools, history, tool results, reply and margin."""
+    """The tokens of each part of a request: system, tools, history, tool results, reply and margin."""
     taken: Counter[str] = Counter({"tools": sum(v for k, v in draft.meter.fixed.items() if k != "base")})
     taken["history"] += draft.meter.fixed.get("base", 0)
     for message in draft.messages:
-        taken[GROUPS.get(message.role, "history")] += message.tokens
+        taken[GROUPS.get(message.kind, "history")] += message.tokens
     return {**taken, "reply": draft.reserve, "margin": draft.margin}
 
 
 def least_reply(draft: Draft) -> int:
-    """The tokens of reply that an error speaks of: the floor where not even that fits, else what would be sent."""
+    """The reply limit that an error names, in tokens: the floor if not even that fits, else what would be sent."""
     floor = draft.floor if draft.reply is None else min(draft.floor, draft.reply)
     return floor if draft.prompt + floor + draft.margin > draft.window.tokens else draft.least_reply
 
 
 def takers(draft: Draft) -> str:
-    """What takes the room, for an error: `tools alone take 7,100 of 8,192` and the parts, the largest first. The reply
-    is one of them: with a budget for thinking it may be what does not fit."""
+    """The parts of a request that does not fit: `tools alone take 7,100 of 8,192`, then all, the largest first.
+
+    The reply is one of them: with a budget for thinking it may be what does not fit.
+    """
     names = {"tool_results": "tool results", "system": "system messages", "history": "messages", "reply": "the reply"}
     taken = {names.get(k, k): v for k, v in {**parts(draft), "reply": least_reply(draft), "margin": 0}.items() if v > 0}
-    told = sorted(taken.items(), key=lambda kv: -kv[1])
-    first, most = told[0]
+    largest = sorted(taken.items(), key=lambda kv: -kv[1])
+    first, most = largest[0]
     verb = "takes" if first == "the reply" else "take"
     lead = f"{first} alone {verb} {most:,} of {draft.window.tokens:,}"
-    return f"{lead} ({', '.join(f'{name} {v:,}' for name, v in told)})"
+    return f"{lead} ({', '.join(f'{name} {v:,}' for name, v in largest)})"

@@ -326,7 +326,7 @@ def test_U6_an_empty_file_one_that_was_cut_off_and_one_that_is_no_json_are_told_
 
 def test_U6_what_is_asked_for_in_vain_is_said(workers: int) -> None:
     asked = {"x-plimsoll-window": "99999", "x-plimsoll-pin": "0,999"}
-    over = "the window of 99,999 tokens is over the model's own 8,192, which holds"
+    over = "the window of 99,999 tokens is over the model's own 8,192, which applies"
     absent = "pin 999 names no message: there are 1"
     hello = {**HELLO, "model": "gpt-4"}
     with upstream() as there, running(there.url, workers=workers) as proxy:
