@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import logging
 import socket
 import sys
 from collections.abc import Callable, Iterable
@@ -19,7 +18,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
-from proxy.observe.log import AccessLog, EventHandler, event, make_access_log, set_event_style
+from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
 from proxy.tokens.encodings import encoding
 
 # Objects after which the collector looks at the youngest, and how often at the older ones: a conversation of 100,000
@@ -86,7 +85,6 @@ def _serve(
 ) -> None:
     settings = services.settings
     settle()
-    logging.getLogger("uvicorn").addHandler(EventHandler())
     run(
         create_app(services),
         settings.host,

@@ -1,4 +1,4 @@
-"""A client and a running proxy for tests: raw sockets on one side, uvicorn as it is shipped on the other."""
+"""A client and a running proxy for tests: raw sockets on one side, our server on the other."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import uvloop
 
 from proxy.apis import error_body
+from proxy.http.callbacks import Event, ignore
 from proxy.http.client.pool import Timeouts
 from proxy.http.relay import Receive, Scope, Send
-from proxy.http.server.protocol import Protocol
-from proxy.http.server.serve import Asgi, Server, configuration
+from proxy.http.server.protocol import Asgi, Protocol
+from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.request.passthrough import passthrough
 from proxy.upstreams.upstream import Upstream
@@ -39,23 +40,19 @@ async def eventually(true: Callable[[], object], seconds: float = 1.0) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Asgi, http: type[Protocol] = Protocol) -> AsyncIterator[Server]:
-    """The server, listening on a free port (`server.ports[0]`); without its slow start and stop."""
-    shaped = type(http.__name__, (http,), {"error_body": staticmethod(error_body)})
-    config = configuration(app, "127.0.0.1", 0, http=shaped)
-    config.load()
-    server = Server(config)
-    server.lifespan = config.lifespan_class(config)
-    await server.startup()
+async def serving(app: Asgi, http: type[Protocol] = Protocol, event: Event = ignore) -> AsyncIterator[Server]:
+    """The server, listening on a free port (`server.ports[0]`); without its slow stop."""
+    server = Server(Config(app, "127.0.0.1", 0, error_body, http=http), event=event)
+    await server.start()
     try:
         yield server
     finally:
-        for listener in server.servers:
+        for listener in server.listeners:
             listener.close()
-        for connection in tuple(server.server_state.connections):
+        for connection in tuple(server.port.connections):
             connection.transport.abort()
-        await eventually(lambda: not server.server_state.tasks and not server.server_state.connections, 2.0)
-        await server.lifespan.shutdown()
+        await eventually(lambda: not server.port.tasks and not server.port.connections, 2.0)
+        await server.lifespan.stop()
 
 
 @dataclass(slots=True)

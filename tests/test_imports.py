@@ -46,7 +46,6 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "tiktoken": ("proxy.tokens.encodings",),
     "tokenizers": ("proxy.tokens.encodings",),
     "cryptography": ("proxy.cache.sealing",),
-    "uvicorn": ("proxy.http.server.serve", "proxy.http.server.protocol", "proxy.http.server.cycle"),
     "uvloop": ("proxy.http.server.serve",),
     "httptools": ("proxy.http.client.connection", "proxy.http.server.protocol"),
     "aiohappyeyeballs": ("proxy.http.client.dialer",),

@@ -27,7 +27,7 @@ T = TypeVar("T")
 LINGER = 0.5  # seconds that the upstream has to end a stream whose client left, so that its connection is kept
 TAIL = 32  # bytes of a stream's end that are remembered, at least
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
-FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length speaks of another answer, uvicorn takes it for this
+FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length is that of another answer
 LENGTH = frozenset((b"content-length",))
 
 

@@ -6,7 +6,6 @@ fails because the reader of a stream is slow or gone.
 
 from __future__ import annotations
 
-import logging
 import select
 import sys
 import time
@@ -53,14 +52,6 @@ def set_event_style(style: str) -> None:
     """Sets the style of all further events: auto, json or text (auto: text on a terminal, else json)."""
     global _events_as_json
     _events_as_json = not _is_text(style, sys.stderr)
-
-
-class EventHandler(logging.Handler):
-    """Turns the log records of a library into events, without the traceback, which may contain content."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Writes one record as an event."""
-        event(record.getMessage())
 
 
 def _is_writable(stream: TextIO) -> bool:

@@ -105,7 +105,7 @@ class Gateway:
                 raise  # the client must see that its answer breaks off
             context.status = stopped().status
             await self._fail(context, send, stopped())
-        except Exception as error:  # where nothing can be forwarded any more; uvicorn would log its text
+        except Exception as error:  # where nothing can be forwarded any more; a server may log its text
             self.planner.caught(context, error)
             if not context.status:
                 context.status = FAILED.status

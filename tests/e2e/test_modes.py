@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from proxy.apis import error_body
 from proxy.apis.openai_chat import ChatCompletions
 from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
-from proxy.http.server.serve import Server, configuration
+from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
@@ -397,7 +398,7 @@ def test_a_stop_waits_for_running_answers() -> None:
     async def check() -> None:
         async with before_simulator(SimulatorConfig(head_delay=0.5)) as (up, proxy):
             services = proxy.services
-            server = Server(configuration(create_app(services), "127.0.0.1", 0, drain=5))
+            server = Server(Config(create_app(services), "127.0.0.1", 0, error_body, drain=5))
             task = asyncio.create_task(server.serve())
             await eventually(lambda: server.started, 5)
             port = server.ports[0]

@@ -232,12 +232,12 @@ def test_many_clients_that_leave_leave_nothing_behind() -> None:
             await eventually(lambda: up.open == 0, 2.0)
             await eventually(lambda: len(proxy.outcomes) == 100)
             assert proxy.upstream.connections == 0
-            assert not proxy.server.server_state.tasks
+            assert not proxy.server.port.tasks
 
     run(check())
 
 
-# Fact 4: uvicorn alone waits for ever for a head, and for a body.
+# Fact 4: a server without deadlines waits for ever for a head, and for a body.
 
 
 class Hasty(Protocol):

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 
 import uvloop
 
+from proxy.apis import error_body
 from proxy.app import build, create_app
 from proxy.config.settings import read_settings
-from proxy.http.server.serve import Asgi, Server, configuration
+from proxy.http.server.protocol import Asgi
+from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import RecordedRequest, Simulator, SimulatorConfig, simulator
 
@@ -65,7 +67,7 @@ def world(config: SimulatorConfig | None = None, **environment: str) -> Iterator
 @contextmanager
 def listening(app: Asgi) -> Iterator[int]:
     """An application on a free port, which is given; it ends with the block."""
-    server = Server(configuration(app, "127.0.0.1", 0, drain=1))
+    server = Server(Config(app, "127.0.0.1", 0, error_body, drain=1))
 
     def serve() -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import re
 import sys
@@ -215,16 +214,6 @@ def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) ->
                 assert found == {"event": 'it "fails"', "server": "h:1", "count": 3, "what": "x"}
     finally:
         log.set_event_style("text")
-
-
-def test_what_a_library_says_is_an_event_without_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    logger = logging.Logger("library")
-    logger.addHandler(log.EventHandler())
-    try:
-        raise ValueError("content")
-    except ValueError:
-        logger.exception("It failed %s.", "badly")
-    assert capsys.readouterr().err[9:] == "plimsoll: It failed badly.\n"
 
 
 def test_an_event_that_nobody_can_read_is_nobodys_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

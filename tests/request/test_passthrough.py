@@ -595,7 +595,7 @@ def test_a_request_that_the_server_stops_is_told_as_such() -> None:
         async with recording(hangs) as up, proxying(up.url) as proxy, dialling(proxy.port) as client:
             await client.send(get())
             await eventually(lambda: up.requests)
-            (task,) = proxy.server.server_state.tasks
+            (task,) = proxy.server.port.tasks
             task.cancel()
             await eventually(lambda: [o.result for o in proxy.outcomes] == ["stopped"])
             await eventually(lambda: up.open == 0)

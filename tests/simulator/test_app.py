@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import uvicorn
 
+from proxy.apis import error_body
 from proxy.apis.openai_chat import API
+from proxy.http.server.serve import Config, Server
 from proxy.simulator.app import ResponseAborted, Simulator, SimulatorConfig, simulator
 from proxy.wire.sse import events
 from proxy.wire.tap import Tap
@@ -370,14 +371,12 @@ def test_what_its_own_count_cannot_read_is_refused() -> None:
 def test_behind_a_real_server_a_broken_answer_has_no_end() -> None:
     async def raw(headers: str) -> bytes:
         body = msgspec.json.encode({"model": "m", "messages": [USER], "stream": True}).decode()
-        config = uvicorn.Config(simulator(COUNTED), port=0, log_level="critical", lifespan="on")
-        server = uvicorn.Server(config)
+        server = Server(Config(simulator(COUNTED), "127.0.0.1", 0, error_body))
         serving = asyncio.create_task(server.serve())
         async with asyncio.timeout(20):
             while not server.started:
                 await asyncio.sleep(0.01)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.ports[0])
             head = (
                 f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{headers}\r\n"
             )

@@ -1,51 +1,66 @@
-"""One request and its answer on a client's connection: uvicorn's cycle, made lean for what nearly every request does.
+"""One request and its answer on a client's connection, for an ASGI application.
 
-An application finds it in its scope as `plimsoll.cycle`, and may ask it for what ASGI's messages cannot say.
+The application finds it in its scope as `plimsoll.cycle`, for what ASGI's messages cannot express.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, MutableMapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
-
+from proxy.http.callbacks import Event
+from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Taken
-from proxy.wire.headers import SWITCH, Header, value_of
+from proxy.wire.headers import SWITCH, Header
 
-UNREAD = 512 * 1024  # bytes of a body that wait for whoever reads them; uvicorn's 64 KB stop and go sixteen times a MB
+UNREAD = 512 * 1024  # bytes of a body that wait for their reader; with 64 KB the reading stops sixteen times a MB
 LONG = 8 << 20  # bytes of a body that are joined in a thread: 64 MB take 50 to 100 ms, and let others go on there
 TINY = 4 * 1024  # bytes; shorter pieces of a body are joined as they come: each of its own would cost 28 times its size
 JOINED = 8 * 1024  # bytes of such pieces that become bytes again, which are joined without the interpreter's lock; then
 # others have their turn: uvloop reads up to 32 times in one of its own, which are a million chunks, and 400 ms
 LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the answer ends with its head
+ILLEGAL_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')  # RFC 9110, 5.6.2
+ILLEGAL_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5
+FAILED = b"Internal Server Error"
+FAILED_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(FAILED)), CLOSE)
 
 
-class Cycle(RequestResponseCycle):
+PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, PHRASES.get(status, b"")) for status in range(100, 600)}
+
+
+class Cycle:
     """One request and its answer. `left` is called when the client goes away before its answer is complete, `over`
-    when its application has returned. `hand_over` is there where the request is a WebSocket's handshake."""
+    when its application has returned. `hand_over` is set if the request is a WebSocket's handshake."""
+
+    __slots__ = (
+        "_chunked", "_event", "_gathers", "_grow", "_left_to_send", "_most_unread", "_parts", "_unframed", "_unread",
+        "_waits", "_yields", "arrived", "disconnected", "flow", "hand_over", "keep_alive", "left", "message_event",
+        "more_body", "on_response", "over", "response_complete", "response_started", "scope", "transport",
+        "waiting_for_100_continue",
+    )  # fmt: skip
 
     def __init__(
         self,
         scope: dict[str, Any],
         transport: asyncio.Transport,
-        flow: FlowControl,
-        logger: logging.Logger,
+        flow: Flow,
+        event: Event,
         expects: bool,
         keep_alive: bool,
         on_response: Callable[[], None],
     ) -> None:
-        self.scope = scope  # type: ignore[assignment]
+        self.scope = scope
         self.transport = transport
         self.flow = flow
-        self.logger = logger
-        self.access_log = False
-        self.default_headers = []
         self.message_event = asyncio.Event()
+        self._event = event
         self.on_response = on_response
         self.disconnected = False
         self.keep_alive = keep_alive
@@ -53,8 +68,8 @@ class Cycle(RequestResponseCycle):
         self.more_body = True
         self.response_started = False
         self.response_complete = False
-        self.chunked_encoding = None
-        self.expected_content_length = 0
+        self._chunked = False
+        self._left_to_send = 0  # bytes of an answer whose length is declared
         self.left: Callable[[], None] | None = None
         self.over: Callable[[], object] = _nothing
         self.hand_over: Callable[[], Taken] | None = None
@@ -74,23 +89,27 @@ class Cycle(RequestResponseCycle):
             await app(scope, self.receive, self.send)
         except BaseException as error:
             # Its text may hold what a client wrote.
-            self.logger.error("An application failed: %s", type(error).__name__)
+            self._event("an application failed", error=type(error).__name__)
             if self.response_started:
                 self.transport.close()
             else:
-                await self.send_500_response()
+                await self._fail()
         else:
             if not self.response_started and not self.disconnected:
-                self.logger.error("An application returned without an answer.")
-                await self.send_500_response()
+                self._event("an application returned without an answer")
+                await self._fail()
             elif not self.response_complete and not self.disconnected:
                 self.transport.close()  # that is meant: it shows the client that the answer broke off
         finally:
-            scope.pop("plimsoll.cycle", None)  # type: ignore[typeddict-item]  # a circle would be garbage
+            scope.pop("plimsoll.cycle", None)  # a circle would be garbage
             self.on_response = _nothing
             self.hand_over = None
             self.over()
             self.over = _nothing
+
+    async def _fail(self) -> None:
+        await self.send({"type": "http.response.start", "status": 500, "headers": FAILED_HEADERS})
+        await self.send({"type": "http.response.body", "body": FAILED})
 
     def leave(self) -> None:
         """The client is gone."""
@@ -176,7 +195,7 @@ class Cycle(RequestResponseCycle):
     async def receive(self) -> Any:
         """ASGI's next message."""
         if self.waiting_for_100_continue and not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.transport.write(CONTINUE)
             self.waiting_for_100_continue = False
         if not self.disconnected and not self.response_complete:
             self.flow.resume_reading()
@@ -193,26 +212,63 @@ class Cycle(RequestResponseCycle):
 
     # The answer.
 
-    async def send(self, message: Any) -> None:
-        """ASGI's messages of the answer."""
-        if self.scope["http_version"] != "1.1" and await self._sent_as_of_old(message):
-            return
-        await super().send(message)
-
-    async def _sent_as_of_old(self, message: Any) -> bool:
-        if not self.response_started:
-            self._unframed = value_of(message.get("headers", ()), b"content-length") is None
-            self.chunked_encoding = False if self._unframed else None
-            return False
-        if not self._unframed or self.response_complete or self.scope["method"] == "HEAD":
-            return False
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """ASGI's messages of the answer. Raises RuntimeError for one out of order, or that would break the framing."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if not self.disconnected:
-            self.transport.write(message.get("body", b""))
-            if not message.get("more_body", False):
-                self._complete()
-        return True
+        if self.disconnected:
+            return
+        if not self.response_started and message["type"] == "http.response.start":
+            self._send_head(message["status"], message.get("headers", ()))
+        elif self.response_started and not self.response_complete and message["type"] == "http.response.body":
+            self._send_body(message.get("body", b""), message.get("more_body", False))
+        else:
+            raise RuntimeError(f"{message['type']} is not due now")
+
+    def _send_head(self, status: int, headers: Sequence[Header]) -> None:
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        lines = [STATUS_LINE[status]]
+        framed = closes = False
+        for name, value in headers:
+            if ILLEGAL_NAME.search(name) or ILLEGAL_VALUE.search(value):
+                raise RuntimeError("an illegal character in a header")
+            name = name.lower()
+            if name == b"content-length" and not framed:
+                framed, self._left_to_send = True, int(value)
+            elif name == b"transfer-encoding" and value.lower() == b"chunked":
+                framed = self._chunked = True
+                self._left_to_send = 0
+            elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
+                self.keep_alive, closes = False, True
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if not self.keep_alive and not closes:
+            lines.append(b"connection: close\r\n")
+        if not framed and self.scope["method"] != "HEAD" and status not in NO_BODY:
+            if self.scope["http_version"] == "1.1":
+                self._chunked = True
+                lines.append(b"transfer-encoding: chunked\r\n")
+            else:
+                self._unframed = True
+        lines.append(b"\r\n")
+        self.transport.write(b"".join(lines))
+
+    def _send_body(self, body: bytes, more: bool) -> None:
+        if self.scope["method"] == "HEAD":
+            self._left_to_send = 0
+        elif self._chunked:
+            end = b"" if more else b"0\r\n\r\n"
+            self.transport.write(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
+        else:
+            if not self._unframed:
+                if len(body) > self._left_to_send:
+                    raise RuntimeError("the answer is longer than its content-length")
+                self._left_to_send -= len(body)
+            self.transport.write(body)
+        if not more:
+            if self._left_to_send:
+                raise RuntimeError("the answer is shorter than its content-length")
+            self._complete()
 
     def _complete(self) -> None:
         self.response_complete = True
@@ -224,7 +280,7 @@ class Cycle(RequestResponseCycle):
     @property
     def flows(self) -> bool:
         """Whether chunks of an answer may be written with `flow_on`."""
-        return bool(self.chunked_encoding) and self.scope["method"] != "HEAD"
+        return self._chunked and self.scope["method"] != "HEAD"
 
     def flow_on(self, chunk: bytes) -> bool:
         """Writes a chunk of an answer that has no length: what ASGI's message does after a task has woken up for it.

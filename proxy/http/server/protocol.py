@@ -1,23 +1,23 @@
-"""One client's connection: uvicorn's HTTP protocol with limits on what a client may make it wait for or hold."""
+"""One client's connection: HTTP/1.1 for an ASGI application, with limits on a client's time and memory."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import select
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.errors import ClientError
-from proxy.http.callbacks import ErrorBody
+from proxy.http.callbacks import ErrorBody, Event, ignore
 from proxy.http.cancellation import Unread
-from proxy.http.server.cycle import Cycle
+from proxy.http.server.cycle import STATUS_LINE, Cycle
+from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Taken
 from proxy.wire.headers import Header
 
@@ -26,6 +26,7 @@ MAX_HEAD = 64 * 1024  # bytes of a request's head
 MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
 SHORT_TARGET = 256  # bytes of a target that is remembered
+KEEP_ALIVE_SECONDS = 75.0  # over the 60 of load balancers before us: who closes first loses nothing that we answer
 LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
 MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered, or behind a request
 MOST_PIPELINED = 8  # requests that may wait behind one; what comes after them is not parsed until there are fewer
@@ -38,6 +39,7 @@ REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 ASGI = {"version": "3.0", "spec_version": "2.3"}
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and what Connection says of them
 
 BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
@@ -78,6 +80,10 @@ def _staying(headers: Iterable[Header]) -> Iterator[Header]:
             yield name, value
 
 
+def _address(found: object) -> tuple[str, int] | None:
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
+
+
 def _crowded(data: bytes) -> bool:
     """Whether more requests may begin in it than may wait. Behind the first head stands a body with few line breaks:
     to find none in a megabyte takes 20 us, to count them 500."""
@@ -89,29 +95,20 @@ def _crowded(data: bytes) -> bool:
     return data.count(HEAD_END) > MOST_PIPELINED
 
 
-class Flow(FlowControl):
-    """uvicorn's, and a hold on reading that whoever wants to read does not undo."""
+class Port:
+    """What all connections of one listening port share: the application, the state of its lifespan, how errors are
+    written and events reported, and who is connected."""
 
-    held = False
+    __slots__ = ("app", "connections", "error_body", "event", "state", "tasks")
 
-    def hold(self) -> None:
-        """Nothing is read until it is let go."""
-        self.held = True
-        self.pause_reading()
-
-    def let_go(self) -> None:
-        """Reads again."""
-        self.held = False
-        self.resume_reading()
-
-    def resume_reading(self) -> None:
-        """Reads again, unless there is a hold."""
-        if not self.held:
-            super().resume_reading()
+    def __init__(self, app: Asgi, state: dict[str, Any], error_body: ErrorBody, event: Event = ignore) -> None:
+        self.app, self.state, self.error_body, self.event = app, state, error_body, event
+        self.connections: set[Protocol] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
 
 
-class Protocol(HttpToolsProtocol):
-    """One client's connection: uvicorn's protocol with deadlines and limits for the head of a request.
+class Protocol(asyncio.Protocol):
+    """One client's connection, with deadlines and limits for the head of a request.
 
     A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers. Behind a
     WebSocket's handshake nothing is read as HTTP any more: its cycle can hand the connection over, else it is closed.
@@ -121,16 +118,21 @@ class Protocol(HttpToolsProtocol):
     linger_seconds = LINGER_SECONDS
     min_rate = MIN_RATE
     read_seconds = READ_SECONDS
-    error_body: ErrorBody = staticmethod(lambda path, error: b"")
+    keep_alive_seconds = KEEP_ALIVE_SECONDS
 
-    flow: Flow
-
-    cycle: Cycle
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.parser.set_dangerous_leniencies(lenient_version=True)  # `_check_version` is exact
-        self.url = b""
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport
+        self.flow: Flow
+        self.cycle: Cycle | None = None  # the newest
+        self._parser = self._new_parser()
+        self._server: tuple[str, int] | None = None
+        self._client: tuple[str, int] | None = None
+        self.pipeline: deque[Cycle] = deque()  # requests that wait behind `_running`, the oldest last
+        self._headers: list[Header] = []
+        self._expects_continue = False
+        self._url = b""
         self._error = BAD
         self._version = ""
         self._host = b""  # the last that was looked at
@@ -151,10 +153,19 @@ class Protocol(HttpToolsProtocol):
         self._idle_since = -1.0
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # A version is checked by `_check_version`; a request behind one that closes is read after that is answered.
+        parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
+        return parser
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client that says nothing may not stay."""
-        super().connection_made(transport)
-        self.flow = Flow(transport)
+        self.transport = cast(asyncio.Transport, transport)
+        self.flow = Flow(self.transport)
+        self.port.connections.add(self)
+        self._server = _address(transport.get_extra_info("sockname"))
+        self._client = _address(transport.get_extra_info("peername"))
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -170,7 +181,11 @@ class Protocol(HttpToolsProtocol):
         for cycle in (self._running, self.cycle):  # of requests one behind the other, the first and the last
             if cycle is not None and not cycle.response_complete:
                 cycle.leave()
-        super().connection_lost(exc)
+        self.port.connections.discard(self)
+        self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        del self._parser  # a circle would be garbage
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -219,7 +234,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._unmade += len(data)
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
             if self._switching:
@@ -229,7 +244,7 @@ class Protocol(HttpToolsProtocol):
             else:
                 self._go_on_without_upgrade(rest)
         except httptools.HttpParserError:
-            preface = self.parser.get_method() == b"PRI"  # RFC 9113, 3.4: whoever sends it knows that we speak HTTP/2
+            preface = self._parser.get_method() == b"PRI"  # RFC 9113, 3.4: whoever sends it knows that we speak HTTP/2
             self._refuse(NO_VERSION if preface else self._error)
         else:
             self._weigh()
@@ -258,24 +273,35 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._idle_since = -1.0
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
         self._head_open = True
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or behind the body a trailer."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is whole: refused, or handed to the application."""
         self._head_open = False
-        self._version = self.parser.get_http_version()
+        self._version = self._parser.get_http_version()
         if self._version != "1.1":
             self._check_version()
-        if len(self.url) > MAX_TARGET:
+        if len(self._url) > MAX_TARGET:
             raise self._because(TARGET_TOO_LONG)
-        too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self.headers) > MAX_HEAD
-        if too_large or len(self.headers) > MAX_HEADERS:
+        too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self._headers) > MAX_HEAD
+        if too_large or len(self._headers) > MAX_HEADERS:
             raise self._because(HEAD_TOO_LARGE)
         hosts = 0
-        for name, value in self.headers:
+        for name, value in self._headers:
             if name == b"host":
                 hosts += 1
                 if value != self._host:
@@ -284,7 +310,7 @@ class Protocol(HttpToolsProtocol):
                 raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
         if hosts != 1 and (hosts or self._version != "1.0"):
             raise self._because(NO_HOST)
-        if self.parser.should_upgrade():
+        if self._parser.should_upgrade():
             if not self._is_handshake():
                 self._replay = self._plain_head()
                 return
@@ -292,7 +318,7 @@ class Protocol(HttpToolsProtocol):
                 raise self._because(BAD)  # behind an answer that is still due it would have to wait, and frames with it
             self._switching = True
         self._begin()
-        self.headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
+        self._headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
         self._body_open = True
         self._unmade = 0
 
@@ -309,39 +335,39 @@ class Protocol(HttpToolsProtocol):
         self._host = value
 
     def _begin(self) -> None:
-        """What uvicorn does with a head, at half its cost."""
+        """Hands the request to the application, or queues it behind the one that is answered."""
         version = self._version
-        url = self.url
+        url = self._url
         path, raw_path, query = _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
         scope: dict[str, Any] = {
             "type": "http",
             "asgi": ASGI,
             "http_version": version,
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme,
+            "server": self._server,
+            "client": self._client,
+            "scheme": "http",
             "root_path": "",
-            "headers": self.headers,
-            "state": self.app_state.copy(),
-            "method": self.parser.get_method().decode("ascii"),
+            "headers": self._headers,
+            "state": self.port.state.copy(),
+            "method": self._parser.get_method().decode("ascii"),
             "path": path,
             "raw_path": raw_path,
             "query_string": query,
-            "plimsoll.target": self.url,
+            "plimsoll.target": self._url,
         }
         before = self.cycle
         keep_alive = (
             version != "1.0"
             and not self._switching
-            and self.parser.should_keep_alive()
-            and "draining" not in self.app_state
+            and self._parser.should_keep_alive()
+            and "draining" not in self.port.state
         )
         self.cycle = cycle = scope["plimsoll.cycle"] = Cycle(
             scope,
             self.transport,
             self.flow,
-            self.logger,
-            self.expect_100_continue,
+            self.port.event,
+            self._expects_continue,
             keep_alive,
             self.on_response_complete,
         )
@@ -351,12 +377,13 @@ class Protocol(HttpToolsProtocol):
             self._running = cycle
             self._start(cycle)
         else:  # one after the other
-            self.pipeline.appendleft((cycle, self.app))
+            self.pipeline.appendleft(cycle)
 
     def _start(self, cycle: Cycle) -> None:
-        task = self.loop.create_task(cycle.run_asgi(self.app))
-        cycle.over = partial(self.tasks.discard, task)  # a callback of the task's own would take a turn of the loop
-        self.tasks.add(task)
+        tasks = self.port.tasks
+        task = self.loop.create_task(cycle.run_asgi(self.port.app))
+        cycle.over = partial(tasks.discard, task)  # a callback of the task's own would take a turn of the loop
+        tasks.add(task)
 
     def _because(self, error: ClientError) -> ValueError:
         self._error = error
@@ -364,11 +391,11 @@ class Protocol(HttpToolsProtocol):
 
     def _is_handshake(self) -> bool:
         """Whether it is a WebSocket's (RFC 6455, 4.1): a GET of HTTP/1.1 with nothing in it."""
-        told = dict(self.headers)
+        told = dict(self._headers)
         return (
-            [value.lower() for name, value in self.headers if name == b"upgrade"] == [b"websocket"]
-            and self.parser.get_method() == b"GET"
-            and self.parser.get_http_version() == "1.1"
+            [value.lower() for name, value in self._headers if name == b"upgrade"] == [b"websocket"]
+            and self._parser.get_method() == b"GET"
+            and self._parser.get_http_version() == "1.1"
             and told.get(b"content-length", b"0") == b"0"
             and b"transfer-encoding" not in told
         )
@@ -389,25 +416,24 @@ class Protocol(HttpToolsProtocol):
     def _plain_head(self) -> bytes:
         """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8); many Java
         clients send `Upgrade: h2c` with every first request, and llhttp takes their bodies for the new protocol."""
-        if self.parser.get_method() == b"CONNECT":
+        if self._parser.get_method() == b"CONNECT":
             raise self._because(BAD)
-        kept = [b"%b: %b\r\n" % header for header in _staying(self.headers)]
-        version = self.parser.get_http_version().encode()
-        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(kept))
+        kept = [b"%b: %b\r\n" % header for header in _staying(self._headers)]
+        version = self._parser.get_http_version().encode()
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._url, version, b"".join(kept))
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:
         head, self._replay = self._replay, b""
-        self.parser = httptools.HttpRequestParser(self)
-        # The latter as uvicorn: the first answer is sent.
-        self.parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
+        self._parser = self._new_parser()
         self._parse(head + rest)
 
     def on_body(self, body: bytes) -> None:
         """Bytes of the body."""
         self._unmade = 0
-        if self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
             return
-        self.cycle.takes(body)
+        cycle.takes(body)
         if self.pipeline:
             self._waiting += len(body)
             if self._waiting > MOST_BEHIND:
@@ -420,10 +446,17 @@ class Protocol(HttpToolsProtocol):
             self._body_open = False
             if self._linger_timer is not None:
                 self._stop_lingering()
-            if not self.cycle.response_complete:
+            if self.cycle is not None and not self.cycle.response_complete:
                 self.cycle.ends()
 
     # The ends.
+
+    def shutdown(self) -> None:
+        """The port is closed: closes the connection now, or with the answer that is due."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
 
     def drain(self) -> None:
         """The server will end: an answer that has not begun is the last on this connection, and says so."""
@@ -432,11 +465,10 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""
-        self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
         if self.pipeline:
-            self._running = cast(Cycle, self.pipeline.pop()[0])
+            self._running = self.pipeline.pop()
             self._start(self._running)
         else:
             self._rests()
@@ -445,23 +477,23 @@ class Protocol(HttpToolsProtocol):
         if not self.pipeline:
             self._waiting = 0
         if self.flow.read_paused and not self._unparsed and self._waiting <= MOST_BEHIND:
-            self.flow.let_go()
+            self.flow.release()
         # The body that is open is that of the last request.
-        if self._body_open and self.cycle.response_complete and self._linger_timer is None:
+        if self._body_open and self.cycle is not None and self.cycle.response_complete and self._linger_timer is None:
             self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
 
     # What waits for the client. Time counts only while something does: an upstream may be as slow as it likes.
 
     def pause_writing(self) -> None:
         """The client takes no more for now."""
-        super().pause_writing()
+        self.flow.pause_writing()
         if self.min_rate and self._unread is None:
             size = self.transport.get_write_buffer_size
             self._unread = Unread(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client takes bytes again."""
-        super().resume_writing()
+        self.flow.resume_writing()
         self._reads()
 
     def _reads(self) -> None:
@@ -469,19 +501,19 @@ class Protocol(HttpToolsProtocol):
             self._unread.stop()
             self._unread = None
 
-    # uvicorn sets and cancels a timer for each request; one that looks when it is due costs next to nothing.
+    # A timer for each request, set and cancelled, would cost more than one that looks when it is due.
 
     def _rests(self) -> None:
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._rested)
+            self._idle_timer = self.loop.call_later(self.keep_alive_seconds, self._rested)
 
     def _rested(self) -> None:
         """Closes a connection that nobody used for long enough; else looks again when that may be."""
         self._idle_timer = None
         if self._idle_since < 0 or self.transport.is_closing():
             return
-        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        left = self._idle_since + self.keep_alive_seconds - self.loop.time()
         if left <= 0:
             # What a client left unread for so long it does not want: a plain close would wait for it for ever.
             (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()
@@ -498,13 +530,12 @@ class Protocol(HttpToolsProtocol):
         self._deaf = True
         self._head_in_time()
         cycle = self.cycle
-        pending = cycle is not None and not cycle.response_complete
-        if pending:
+        if cycle is not None and not cycle.response_complete:
             cycle.leave()
-        if pending and (cycle.response_started or not self._body_open):
-            self.transport.close()
-            return
-        body = self.error_body(self.url.partition(b"?")[0].decode("latin-1"), error)
+            if cycle.response_started or not self._body_open:
+                self.transport.close()
+                return
+        body = self.port.error_body(self._url.partition(b"?")[0].decode("latin-1"), error)
         self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
         if self.transport.can_write_eof():
             self.transport.write_eof()

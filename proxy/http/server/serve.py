@@ -1,4 +1,4 @@
-"""uvicorn as we run it: its fast parts, nothing added to what passes, and a stop that drains."""
+"""A server of ASGI applications: it opens ports, waits for a signal to stop, and drains."""
 
 from __future__ import annotations
 
@@ -8,118 +8,167 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import FrameType
 
-import uvicorn
-from uvicorn.server import ServerState
+import uvloop
 
 from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
-from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Protocol
+from proxy.http.server.lifespan import Lifespan
+from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Asgi, Port, Protocol
 
-KEEP_ALIVE_SECONDS = 75  # over the 60 of load balancers before us: who closes first loses nothing that we answer
-SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: what balances the load must hear of it
+BACKLOG = 2048  # connections that wait until they are accepted
+TICK = 0.1  # seconds between two looks whether to stop
+SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: load balancers must notice it
+LEAST_DRAIN = 1.0  # seconds
+START_FAILED = 3  # exit code
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """An application and where it is served; port 0 is any free one. Running requests get `drain` seconds to end at a
+    stop. `http` has the limits of its connections as attributes."""
+
+    app: Asgi
+    host: str
+    port: int
+    error_body: ErrorBody
+    drain: float = 30.0
+    http: type[Protocol] = Protocol
 
 
-class Server(uvicorn.Server):
-    """Serves an application, and beside it perhaps another one for those who watch it on a port of its own.
+class Server:
+    """Serves an application, and perhaps another one on an admin port.
 
     From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
-    are refused; then running requests get the configuration's `timeout_graceful_shutdown` to end. The other port
-    answers until the last one has; it is opened, unless sockets that are bound already are given for it. `ready` is
-    called once all ports are open.
+    are refused; then running requests get `drain` seconds to end, and a second SIGINT ends the wait. The admin port
+    answers until the last one has. A port is opened, unless bound sockets are given for it. `ready` is called once all
+    ports are open.
     """
 
     def __init__(
         self,
-        config: uvicorn.Config,
-        admin: uvicorn.Config | None = None,
+        config: Config,
+        admin: Config | None = None,
         settle: float = 0.0,
+        sockets: Sequence[socket.socket] = (),
         admin_sockets: Sequence[socket.socket] = (),
         ready: Callable[[], None] = lambda: None,
         event: Event = ignore,
     ) -> None:
-        super().__init__(config)
-        self._admin, self._settle, self._admin_sockets, self._ready = admin, settle, admin_sockets, ready
+        self.started = self.should_exit = False
+        self.lifespan = Lifespan(config.app, event)
+        self.port = Port(config.app, self.lifespan.state, config.error_body, event)
+        self._config, self._admin, self._settle, self._event = config, admin, settle, event
+        self._sockets, self._admin_sockets, self._ready = sockets, admin_sockets, ready
+        self._admin_port = Port(admin.app, self.lifespan.state, admin.error_body, event) if admin else None
         self._no_files = RateLimitedEvent(
             event, "no file descriptor is free: connections are turned away; raise ulimit -n"
         )
-        self._watched = ServerState()
-        self._doors: list[asyncio.Server] = []
+        self.listeners: list[asyncio.Server] = []
+        self.admin_listeners: list[asyncio.Server] = []
+        self._stops: list[int] = []
+        self._forced = False
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports that it listens on: the application's, and the one beside it where there is one."""
-        return tuple(door.sockets[0].getsockname()[1] for door in (*self.servers, *self._doors))
+        """The port numbers that it listens on: the application's, and the admin port if there is one."""
+        found = (*self.listeners, *self.admin_listeners)
+        return tuple(listener.sockets[0].getsockname()[1] for listener in found)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the ports."""
-        await super().startup(sockets)
-        admin = self._admin
-        if admin is not None and not self.should_exit:
-            admin.load()
-            open_door = partial(
-                asyncio.get_running_loop().create_server,
-                lambda: Protocol(admin, self._watched, self.lifespan.state),
-            )
-            self._doors = [await open_door(sock=given) for given in self._admin_sockets]
-            if not self._doors:
-                self._doors = [await open_door(admin.host, admin.port)]
-        if self.started:
-            self._ready()
+    async def serve(self) -> None:
+        """Serves until a signal, or `should_exit`."""
+        with self._signals():
+            await self.start()
+            while not self.should_exit:
+                self._check_files()
+                await asyncio.sleep(TICK)
+            await self.stop()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Says where no file is left: the event loop drops those who want to connect then, and tells nobody."""
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, number: int, frame: FrameType | None) -> None:
+        """A signal to stop."""
+        self._stops.append(number)
+        self._forced = self._forced or (self.should_exit and number == signal.SIGINT)
+        self.should_exit = True
+
+    async def start(self) -> None:
+        """Starts the application and opens the ports. Raises SystemExit if the application does not start."""
+        if not await self.lifespan.start():
+            sys.exit(START_FAILED)
+        self.listeners = await _listen(self._config, self.port, self._sockets)
+        if self._admin is not None and self._admin_port is not None:
+            self.admin_listeners = await _listen(self._admin, self._admin_port, self._admin_sockets)
+        self.started = True
+        self._ready()
+
+    def _check_files(self) -> None:
+        """Reports that no file is left: the event loop then drops new connections without a word."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
             self._no_files(reason=error.strerror)
-        return await super().on_tick(counter)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Says that it drains, then drains: answers that begin from now on are the last on their connections, and
-        those without a request are closed when the door is."""
+    async def stop(self) -> None:
+        """Drains. Answers that begin from now on are the last on their connections; connections without a request are
+        closed when the port is."""
         self.lifespan.state["draining"] = True
-        for connection in (*self.server_state.connections, *self._watched.connections):
-            if isinstance(connection, Protocol):
-                connection.drain()
-        if signal.SIGTERM in self._captured_signals:
+        watched = self._admin_port.connections if self._admin_port else ()
+        for connection in (*self.port.connections, *watched):
+            connection.drain()
+        if signal.SIGTERM in self._stops:
             await asyncio.sleep(self._settle)
-        await super().shutdown(sockets)
-        for door in self._doors:
-            door.close()
-        for connection in tuple(self._watched.connections):
-            connection.shutdown()
-        self._captured_signals.clear()  # uvicorn would raise them again: a drained stop is a success, exit code 0
+        _close(self.listeners, self.port)
+        for bound in self._sockets:
+            bound.close()
+        await self._drained()
+        if not self._forced:
+            await self.lifespan.stop()
+        if self._admin_port is not None:
+            _close(self.admin_listeners, self._admin_port)
+
+    async def _drained(self) -> None:
+        await asyncio.sleep(TICK)
+        try:
+            async with asyncio.timeout(max(LEAST_DRAIN, self._config.drain)):
+                while (self.port.connections or self.port.tasks) and not self._forced:
+                    await asyncio.sleep(TICK)
+                for listener in self.listeners:
+                    await listener.wait_closed()
+        except TimeoutError:
+            self._event("requests that outlast the drain are cancelled", requests=len(self.port.tasks))
+            for task in tuple(self.port.tasks):
+                task.cancel()
 
 
-def configuration(
-    app: Asgi, host: str, port: int, drain: float = 30.0, http: type[Protocol] = Protocol
-) -> uvicorn.Config:
-    """uvicorn's configuration for us: fast parts, and no header, log line or meaning that it would add by itself.
+async def _listen(config: Config, port: Port, sockets: Sequence[socket.socket]) -> list[asyncio.Server]:
+    listen = partial(asyncio.get_running_loop().create_server, partial(config.http, port), backlog=BACKLOG)
+    if not sockets:
+        return [await listen(config.host, config.port)]
+    return [await listen(sock=bound) for bound in sockets]
 
-    `drain` is how many seconds running requests get to end at a stop.
-    """
-    return uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        loop="uvloop",
-        http=http,
-        ws="none",
-        interface="asgi3",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(drain)),
-    )
+
+def _close(listeners: Sequence[asyncio.Server], port: Port) -> None:
+    for listener in listeners:
+        listener.close()
+    for connection in tuple(port.connections):
+        connection.shutdown()
 
 
 def run(
@@ -127,33 +176,32 @@ def run(
     host: str,
     port: int,
     *,
+    error_body: ErrorBody,
     admin: Asgi | None = None,
     admin_host: str = "",
     admin_port: int | None = None,
     drain: float = 30.0,
     settle: float = SETTLE_SECONDS,
-    sockets: list[socket.socket] | None = None,
+    sockets: Sequence[socket.socket] = (),
     admin_sockets: Sequence[socket.socket] = (),
     ready: Callable[[], None] = lambda: None,
     min_rate: float = MIN_RATE,
     read_seconds: float = READ_SECONDS,
-    error_body: ErrorBody,
     event: Event = ignore,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains; `admin` is served on `admin_port` of `admin_host` (of the same host
-    where that is empty). Sockets that are bound already, and perhaps shared with other processes, go before hosts and
-    ports; `ready` is called once they are open. `min_rate` is how many bytes a second clients must
-    read, over `read_seconds`, of what waits for them."""
+    """Serves until SIGTERM or SIGINT, then drains. `admin` is served on `admin_port` of `admin_host` (by default of the
+    same host). Bound sockets, perhaps shared with other processes, go before hosts and ports; `ready` is called once
+    they are open. Clients must read `min_rate` bytes a second, over `read_seconds`, of what waits for them. Returns
+    after the drain: a drained stop is a success."""
     _take_all_files()
-    http = type(
-        "Protocol",
-        (Protocol,),
-        {"min_rate": min_rate, "read_seconds": read_seconds, "error_body": staticmethod(error_body)},
-    )
+    http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
     beside = None
     if admin is not None and admin_port is not None:
-        beside = configuration(admin, admin_host or host, admin_port)
-    Server(configuration(app, host, port, drain, http), beside, settle, admin_sockets, ready, event).run(sockets)
+        beside = Config(admin, admin_host or host, admin_port, error_body)
+    config = Config(app, host, port, error_body, drain, http)
+    server = Server(config, beside, settle, sockets, admin_sockets, ready, event)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(server.serve())
 
 
 def _take_all_files() -> None:

@@ -360,7 +360,7 @@ def test_connections_that_end_leave_nothing_behind() -> None:
                 async with dialling(server.ports[0]) as client:
                     await client.send(raw)
                     await asyncio.sleep(0.01)
-            await eventually(lambda: not server.server_state.connections and not server.server_state.tasks, 2.0)
+            await eventually(lambda: not server.port.connections and not server.port.tasks, 2.0)
 
     run(check())
 
@@ -368,9 +368,7 @@ def test_connections_that_end_leave_nothing_behind() -> None:
 class Brief(Protocol):
     """A server that keeps an idle connection for a fifth of a second."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.timeout_keep_alive = 0.2  # type: ignore[assignment]
+    keep_alive_seconds = 0.2
 
 
 def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not() -> None:
@@ -462,7 +460,7 @@ def test_F8_many_requests_at_once_are_answered_one_after_the_other(size: int) ->
             for i in range(count):
                 assert json.loads((await client.reply()).body)[3] == chr(65 + i) * size
             await sending
-            (connection,) = server.server_state.connections
+            (connection,) = server.port.connections
             assert isinstance(connection, Protocol) and not connection.flow.held and not connection.pipeline
 
     run(check())
@@ -473,7 +471,7 @@ def test_F8_no_more_requests_wait_than_there_may() -> None:
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal most
-        (connection,) = server[0].server_state.connections
+        (connection,) = server[0].port.connections
         most = max(most, len(connection.pipeline))
         await asyncio.sleep(0)
         await echo(scope, receive, send)

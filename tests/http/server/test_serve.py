@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import AsyncIterator
 
+from proxy.apis import error_body
 from proxy.http.relay import Receive, Scope, Send
-from proxy.http.server.serve import Server, configuration
+from proxy.http.server.serve import Config, Server
 from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, run, serving
 
@@ -45,8 +46,8 @@ async def started(
     services: Services, settle: float = 0.0, drain: float = 5.0, admin: bool = False
 ) -> AsyncIterator[Server]:
     """A server with its whole life; it must have been told to stop before the end."""
-    beside = configuration(services, "127.0.0.1", 0) if admin else None
-    server = Server(configuration(services, "127.0.0.1", 0, drain), beside, settle)
+    beside = Config(services, "127.0.0.1", 0, error_body) if admin else None
+    server = Server(Config(services, "127.0.0.1", 0, error_body, drain), beside, settle)
     task = asyncio.create_task(server.serve())
     await eventually(lambda: server.started and len(server.ports) == 1 + admin, 5)
     yield server

@@ -1,0 +1,56 @@
+"""ASGI's lifespan: an application's start before the first request, and its end after the last one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+from proxy.http.callbacks import Event
+
+ASGI = {"version": "3.0", "spec_version": "2.0"}
+
+
+class Lifespan:
+    """The lifespan of one application, which may leave the protocol out. `state` is what each request's scope gets a
+    copy of."""
+
+    def __init__(self, app: Any, event: Event) -> None:
+        self.state: dict[str, Any] = {}
+        self._app, self._event = app, event
+        self._messages: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._started, self._stopped = asyncio.Event(), asyncio.Event()
+        self._failed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> bool:
+        """Starts the application; whether it did."""
+        self._task = asyncio.create_task(self._run())
+        await self._messages.put({"type": "lifespan.startup"})
+        await self._started.wait()
+        return not self._failed
+
+    async def stop(self) -> None:
+        """Ends the application, unless it has ended."""
+        if self._task is not None and not self._stopped.is_set():
+            await self._messages.put({"type": "lifespan.shutdown"})
+            await self._stopped.wait()
+
+    async def _run(self) -> None:
+        scope = {"type": "lifespan", "asgi": ASGI, "state": self.state}
+        try:
+            await self._app(scope, self._messages.get, self._send)
+        except Exception as error:
+            if self._started.is_set():
+                self._event("the application failed at its end", error=type(error).__name__)
+            # else it has no lifespan: ASGI lets it raise
+        finally:
+            self._started.set()
+            self._stopped.set()
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        kind = message["type"]
+        if kind.endswith(".failed"):
+            self._failed = True
+            self._event("the application failed", at=kind, reason=message.get("message", ""))
+        (self._started if kind.startswith("lifespan.startup.") else self._stopped).set()
