@@ -555,6 +555,7 @@ class Metrics(Collector):
     def _snapshots(self) -> list[Snapshot]:
         if self._files is None:
             return [self._snapshot()]
+        self.publish()  # else the next scrape, of another worker, could find less than this one: a reset
         return [self._snapshot(), *self._files.others()]
 
     def collect(self) -> Iterable[MetricFamily]:

@@ -317,6 +317,14 @@ def test_a_folder_that_cannot_be_written_to_costs_no_figure_of_this_worker(tmp_p
     assert "plimsoll_requests_total{endpoint=chat,result=fitted,status=200}" in scraped(metrics)
 
 
+def test_a_scrape_of_another_worker_finds_no_less_than_the_one_before(tmp_path: Path) -> None:
+    one, other = (Metrics(lambda model: model, folder=tmp_path) for _ in range(2))
+    one.observe(FITTED)
+    before = scraped(one)
+    assert before["plimsoll_requests_total{endpoint=chat,result=fitted,status=200}"] == 1
+    assert {name: value for name, value in scraped(other).items() if name in before and value < before[name]} == {}
+
+
 def test_in_one_process_nothing_is_written_for_others() -> None:
     metrics: Any = Metrics(lambda model: model)
     metrics.observe(FITTED)
