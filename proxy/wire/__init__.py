@@ -1,1 +1,1 @@
-"""Understanding what is on the wire: requests, refusals, streams, headers; it does no I/O."""
+"""What all APIs share: scans of bodies, streams of events, headers, refusals, reports. It does no I/O."""

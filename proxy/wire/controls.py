@@ -1,4 +1,4 @@
-"""What a client asks of Plimsoll itself: the x-plimsoll-* request headers, which are never forwarded."""
+"""The control headers: x-plimsoll-* request headers, which are addressed to the proxy and never forwarded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may sa
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The client's wishes: None or empty where it said nothing. `window` in tokens, `pins` message indices,
-    `lorebooks` their names."""
+    """The values of a request's control headers; None or empty for those that it does not have.
+
+    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names.
+    """
 
     mode: Mode | None = None
     ladder: str | None = None
@@ -28,16 +30,16 @@ NOTHING_ASKED = Controls()
 
 
 def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
-    """The control headers read. Raises `ClientError` where a value means nothing."""
-    asked = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(PREFIX)}
-    if not asked:
+    """The controls in these headers. Raises `ClientError` for an invalid value."""
+    values = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(PREFIX)}
+    if not values:
         return NOTHING_ASKED
     return Controls(
-        mode=_mode(asked.get(b"x-plimsoll-mode")),
-        ladder=asked.get(b"x-plimsoll-ladder") or None,
-        window=_tokens(asked.get(b"x-plimsoll-window")),
-        pins=_pins(asked.get(b"x-plimsoll-pin")),
-        lorebooks=_names(asked.get(b"x-plimsoll-lorebook")),
+        mode=_mode(values.get(b"x-plimsoll-mode")),
+        ladder=values.get(b"x-plimsoll-ladder") or None,
+        window=_tokens(values.get(b"x-plimsoll-window")),
+        pins=_pins(values.get(b"x-plimsoll-pin")),
+        lorebooks=_names(values.get(b"x-plimsoll-lorebook")),
     )
 
 
@@ -67,7 +69,7 @@ def _pins(value: str | None) -> frozenset[int]:
 
 
 def _names(value: str | None) -> tuple[str, ...]:
-    """Names between commas: of files, so in UTF-8 where that is what the bytes are."""
+    """Names separated by commas. They are names of files, so bytes that are valid UTF-8 are read as UTF-8."""
     try:
         value = (value or "").encode("latin-1").decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
-"""Whether an error quotes what a client sent: words and figures that a request itself contains prove nothing.
+"""Whether an error quotes the request: words and figures that the client itself sent prove nothing.
 
-An upstream may quote in any form: with quotes and escapes, in another case, cut off, blanks folded. So letters and
-digits alone are compared, in lower case, whatever stands between them. It is strict: where a request happens to say
-what an upstream says, nothing is learned from this refusal, which costs a later request a round trip.
+An upstream may quote in any form: with quotes and escapes, in another case, truncated, with whitespace folded.
+Therefore only letters and digits are compared, in lower case. The test is strict: if a request happens to contain the
+upstream's own words, nothing is learned from the refusal, which costs a later request a round trip.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ from collections.abc import Iterable, Iterator
 
 from proxy.model.outcome import Quote
 
-LONGEST = 8 << 20  # bytes of a request that are searched; a longer one proves nothing
-PIECE = 32_768  # bytes that are read at once, in which no other thread runs: 2 ms
-TAIL = 4_096  # letters before a piece in which a passage may begin; no error is read further
-# Letters and digits as escapes: no encoder of JSON writes them so.
+LONGEST = 8 << 20  # bytes of a request that are searched; for a longer one the answer is yes
+PIECE = 32_768  # bytes that are searched at once, while no other thread can run: 2 ms
+TAIL = 4_096  # letters before a piece in which a passage may begin; passages are never longer
+# Letters and digits as escapes: no JSON encoder writes them so.
 DISGUISED = re.compile(rb"\\u00(?:3[0-9]|4[1-9a-f]|5[0-9a]|6[1-9a-f]|7[0-9a])")
-# What JSON writes for a character, and what errors are folded by (`wire.refusals.folded`).
+# Escapes in JSON, and what `wire.refusals.folded` replaces.
 ESCAPE = re.compile(r"\\+u([0-9a-f]{4})|(?<!\\)\\[bf]|\\+[nrt]?|&gt;")
 DROPPED = bytes(code for code in range(128) if not chr(code).isalnum())
 BETWEEN = re.compile(r"[\W_]+")
-PART = re.compile(rb".*(?:[] ,.:;/+(){}<>=\"-]|[^\\](?=\\))", re.DOTALL)  # ends within no character and no escape
+PART = re.compile(rb".*(?:[] ,.:;/+(){}<>=\"-]|[^\\](?=\\))", re.DOTALL)  # does not end inside a character or an escape
 
 
-def echoes(quotes: Iterable[Quote], *said: bytes) -> bool:
-    """Whether any of these passages of an error stands in what a client said."""
-    if sum(map(len, said)) > LONGEST:
+def echoes(quotes: Iterable[Quote], *sent: bytes) -> bool:
+    """Whether one of these passages of an error is in one of the texts that the client sent."""
+    if sum(map(len, sent)) > LONGEST:
         return True
     passages = {passage for quote in quotes for passage in _passages(quote)}
-    return bool(passages) and any(_stand_in(passages, text.lower()) for text in said)
+    return bool(passages) and any(_is_in(passages, text.lower()) for text in sent)
 
 
 def _passages(quote: Quote) -> Iterator[str]:
-    """What to look for: a figure beside a word that stands beside it in the error, too; of any other passage its
-    words. Those at its ends may be cut off."""
+    """The texts to search: a figure with the word before or after it; of any other passage its words."""
     words = "".join(quote.words)
     if words and not quote.figure:
         yield words
@@ -44,7 +43,7 @@ def _passages(quote: Quote) -> Iterator[str]:
         yield words + quote.after
 
 
-def _stand_in(passages: set[str], text: bytes) -> bool:
+def _is_in(passages: set[str], text: bytes) -> bool:
     if DISGUISED.search(text):
         return True
     before = ""
@@ -59,7 +58,7 @@ def _stand_in(passages: set[str], text: bytes) -> bool:
 
 
 def _pieces(text: bytes) -> Iterator[bytes | None]:
-    """A text in parts; None, and no more, where it cannot be parted for too long."""
+    """The text in pieces; None at the end if there is no place to split it."""
     start = 0
     while start < len(text):
         end = len(text)
@@ -74,7 +73,7 @@ def _pieces(text: bytes) -> Iterator[bytes | None]:
 
 
 def _letters(text: str) -> str:
-    """Letters and digits alone, in lower case."""
+    """The letters and digits of a text, in lower case."""
     plain = text.encode(errors="replace").translate(None, DROPPED).decode()
     return plain if plain.isascii() else BETWEEN.sub("", plain).lower()
 

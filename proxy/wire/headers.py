@@ -1,6 +1,6 @@
-"""What headers may be forwarded each way (RFC 9110, 7.6); it adds none.
+"""Which headers are forwarded in each direction (RFC 9110, 7.6). It adds none.
 
-Headers are pairs of bytes with names in lower case, as ASGI has them; their order and duplicates are kept.
+Headers are pairs of bytes with names in lower case, as in ASGI. Their order and duplicates are kept.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 Header = tuple[bytes, bytes]
 
-OURS = b"x-plimsoll-"  # what clients ask of us, and what we tell them: no provider is asked, and none may speak for us
+OURS = b"x-plimsoll-"  # the proxy's own headers: never sent to a provider, and never accepted from one
 
-QUERY = OURS + b"query"  # where the query of a request to a fitted endpoint stands for those who see headers alone
+QUERY = OURS + b"query"  # the query of a request to a fitted path, for code that receives only its headers
 
-# RFC 9110, 7.6.1: fields that speak of one connection, and those that proxies are told to know beside them.
+# RFC 9110, 7.6.1: the fields of one connection, and those that proxies must treat like them.
 HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -28,21 +28,21 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     )
 )
-# The two that a WebSocket's handshake needs on either connection (RFC 6455, 4.1 and 4.2.2).
+# The two fields that a WebSocket's handshake needs on each connection (RFC 6455, 4.1 and 4.2.2).
 SWITCH: tuple[Header, ...] = ((b"connection", b"Upgrade"), (b"upgrade", b"websocket"))
-# Expect is answered where the client is connected (10.1.1); Host is written anew for the upstream (7.2).
+# Expect is answered by the server that the client is connected to (10.1.1); Host names the upstream (7.2).
 NOT_TO_UPSTREAM = HOP_BY_HOP | {b"host", b"expect"}
-HARMLESS = frozenset((b"keep-alive", b"close"))  # Connection's usual values: they name no other header that is kept
+HARMLESS = frozenset((b"keep-alive", b"close"))  # the usual values of Connection: they name no other header
 NOTHING: frozenset[bytes] = frozenset()
 
 
 def to_upstream(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
-    """A client's headers as the upstream gets them; `drop` are further names to leave out."""
+    """A client's headers for the upstream, without the names in `drop`."""
     return _end_to_end(headers, NOT_TO_UPSTREAM | drop if drop else NOT_TO_UPSTREAM)
 
 
 def to_client(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
-    """An upstream's headers as the client gets them; `drop` are further names to leave out."""
+    """An upstream's headers for the client, without the names in `drop`."""
     return _end_to_end(headers, HOP_BY_HOP | drop if drop else HOP_BY_HOP)
 
 
@@ -62,7 +62,7 @@ def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes]) -> list[H
 
 
 def connection_options(values: Iterable[bytes]) -> frozenset[bytes]:
-    """The names that Connection fields list: each of them is a header that ends here (RFC 9110, 7.6.1)."""
+    """The names in Connection fields: headers that must not be forwarded (RFC 9110, 7.6.1)."""
     return frozenset(option.strip().lower() for value in values for option in value.split(b","))
 
 
@@ -75,12 +75,12 @@ def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:
 
 
 REQUEST_ID = b"x-request-id"
-# What an id looks like; not a key, wherever a client puts it.
+# The form of an id. An API key is none, wherever a client puts it.
 ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)
 
 
 def request_id(value: bytes) -> str:
-    """A request's id as a log may have it; empty where it is none."""
+    """A request's id for the log; empty if the value does not have the form of an id."""
     if not value:
         return ""
     text = value.decode("latin-1")

@@ -1,5 +1,4 @@
-"""What a request's path means: which spellings are one path, where the operator's key may go, and what a log may show
-of it; it reads no body."""
+"""Request paths: which spellings are equal, which may carry the operator's key, and what logs may show of them."""
 
 from __future__ import annotations
 
@@ -9,11 +8,12 @@ from functools import lru_cache
 
 from proxy.wire.headers import QUERY
 
-LONGEST_PATH = 256  # bytes of a path that is shown
-PREFIX = b"/v1"  # below which providers have what the tables name; some clients leave it out
+LONGEST_PATH = 256  # bytes of a path that a log shows
+PREFIX = b"/v1"  # the prefix of providers' paths; some clients omit it
 
-# Where PLIMSOLL_API_KEY goes: what asks a model, and the list of models. Not files, batches, fine-tuning, stored
-# answers or an organisation's keys (`GET /v1/organization/admin_api_keys`): who may ask a model need not see those.
+# Requests that may carry PLIMSOLL_API_KEY: calls of models, and the list of models. Not files, batches, fine-tuning,
+# stored responses or an organisation's keys (`GET /v1/organization/admin_api_keys`): a client that may call a model
+# may not be allowed to see those.
 KEYED = frozenset(
     {
         ("POST", b"/chat/completions"),
@@ -31,12 +31,12 @@ KEY_IN_QUERY = re.compile(rb"(?:^|[&;])(?:(?:api[_-]?)?key|(?:access[_-]?)?token
 
 
 def one_path(path: bytes) -> bytes:
-    """A path without doubled and trailing slashes, which do not change it."""
+    """A path without doubled and trailing slashes, which do not change its meaning."""
     return b"/" + b"/".join(filter(None, path.split(b"/")))
 
 
 def brings_key(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a client brings a credential where it cannot set headers: in its query, or as browsers do it as one of a
+    """Whether a request has a credential outside its usual headers: in its query, or, as browsers send it, as one of a
     WebSocket's subprotocols."""
     if KEY_IN_QUERY.search(target.partition(b"?")[2]):
         return True
@@ -49,13 +49,13 @@ def brings_key(target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def takes_key(method: str, target: bytes) -> bool:
-    """Whether the operator's key goes with a request that brings none. Percent signs and dots are not resolved: a path
+    """Whether the operator's key is added to a request that has none. Percent signs and dots are not resolved: a path
     that upstreams may read in two ways gets no key."""
     path = one_path(target.partition(b"?")[0])
     return (method, path.removeprefix(PREFIX)) in KEYED
 
 
-# What a log may show of a path: the words of the APIs that we know. Anything else may be an id, a name, even a key.
+# What a log may show of a path: the words of known APIs. Anything else may be an id, a name, even a key.
 WORDS = frozenset(
     b"v1 chat completions embeddings responses input_items input_tokens cancel compact messages count_tokens batches "
     b"results models audio speech transcriptions translations voices images generations edits variations videos remix "
@@ -70,7 +70,7 @@ MOST_SEGMENTS = 8
 HIDDEN = "*"
 OTHER = "other"
 
-# What the first word of a path (behind /v1) belongs to: labels of metrics, for paths that are not fitted.
+# The label in metrics of a path that is not fitted, by its first segment (after /v1).
 FAMILIES = {
     **{word: word for word in ("chat", "completions", "embeddings", "responses", "messages", "models", "realtime")},
     **{word: word for word in ("audio", "images", "videos", "moderations", "files", "uploads", "batches")},
@@ -89,12 +89,12 @@ def _shown(path: bytes) -> str:
 
 
 def shown(target: bytes) -> str:
-    """A target's path as a log may have it: no query, and of its segments only known words."""
+    """A target's path for the log: without its query, and with `*` for every segment that is not a known word."""
     path = target.partition(b"?")[0]
     return _shown(path) if len(path) <= LONGEST_PATH else "/..."
 
 
 def family(path: str) -> str:
-    """What a shown path belongs to: one of few labels."""
+    """The label in metrics of a path that `shown` returned; one of a fixed set."""
     first = path.removeprefix("/v1").lstrip("/").partition("/")[0]
     return FAMILIES.get(first, OTHER)

@@ -1,6 +1,7 @@
-"""Knows an upstream's "too long" when it sees one, in whatever words, by the rows of rules/refusals.toml.
+"""Recognises an upstream's error "the request is too long" by the rows of rules/refusals.toml, in any wording.
 
-It holds no wording of its own and never decides what follows from a refusal.
+The shapes of errors are shared by the APIs: many servers answer all of them with the same error JSON. It contains no
+wording of its own, and does not decide what follows from a refusal.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from proxy.wire.wordings import Row, Rules, compile_rules
 
 __all__ = ["Rules", "compile_rules", "folded", "recognise", "recognise_event", "words_of"]
 
-LOOK = 65_536  # bytes of a body that are looked at: errors are short, and what is longer quotes somebody
-TEXT = 4_000  # characters that patterns run over, so that no body can hold up the event loop
-VALUE = 2_000  # characters of one value: a long one must not push the others out of TEXT
-DEPTH = 12  # levels of nesting that are walked
-VICINITY = 80  # characters beside a passage in which the next word is looked for
-TRIES = 8  # places of a text at which a pattern may find its figures
+LOOK = 65_536  # bytes of a body that are read: errors are short, and what is longer quotes somebody
+TEXT = 4_000  # characters that patterns search, so that no body can block the event loop
+VALUE = 2_000  # characters of one value: a long one must leave room for the others in TEXT
+DEPTH = 12  # levels of nesting that are read
+VICINITY = 80  # characters before and after a passage in which the next word is searched
+TRIES = 8  # matches of a pattern that are tried for figures
 
-# Keys under which servers echo what the client sent: whatever a user wrote there, it is no refusal.
+# Keys under which servers echo what the client sent: what a user wrote there is no refusal.
 ECHOES = frozenset({"input", "input_value", "messages", "prompt", "request", "body"})
 ECHO = re.compile(r"""["'](?:input|messages|prompt|request|body)\\*["']\s*:|\binput_value=""")
 ESCAPE = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+([nrt])|\\+")
@@ -34,9 +35,9 @@ WORD = re.compile(r"[^\W_]+")
 
 
 def recognise(rules: Rules, status: int, body: bytes) -> Refusal | None:
-    """The refusal that an HTTP answer is, or None. `body` has no content-encoding any more.
+    """The refusal that an HTTP response is, or None. `body` is without its content-encoding.
 
-    An answer with a status under 400 is looked at as `recognise_event` looks at an event.
+    A response with a status under 400 is read as `recognise_event` reads an event.
     """
     if status < 400:
         return recognise_event(rules, body)
@@ -68,12 +69,12 @@ def _match(rules: Rules, status: int, text: str) -> Refusal | None:
 
 
 def _means(rules: Rules, row: Row, status: int) -> bool:
-    """Whether a row may speak of this status: one that names none means errors, without those that never are."""
+    """Whether a row is about this status. A row without statuses is about all errors but those in `never`."""
     return bool(row.status) or (status >= 400 and status not in rules.never)
 
 
 def _applies(row: Row, status: int, text: str) -> list[re.Match[str]] | None:
-    """What a row finds that applies; None where it does not apply."""
+    """The matches of a row that applies; None if it does not apply."""
     if row.status and status not in row.status:
         return None
     found = []
@@ -92,8 +93,8 @@ Span = tuple[int, int]
 
 
 def _figures(patterns: Iterable[re.Pattern[str]], text: str) -> dict[str, Span]:
-    """Where the text names what, by group; the first pattern that finds a figure wins it. The limit is no other
-    figure."""
+    """The figures in the text, by name, as places. The first pattern that finds a figure counts. No other figure may be
+    at the place of the limit."""
     found: dict[str, Span] = {}
     for pattern in patterns:
         if pattern.groupindex.keys() <= found.keys():
@@ -112,7 +113,7 @@ def _refusal(row: Row, spans: Mapping[str, Span], quotes: tuple[Quote, ...], tex
     limit, prompt, completion = found.get("limit") or None, found.get("prompt") or None, found.get("completion")
     total, excess = found.get("total"), found.get("excess")
     if total is not None and completion is not None and total >= completion:
-        prompt = total - completion  # some tell the parts of a prompt apart: messages, functions, tools
+        prompt = total - completion  # some name the parts of a prompt: messages, functions, tools
     if prompt is None and row.bounds == "input" and limit is not None and excess is not None:
         prompt = limit + excess
     return Refusal(row.name, limit, row.bounds, prompt, completion, total, excess, row.at_least, quotes)
@@ -125,12 +126,12 @@ def _quote(text: str, start: int, end: int, figure: bool = False) -> Quote:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words and numbers of a folded text, without what stands between them."""
+    """The words and numbers of a folded text."""
     return tuple(WORD.findall(GROUPED.sub("", text)))
 
 
 def _readable(body: bytes) -> str:
-    """The text of an error body as patterns see it: a line a value (`key: value`) in JSON, else one line."""
+    """The text of an error body that patterns search: of JSON one line per value (`key: value`), else one line."""
     parsed = _parsed(body)
     return _joined(parsed) if parsed is not None else _plain(body[: 2 * TEXT].decode(errors="replace"))[:TEXT]
 
@@ -154,7 +155,7 @@ def _joined(parsed: Json) -> str:
 
 
 def _scalars(value: Json, key: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Every text and number with its key, in the body's order, without what is empty and without echoes."""
+    """Every text and number with its key, in the body's order, without empty ones and without echoes."""
     if isinstance(value, dict):
         for name, inner in value.items() if depth else ():
             if name not in ECHOES:
@@ -167,7 +168,7 @@ def _scalars(value: Json, key: str, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Folded, without all from the first echo on."""
+    """The folded text up to the first echo."""
     echo = ECHO.search(text)
     return folded(text[: echo.start()] if echo else text)
 
@@ -179,7 +180,7 @@ def folded(text: str) -> str:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """What is left of an escape in JSON within a JSON string: u003e is a >, n a space, a quote goes anyway."""
+    """The replacement of an escape of JSON inside a JSON string: > for u003e, a space for n, nothing for a quote."""
     if escape[1]:
         return chr(int(escape[1], 16))
     return " " if escape[2] else ""
@@ -193,7 +194,7 @@ def _is_error(event: Mapping[str, Json]) -> bool:
 
 
 def _status_within(event: Mapping[str, Json]) -> int:
-    """The HTTP status that an error names, else 400."""
+    """The HTTP status that an error contains, else 400."""
     error = event.get("error")
     for holder in (error if isinstance(error, dict) else {}, event):
         for key in ("status_code", "status", "code"):

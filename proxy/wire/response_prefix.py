@@ -8,7 +8,7 @@ from proxy.model.api import Api, EventKind, ResponseState
 from proxy.model.lenient_json import raw_fields
 from proxy.model.outcome import Refusal
 from proxy.wire.refusals import Rules, recognise_event
-from proxy.wire.sse import events, unified
+from proxy.wire.sse import events, with_lf
 
 MAX_REFUSAL = 4_096  # bytes: a refusal instead of a response has no reply in it and is never longer
 
@@ -34,7 +34,7 @@ REPLY = ResponsePrefix(True, True)
 def read_prefix(api: Api, rules: Rules, data: bytes) -> ResponsePrefix:
     """What the first bytes of a stream of events show. Keep-alive comments show nothing."""
     shown = NO_EVENT
-    for _, payload in events(unified(data), finished=True):
+    for _, payload in events(with_lf(data), finished=True):
         kind = api.event_kind(payload)
         if kind is EventKind.CONTENT:
             return REPLY
@@ -46,7 +46,7 @@ def read_prefix(api: Api, rules: Rules, data: bytes) -> ResponsePrefix:
 
 def is_empty(api: Api, data: bytes) -> bool:
     """Whether a stream of events, complete in `data`, has no event but the API's last one."""
-    pairs = events(unified(data + b"\n\n"), finished=True)
+    pairs = events(with_lf(data + b"\n\n"), finished=True)
     return all(api.read(payload, ResponseState(), name).ended for name, payload in pairs)
 
 

@@ -1,16 +1,16 @@
-"""Server-sent events out of bytes: where one ends and what its data are."""
+"""The framing of server-sent events: where an event ends, its name and its data."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-END = b"\n\n"  # of an event, once ends of lines are unified
+END = b"\n\n"  # of an event, with normalised line ends
 MARK = b"\xef\xbb\xbf"  # a stream may begin with a byte order mark
 NEAR_END = 2_048  # bytes before its end in which a stream usually reports usage and finish reason
 
 
-def unified(data: bytes) -> bytes:
+def with_lf(data: bytes) -> bytes:
     """The data with \\n at every end of line.
 
     "Lines must be separated by either CRLF, LF or CR" (WHATWG HTML, server-sent events).
@@ -19,9 +19,10 @@ def unified(data: bytes) -> bytes:
 
 
 def events(data: bytes, finished: bool = False) -> Iterator[tuple[bytes, bytes]]:
-    """Name and data of every event in unified data; `finished`: without the last, whose blank line is missing.
+    """Name and data of every event in data with normalised line ends.
 
-    Comments and events without data are none: OpenRouter sends ten of them while a model thinks.
+    `finished`: without an event whose blank line is missing. Comments, and events without data, are skipped: OpenRouter
+    sends ten of them while a model thinks.
     """
     for block in _blocks(data.removeprefix(MARK), finished):
         name, lines = b"", []
@@ -43,11 +44,6 @@ def _blocks(data: bytes, finished: bool) -> Iterator[bytes]:
         start = end + len(END)
     if not finished:
         yield data[start:]
-
-
-def first_event(buffer: bytes) -> bytes | None:
-    """The data of the first complete event in the beginning of a stream; None until one is complete."""
-    return next((payload for _, payload in events(unified(buffer), finished=True)), None)
 
 
 def last_match(pattern: re.Pattern[bytes], data: bytes) -> int:

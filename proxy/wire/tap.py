@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from proxy.model.api import Api, ResponseState
 from proxy.model.outcome import Usage
-from proxy.wire.sse import END, events, unified
+from proxy.wire.sse import END, events, with_lf
 
 # Bytes of a response that are kept, its last ones. All that counts in a stream is at its end: finish reason, usage and
 # the end event; an error is the last event, too. A plain response may report its usage before its content.
@@ -133,7 +133,7 @@ class Tap:
             self._stale = False
             data = b"".join(self._kept)
             if self._kind == STREAM:
-                self._read_stream(unified(data))
+                self._read_stream(with_lf(data))
             elif self._cut:
                 self._state = self._api.read_tail(data, self._state)
             else:

@@ -1,4 +1,4 @@
-"""The rows of rules/refusals.toml as checked, compiled values; it reads no file and knows no wording itself."""
+"""The rows of rules/refusals.toml as validated, compiled values. It reads no file and contains no wording."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CODE_KEYS = "code|type|error|error_type|error_code|reason|status|status_code|__t
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One [[refusal]] or [[veto]]: it applies where its statuses, its codes and one of its patterns do.
+    """One [[refusal]] or [[veto]]. It applies if its statuses, its codes and one of its patterns match.
 
-    `figures` are patterns that decide nothing and only name figures. `bounds` and `at_least` are those of `Refusal`.
+    `figures` are patterns that only extract figures. `bounds` and `at_least` are those of `Refusal`.
     """
 
     name: str
@@ -35,9 +35,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The table: vetoes win, then the first refusal counts; `figures` are read for every row, after its own.
+    """The table: a veto excludes a refusal; else the first refusal that applies counts.
 
-    `never` are the statuses that mean something else unless a row names them.
+    `figures` extract figures for every row, after its own patterns. `never` are the statuses that are no refusals
+    unless a row names them.
     """
 
     refusals: tuple[Row, ...] = ()
@@ -47,8 +48,7 @@ class Rules:
 
 
 def compile_rules(table: Mapping[str, Any]) -> Rules:
-    """The parsed rules/refusals.toml, checked. Raises `ValueError` with a line for each thing that is wrong: the
-    row and the reason."""
+    """The rules in a parsed rules/refusals.toml. Raises `ValueError` with one line per problem: row and reason."""
     problems = [f"unknown key {key!r}" for key in sorted(set(table) - {"never", "figures", "refusal", "veto"})]
     rules = Rules(
         _rows(table, "refusal", ROW_KEYS, problems),
@@ -116,7 +116,7 @@ def _pattern(source: Any) -> re.Pattern[str]:
 
 
 def _slot(slot: re.Match[str]) -> str:
-    """`{limit}` and its like stand for a number that is that figure, `{n}` for a number that is none."""
+    """The pattern of a slot: `{limit}` and the other figures are captured by name, `{n}` is any other number."""
     return NUMBER if slot[1] == "n" else f"(?P<{slot[1]}>{NUMBER})"
 
 

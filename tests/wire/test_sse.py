@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from proxy.wire.sse import events, first_event, unified
+from proxy.wire.sse import events, last_match, with_lf
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_lines_may_end_in_any_way(end: bytes) -> None:
     data = end.join([b"event: error", b"data: 1", b"", b"data: 2", b"", b""])
-    assert list(events(unified(data))) == [(b"error", b"1"), (b"", b"2")]
+    assert list(events(with_lf(data))) == [(b"error", b"1"), (b"", b"2")]
 
 
 def test_lines_of_data_are_joined_and_one_blank_is_taken_off() -> None:
@@ -33,15 +35,19 @@ def test_an_event_without_its_blank_line_counts_unless_only_finished_ones_are_as
 @pytest.mark.parametrize(
     ("buffer", "data"),
     [
-        (b"", None),
-        (b"data: 1", None),
-        (b"data: 1\n", None),
-        (b"data: 1\r\n\r", b"1"),
-        (b": one\n\n: two\n\n", None),
-        (b": one\n\ndata: 1\n\ndata: 2\n\n", b"1"),
-        (b'event: error\r\ndata: {"error":1}\r\n\r\nda', b'{"error":1}'),
-        (b"data: [DONE]\n\n", b"[DONE]"),
+        (b"", []),
+        (b"data: 1", []),
+        (b"data: 1\n", []),
+        (b"data: 1\r\n\r", [b"1"]),
+        (b": one\n\n: two\n\n", []),
+        (b'event: error\r\ndata: {"error":1}\r\n\r\nda', [b'{"error":1}']),
     ],
 )
-def test_the_first_event_is_known_as_soon_as_it_is_complete(buffer: bytes, data: bytes | None) -> None:
-    assert first_event(buffer) == data
+def test_an_event_is_finished_as_soon_as_its_blank_line_came(buffer: bytes, data: list[bytes]) -> None:
+    assert [payload for _, payload in events(with_lf(buffer), finished=True)] == data
+
+
+@pytest.mark.parametrize("rest", [b"", b"y" * 10_000])
+def test_the_last_match_is_found_near_the_end_and_far_from_it(rest: bytes) -> None:
+    assert last_match(re.compile(b"x+"), b"axbxx" + rest) == 3
+    assert last_match(re.compile(b"z"), b"axbxx" + rest) == -1
