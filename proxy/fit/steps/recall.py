@@ -13,7 +13,7 @@ from proxy.fit.lore import LOREBOOKS, Entry, is_called
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.turns import rank_turns
 from proxy.fit.relevance.results.sources import ends
-from proxy.fit.relevance.text.bm25 import indexed, keep
+from proxy.fit.relevance.text.bm25 import acquire_index, release_index
 from proxy.fit.relevance.text.reading import read_message, read_text
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts, Want
@@ -155,9 +155,9 @@ def _speaking(block: Block) -> Message:
 
 def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
     """How far each entry bears on the question: 1 for the best, 0 for one that does not at all."""
-    index = indexed([(read_text(entry.text),) for entry in entries])
+    index = acquire_index([(read_text(entry.text),) for entry in entries])
     scores = index.scores(index.query(read_text(ends(question))), meaning=True)
-    keep(index)
+    release_index(index)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, Reuse, asked_now, rank_blocks
-from proxy.fit.relevance.text.bm25 import Document, Index, indexed, keep
+from proxy.fit.relevance.text.bm25 import Document, Index, acquire_index, release_index
 from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Kind
@@ -114,7 +114,7 @@ class _Seen:
             self._reuse.add(document, _spoken(self.blocks[place], document))
         self._documents += new
         if self._index is None:
-            self._index = indexed(self._documents)
+            self._index = acquire_index(self._documents)
         else:
             for document in new:
                 self._index.add(document)
@@ -132,7 +132,7 @@ class _Seen:
     def close(self) -> None:
         """Leaves the index for the next replay."""
         if self._index is not None:
-            keep(self._index)
+            release_index(self._index)
 
 
 def _read(block: Block) -> Document:

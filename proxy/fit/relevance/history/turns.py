@@ -8,8 +8,8 @@ from itertools import accumulate
 from operator import mul
 
 from proxy.fit.relevance.history.embedding_scores import mixed
-from proxy.fit.relevance.text.bm25 import indexed, keep
-from proxy.fit.relevance.text.dates import first_day, nearness
+from proxy.fit.relevance.text.bm25 import acquire_index, release_index
+from proxy.fit.relevance.text.dates import date_match, first_date
 from proxy.fit.relevance.text.reading import Reading, read_text
 
 NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # of a turn's score that those 1, 2, 3, 4 places away get too (measured)
@@ -35,9 +35,9 @@ def rank_turns(
     at all. `meaning`: whether words count too that only mean nearly what the question says. `alike`: how near each
     turn is to the question by a model's embeddings, from 0 to 1."""
     asked = read_text(question)
-    index = indexed(turns)
+    index = acquire_index(turns)
     scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
-    keep(index)
+    release_index(index)
     scores = _with_priors(scores, turns, asked, question)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
@@ -82,11 +82,11 @@ def smoothed(scores: Sequence[float], weight: float = WINDOW_WEIGHT) -> list[flo
 
 
 def _dated(scores: list[float], turns: Sequence[Sequence[Reading]], question: str) -> list[float]:
-    day = first_day(question)
+    day = first_date(question)
     if day is None:
         return scores
     gain = DATED * max(scores, default=0.0)
-    return [score + gain * nearness(day, turn[0].day) for score, turn in zip(scores, turns, strict=True)]
+    return [score + gain * date_match(day, turn[0].day) for score, turn in zip(scores, turns, strict=True)]
 
 
 def choose_turns(

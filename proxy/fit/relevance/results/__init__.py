@@ -1,1 +1,1 @@
-"""What of a tool result bears on the question."""
+"""Shortens tool results to what is relevant to the query: rows of JSON, lines of text. Pure."""

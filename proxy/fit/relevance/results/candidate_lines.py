@@ -1,4 +1,7 @@
-"""Which lines of a very long text are read closely: its ends, and elsewhere those with the words of the question."""
+"""Preselects lines of a very long text for `lines`: its two ends, and elsewhere the lines that match the query.
+
+Ranking every line would take too long. This pass only looks up tokens; it does not score.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,25 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import accumulate, chain
 
 from proxy.fit.relevance.text.heuristics import outline_value, severity_of
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.short_text_bm25 import MISSES, NEIGHBOURS, literal_scores
 from proxy.fit.relevance.text.splitting import distinct_tokens
 from proxy.fit.relevance.text.words import STOP, parts, stem
 
-SHARE = 1 / 6  # of the characters: at the beginning, at the end, and elsewhere
-AROUND = len(NEIGHBOURS)  # lines beside one that tells: so far a match counts for its neighbours
-OUTLINE = 0.2  # what a line stands for from which it is of the outline
+SHARE = 1 / 6  # of the characters for each of: the beginning, the end, and the lines between
+AROUND = len(NEIGHBOURS)  # lines on either side of a match: a match raises the scores of so many neighbours
+OUTLINE = 0.2  # `outline_value` from which a line belongs to the outline
 
 
-def near(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked, characters: int) -> Sequence[int]:
-    """The places, in order, of the lines to read, given the text and the tokens of each: all where they have no more
-    than so many characters, else lines of half as many. Elsewhere than at the ends those come first in which what was
-    asked for or a word of trouble stands, the rarest before others, each with the lines beside it; then the outline."""
+def candidate_lines(
+    texts: Sequence[str], tokens: Sequence[Sequence[str]], query: ResultQuery, characters: int
+) -> Sequence[int]:
+    """The indices, ascending, of the lines to rank, given the text and the tokens of each line.
+
+    All lines if they have at most `characters` together, else lines with half as many characters. Between the two ends
+    lines with words of the query or of errors come first, those with the rarest words before others, each with its
+    neighbours; then lines of the outline.
+    """
     sizes = [len(text) + 1 for text in texts]
     upto = list(accumulate(sizes))
     if upto[-1] <= characters:
@@ -30,13 +38,13 @@ def near(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked, ch
     share = characters * SHARE
     head = bisect_left(upto, share) + 1
     tail = max(head, min(bisect_right(upto, upto[-1] - share), len(texts) - 1))
-    middle = _within(share, sizes[head:tail], _telling(texts[head:tail], tokens[head:tail], asked))
+    middle = _within(share, sizes[head:tail], _matches(texts[head:tail], tokens[head:tail], query))
     return [*range(head), *(head + place for place in middle), *range(tail, len(texts))]
 
 
 def _within(room: float, sizes: Sequence[int], order: Iterable[tuple[int, int]]) -> list[int]:
-    """Those places, the first of the order first, that have together no more than so many characters; each with so many
-    lines beside it as the order says, else alone."""
+    """The indices from `order`, of (index, neighbours), that fit into `room` characters: each with its neighbours if
+    those fit, else alone."""
     chosen: set[int] = set()
     misses = 0
     for place, around in order:
@@ -54,15 +62,15 @@ def _within(room: float, sizes: Sequence[int], order: Iterable[tuple[int, int]])
     return sorted(chosen)
 
 
-def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked) -> Iterator[tuple[int, int]]:
-    """The places of the lines in which something tells, the rarest first, and how many lines beside it matter; then,
-    as far as they are asked for, those of the outline."""
-    wanted = asked.words.keys() - STOP
-    telling = _wanted(distinct_tokens(tokens), wanted | set(map(stem, wanted)))
-    held = {place: telling.intersection(said) for place, said in enumerate(tokens) if not telling.isdisjoint(said)}
+def _matches(texts: Sequence[str], tokens: Sequence[Sequence[str]], query: ResultQuery) -> Iterator[tuple[int, int]]:
+    """Yields (index, neighbours to include) of the lines that match, the rarest first; then those of the outline."""
+    wanted = query.words.keys() - STOP
+    matching = _wanted(distinct_tokens(tokens), wanted | set(map(stem, wanted)))
+    held = {place: matching.intersection(said) for place, said in enumerate(tokens) if not matching.isdisjoint(said)}
     times = Counter(chain.from_iterable(held.values()))
-    lines = {place: float(min(map(times.__getitem__, found))) for place, found in held.items()}  # that hold the same
-    for place, score in enumerate(literal_scores(texts, asked.literals)):
+    # How rare a line is: the number of lines that contain its rarest word.
+    lines = {place: float(min(map(times.__getitem__, found))) for place, found in held.items()}
+    for place, score in enumerate(literal_scores(texts, query.literals)):
         if score:
             lines[place] = min(score**-2, lines.get(place, math.inf))
     for place in sorted(lines, key=lambda place: (lines[place], place)):
@@ -73,8 +81,8 @@ def _telling(texts: Sequence[str], tokens: Sequence[Sequence[str]], asked: Asked
 
 
 def _wanted(said: Collection[str], wanted: Set[str]) -> set[str]:
-    """Of these tokens those that are wanted, and those of trouble. A compound one in ASCII counts as a whole only: to
-    know the parts of thousands would cost more than what is saved."""
+    """The tokens that match a wanted word, and those about errors. A compound ASCII token matches as a whole only:
+    splitting thousands of them would cost more than this pass saves."""
     return {
         token
         for token in said

@@ -1,4 +1,5 @@
-"""Makes one JSON value smaller, gentlest first: empty fields, machine links, long strings, deep parts."""
+"""Shrinks one JSON value to a number of tokens, gentlest first: empty fields, machine links, long strings, deep
+parts."""
 
 from __future__ import annotations
 
@@ -11,22 +12,27 @@ from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 
 EMPTY: tuple[Json, ...] = (None, "", [], {})
-LENGTHS = (4000, 1500, 600, 250, 120)  # characters that a string keeps, level by level
-LINKS_FROM, DEPTH_FROM, LISTS_FROM = 1, 2, 3  # the levels from which machine links, inner objects, long lists give way
+LENGTHS = (4000, 1500, 600, 250, 120)  # characters that a string keeps at each level of shrinking
+LINKS_FROM, DEPTH_FROM, LISTS_FROM = (
+    1,
+    2,
+    3,
+)  # the levels from which machine links, inner objects and long lists are removed
 FIRST_ITEMS = 3
-GONE = 12  # tokens of the field that says how many went
-LEFT_OUT = "…"  # the key under which an object says how many of its fields went
+REMOVED_NOTE = 12  # tokens of the field with the number of removed fields
+LEFT_OUT = "…"  # the key of the field with the number of removed fields
 LINK_WORDS = frozenset({"url", "urls", "link", "links", "href"})
 
 
 def encoded(value: Json) -> str:
-    """The JSON of a value, as short as it can be written."""
+    """The JSON of a value without white space."""
     return msgspec.json.encode(value).decode()
 
 
-def slim(value: Json, room: int, wanted: Collection[str], meter: Meter) -> Json:
-    """The value in at most `room` tokens, where it can be: level by level what tells least goes; at last only the
-    fields that share words with what is wanted stay, then the short ones. An object says how many fields went."""
+def shrink(value: Json, room: int, wanted: Collection[str], meter: Meter) -> Json:
+    """The value in at most `room` tokens if possible. Removes the least informative parts level by level. If the last
+    level is too long, only fields stay: first those that share words with `wanted`, then short ones. An object gets a
+    field with the number of removed ones."""
     finer = made = value
     for level, length in enumerate(LENGTHS):
         finer, made = made, _at_level(value, level, length, wanted, True)
@@ -45,15 +51,15 @@ def _refined(
     wanted: Collection[str],
     meter: Meter,
 ) -> Json:
-    """What fits, with those of its fields in their finer form for which there is room: the wanted ones first, then the
-    short ones."""
+    """The value `made`, which fits, with as many fields as possible in the form of the gentler level (`finer`): the
+    wanted ones first, then the short ones."""
 
     def preference(key: str) -> tuple[int, int]:
         item = finer[key]
         return -_shared(f"{key} {item}" if isinstance(item, str) else key, wanted), len(encoded(item))
 
     kept = dict(made)
-    left = room - GONE - meter.text(encoded(made))
+    left = room - REMOVED_NOTE - meter.text(encoded(made))
     for key in sorted(finer, key=preference):
         more = meter.text(encoded({key: finer[key]})) - (meter.text(encoded({key: made[key]})) if key in made else 0)
         if 0 < more <= left:
@@ -69,7 +75,7 @@ def _at_level(value: Json, level: int, length: int, wanted: Collection[str], top
         return {
             key: _at_level(item, level, length, wanted, False)
             for key, item in value.items()
-            if item not in EMPTY and not _gives_way(str(key), item, level, wanted, top)
+            if item not in EMPTY and not _is_removed(str(key), item, level, wanted, top)
         }
     if isinstance(value, list):
         items = value[:FIRST_ITEMS] if level >= LISTS_FROM else value
@@ -80,13 +86,13 @@ def _at_level(value: Json, level: int, length: int, wanted: Collection[str], top
     return value
 
 
-def _gives_way(key: str, item: Json, level: int, wanted: Collection[str], top: bool) -> bool:
+def _is_removed(key: str, item: Json, level: int, wanted: Collection[str], top: bool) -> bool:
     if level >= LINKS_FROM and not LINK_WORDS & set(wanted) and key.endswith("_url") and key != "html_url":
         return True
     return level >= DEPTH_FROM and not top and isinstance(item, (dict, list)) and not _shared(key, wanted)
 
 
 def _shared(text: str, wanted: Collection[str]) -> int:
-    """How many of the wanted words stand in a text."""
+    """The number of words in a text that are wanted."""
     words = parts(text)
     return sum(word in wanted or stem(word) in wanted for word in words)

@@ -1,4 +1,4 @@
-"""Shortens a message for what it was asked for and remembers how: a tool result, the arguments of an old call."""
+"""Shortens tool results, arguments of old calls and old answers inside messages, with a cache of the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxy.fit.nested import decoded
 from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.sources import Source, leaves
 from proxy.fit.relevance.text.memo import digest
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.shorten import head_and_tail, shorten_message, shorten_texts
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
@@ -18,20 +18,20 @@ from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
-MOST, REMEMBERED = 20_000, 16 << 20  # shortened messages, and their bytes: those of a hundred long conversations
-ENTRY = 256  # bytes of what is remembered besides the message
+MAX_CACHED, MAX_CACHED_BYTES = 20_000, 16 << 20  # shortened messages of a hundred long conversations
+ENTRY = 256  # bytes of a cache entry besides the message
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
-FRAME = 64  # tokens: the most that role and name of a result cost besides its text
-ANSWER = 60  # tokens of an old answer that stays only because a round may not stand without one
+FRAME = 64  # the most tokens of a message besides its text
+ANSWER = 60  # tokens of an old answer that stays only to complete a round
 ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
-SHORTENED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
+SHORTENED: Bounded[int, bytes] = Bounded(MAX_CACHED, MAX_CACHED_BYTES)
 
 
 def costs_of_results(message: Message, meter: Meter) -> list[tuple[str, int]]:
-    """The results that a message carries: the id of each one's call, and its tokens. A result that is all of its
-    message costs what the message costs; of others the text counts."""
+    """(call id, tokens) of each result in a message. If the result is the whole message, its tokens are the message's;
+    otherwise those of its text."""
     if not message.answers:
         return []
     if message.kind is Kind.RESULT and len(message.answers) == 1:
@@ -54,42 +54,42 @@ def shorten_result(
     preview: int | None = None,
     why: str = RESULT_WHY,
 ) -> Message:
-    """The message with the result of one call in at most `limit` tokens of text, chosen for what it was asked for; the
-    same message where there is nothing to shorten. Its tokens are not counted anew."""
+    """The message with the result of one call shortened to at most `limit` tokens of text, for the query of `source`.
+    The same message if there is nothing to shorten. `tokens` of the returned message is not updated."""
 
     def made() -> Message:
-        asked = source.asked(call)
+        query = source.query(call)
         parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
         too_long = len(parts) == 1 and parts[0].whole and message.tokens > limit + FRAME
 
         def choose(text: str, room: int) -> str:
-            return shorten(text, room, asked, meter, cap_chars=cap_chars, preview=preview, too_long=too_long)
+            return shorten(text, room, query, meter, cap_chars=cap_chars, preview=preview, too_long=too_long)
 
         return shorten_texts(message, parts, meter, limit, choose, why)
 
-    return _remembered(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark}")
+    return _cached(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark}")
 
 
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:
-    """An assistant message with every long string in its calls' arguments in at most `limit` tokens; the arguments stay
-    JSON. The same message where none is long."""
+    """An assistant message with every string in its calls' arguments shortened to at most `limit` tokens; the arguments
+    stay JSON. The same message if none is longer."""
     if message.tokens <= limit or not message.calls:
         return message
 
     def made() -> Message:
-        asked = Asked("" if source.user is None else source.user.text)
+        query = ResultQuery("" if source.user is None else source.user.text)
         calls = [part for part in message.parts() if part.kind is PartKind.CALL and part.editable]
-        return message.edit([(part, _arguments(part, asked, meter, limit)) for part in calls], CALL_WHY)
+        return message.edit([(part, _arguments(part, query, meter, limit)) for part in calls], CALL_WHY)
 
-    return _remembered(message, made, f"call {limit} {source.mark}")
+    return _cached(message, made, f"call {limit} {source.mark}")
 
 
-def _arguments(call: Part, asked: Asked, meter: Meter, limit: int) -> str:
+def _arguments(call: Part, query: ResultQuery, meter: Meter, limit: int) -> str:
     try:
         arguments = decoded(call.text)
     except msgspec.DecodeError:
         return call.text
-    shorter = _strings(arguments, lambda text: shorten(text, limit, asked, meter))
+    shorter = _strings(arguments, lambda text: shorten(text, limit, query, meter))
     return call.text if shorter == arguments else msgspec.json.encode(shorter).decode()
 
 
@@ -102,9 +102,9 @@ def _strings(value: Json, change: Callable[[str], str]) -> Json:
 
 
 def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) -> int:
-    """About what the short form of an old block costs: many are weighed, few are made. Its frame weighs about as much
-    as is left free of what it may cost (measured on agents' runs: together right to a hundredth). Where that cannot be
-    told (an image keeps its cost; an answer in words), exactly."""
+    """An estimate of the tokens of `brief_block`, which is expensive to compute for every block. In runs of agents the
+    sum of all estimates is within a hundredth of the real one. Exact where no estimate is possible: for messages with
+    images and for answers in words."""
     if source is None:
         return brief_block(block, None, meter, limit).tokens
     long = [m for m in block.messages if m.answers and m.tokens > limit]
@@ -114,7 +114,7 @@ def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) ->
 
 
 def _brief_call(message: Message) -> int:
-    """About what an assistant message costs without long arguments: each goes to `LONG_ARGUMENT`."""
+    """An estimate of the tokens of an assistant message with each argument shortened to `LONG_ARGUMENT`."""
     if message.tokens <= LONG_ARGUMENT or not message.calls:
         return message.tokens
     parts = message.parts()
@@ -133,8 +133,8 @@ def _brief_call(message: Message) -> int:
 
 
 def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -> Block:
-    """The short form of an old block, counted: its results in at most `limit` tokens each, its calls without long
-    arguments; an answer in words in `ANSWER` tokens. The same block where that saves nothing, and for any other."""
+    """The short form of an old block, with its tokens counted: each result in at most `limit` tokens, calls without
+    long arguments, an answer in words in `ANSWER` tokens. The same block if that saves nothing."""
     if source is None:
         return _brief_answer(block, meter)
     messages = tuple(
@@ -159,11 +159,11 @@ def _brief_answer(block: Block, meter: Meter) -> Block:
     def made() -> Message:
         return shorten_message(message, meter, ANSWER, lambda text, room: head_and_tail(text, room, meter), ANSWER_WHY)
 
-    return _shorter(block, (_remembered(message, made, "answer"),), meter)
+    return _shorter(block, (_cached(message, made, "answer"),), meter)
 
 
 def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block:
-    """The block with these messages, counted; the same block where that saves nothing."""
+    """The block with these messages and their tokens; the same block if that saves nothing."""
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
         return block.made()
     counted = zip(messages, meter.costs(messages), strict=True)
@@ -171,9 +171,9 @@ def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block
     return short if short.tokens < block.tokens else block.made()
 
 
-def _remembered(message: Message, make: Callable[[], Message], how: str) -> Message:
-    """What `make` makes of a message, remembered by the message and `how`. Another meter counts otherwise: the count
-    that the message itself has stands for the meter."""
+def _cached(message: Message, make: Callable[[], Message], how: str) -> Message:
+    """The result of `make` for a message, cached by the message, its token count (which differs between meters) and
+    `how`, the parameters of `make`."""
     key = digest(message.raw, how, str(message.tokens))
     found = SHORTENED.get(key)
     if found is None:

@@ -1,4 +1,4 @@
-"""Shortens one tool result to what bears on what was asked: rows of JSON, lines of text; it chooses no message."""
+"""Shortens the text of one tool result: as rows of JSON, as lines, or as head and tail. It chooses no message."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.results.json_shrinking import encoded, slim
+from proxy.fit.relevance.results.json_shrinking import encoded, shrink
 from proxy.fit.relevance.results.lines import shorten_lines
-from proxy.fit.relevance.results.rows import listing, shorten_rows
+from proxy.fit.relevance.results.rows import find_rows, shorten_rows
 from proxy.fit.relevance.results.tables import COLUMNS, expanded
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.shorten import head_and_tail
 from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
-MOST_OF_IT = 0.5  # share of a JSON text over which its longest string (a file, a log) is what is shortened
-SPARE = 16  # tokens: the quotes and escapes around a shortened string
-OVER_CHARACTERS = "\n[Truncated for context management]"  # what seed 004 says of a text cut by characters
-TRIES = 3  # escapes make a text longer in JSON than it is: it is shortened so often until it fits there too
+MOST_OF_IT = 0.5  # share of a JSON text from which its longest string (a file, a log) alone is shortened
+SPARE = 16  # tokens for the quotes and escapes of a shortened string
+OVER_CHARACTERS = "\n[Truncated for context management]"  # the note of seed 004 for a text cut by characters
+TRIES = 3  # attempts to make a string fit into its JSON, where escapes make it longer
 
 
 def shorten(
     text: str,
     limit: int,
-    asked: Asked,
+    query: ResultQuery,
     meter: Meter,
     *,
     cap_chars: int | None = None,
     preview: int | None = None,
     too_long: bool = False,
 ) -> str:
-    """At most `limit` tokens (and `cap_chars` characters) of a tool result, chosen for what was asked; the same text
-    where it is within both. It says what went. `preview`: of a list at most so many rows. `too_long`: the caller knows
-    that it is over the limit, so it is not counted again."""
+    """At most `limit` tokens (and `cap_chars` characters) of a tool result, chosen for a query, with a note
+    of what was removed. The same text if it is within both limits.
+
+    `preview`: the most rows of a list. `too_long`: the caller has counted the text and it is over the limit.
+    """
 
     def fits(made: str) -> bool:
         return (cap_chars is None or len(made) <= cap_chars) and meter.text(made) <= bound
@@ -46,18 +48,18 @@ def shorten(
         return text
     if cap_chars is not None:
         limit = min(limit, meter.text(text[:cap_chars]))
-    goal = Goal(limit, asked, meter, fits, preview)
+    goal = Goal(limit, query, meter, fits, preview)
     made = _of_json(text, goal)
     return made if made is not None else _of_text(text, goal, "" if cap_chars is None else OVER_CHARACTERS)
 
 
 def _of_text(text: str, goal: Goal, said: str) -> str:
-    """Its lines that bear on what was asked, and behind them what is said of that."""
+    """The lines relevant to the query, followed by the note `said`; else head and tail."""
 
     def fits(made: str) -> bool:
         return goal.fits(made + said)
 
-    made = shorten_lines(text, goal.limit, goal.asked, goal.meter, fits)
+    made = shorten_lines(text, goal.limit, goal.query, goal.meter, fits)
     if made is None:
         made = _cut(text, replace(goal, fits=fits))
     return made + said if made else _cut(text, goal)
@@ -65,17 +67,17 @@ def _of_text(text: str, goal: Goal, said: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a text is shortened to, and for what."""
+    """The parameters of one call of `shorten`; `fits` tests whether a result is within the limits."""
 
     limit: int
-    asked: Asked
+    query: ResultQuery
     meter: Meter
     fits: Callable[[str], bool]
     preview: int | None = None
 
 
 def _cut(text: str, goal: Goal) -> str:
-    """Head and tail, where nothing better fits; at last the head alone."""
+    """Head and tail of a text, or the head alone, for texts that cannot be shortened by lines."""
     made = head_and_tail(text, goal.limit, goal.meter)
     if not goal.fits(made):
         made = goal.meter.cut(text, goal.limit)
@@ -85,7 +87,8 @@ def _cut(text: str, goal: Goal) -> str:
 
 
 def _of_json(text: str, goal: Goal) -> str | None:
-    """A JSON result: its rows, else its longest string, else the whole made slimmer; None where it is no JSON."""
+    """A JSON result by its rows, else by its longest string, else shrunk as a whole. None if it is not JSON or nothing
+    fits."""
     try:
         whole = decoded(text)
     except msgspec.DecodeError:
@@ -93,19 +96,19 @@ def _of_json(text: str, goal: Goal) -> str | None:
     if not isinstance(whole, (dict, list)):
         return None
     whole = expanded(whole) if f'"{COLUMNS}"' in text else whole
-    listed = listing(whole)
+    listed = find_rows(whole)
     if listed is None or listed.size < MOST_OF_IT * len(text):
         longest = _longest(whole)
         if longest is not None and len(longest) >= MOST_OF_IT * len(text):
             return _around(whole, longest, goal)
     if listed is not None:
-        return shorten_rows(listed, goal.limit, goal.asked, goal.meter, goal.fits, goal.preview)
-    made = encoded(slim(whole, goal.limit, goal.asked.words, goal.meter))
+        return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview)
+    made = encoded(shrink(whole, goal.limit, goal.query.words, goal.meter))
     return made if goal.fits(made) else None
 
 
 def _longest(value: Json, depth: int = 4) -> str | None:
-    """The longest string within so many levels."""
+    """The longest string within `depth` levels."""
     if isinstance(value, str):
         return value
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -114,12 +117,12 @@ def _longest(value: Json, depth: int = 4) -> str | None:
 
 
 def _around(whole: Json, longest: str, goal: Goal) -> str | None:
-    """The JSON with its longest string shortened as a result of its own."""
+    """The JSON with its longest string shortened as if it were a result."""
     room = goal.limit - goal.meter.text(encoded(_with(whole, longest, ""))) - SPARE
     for _ in range(TRIES):
         if room <= 0:
             return None
-        made = encoded(_with(whole, longest, shorten(longest, room, goal.asked, goal.meter)))
+        made = encoded(_with(whole, longest, shorten(longest, room, goal.query, goal.meter)))
         if goal.fits(made):
             return made
         room -= max(SPARE, goal.meter.text(made) - goal.limit)

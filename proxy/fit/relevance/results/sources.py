@@ -1,4 +1,4 @@
-"""Where the question of a tool result stands: in the messages around its call, and in the call itself."""
+"""Finds the query for a tool result: in the messages around its call, and in the call itself. It scores nothing."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ import msgspec
 
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.text.memo import digest
-from proxy.fit.relevance.text.query import LONG_NUMBER, Asked
+from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
 from proxy.fit.relevance.text.words import unescaped
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
-# Characters read of each (measured: more adds noise). A question stands at the beginning or the end of what a user
-# pastes, so both are read.
+# Characters used of each (measured: more adds noise). A question is at the beginning or at the end of what a user
+# pastes, so both are used.
 USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
 
 
 @dataclass(frozen=True)
-class Said:
-    """A user message, read once for all results that it asks for."""
+class UserMessage:
+    """A user message, analysed once for all results that follow it."""
 
     message: Message
 
     @cached_property
     def text(self) -> str:
-        """Its text, as far as a question may stand there."""
+        """The parts of its text in which a question may be."""
         return ends(self.message.own_text())
 
     @cached_property
     def mark(self) -> int:
-        """A digest of it."""
+        """A digest of the message."""
         return digest(self.message.raw)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the question of a block's results stands: the user message before it, the messages that call, and the user
-    message that directly follows the round which the results ended."""
+    """The messages from which the query for a block's results is taken: the user message before the block, the messages
+    with the calls, and the user message that directly follows the round."""
 
     calls: tuple[Message, ...]
-    user: Said | None = None
-    following: Said | None = None
+    user: UserMessage | None = None
+    following: UserMessage | None = None
 
     @cached_property
     def mark(self) -> int:
-        """A digest of these three."""
+        """A digest of these messages."""
         users = ["" if said is None else str(said.mark) for said in (self.user, self.following)]
         return digest(*users, *[message.raw for message in self.calls])
 
-    def asked(self, call: str) -> Asked:
-        """The question as text, for the result of one call."""
-        said, arguments = _spoken(self.calls, call)
+    def query(self, call: str) -> ResultQuery:
+        """The query for the result of one call."""
+        said, arguments = _text_and_arguments(self.calls, call)
         asked = [each.text for each in (self.following, self.user) if each is not None]
         texts = (*asked, said[:SPOKEN])
-        return Asked("\n".join(texts), arguments[:ARGUMENTS], texts)
+        return ResultQuery("\n".join(texts), arguments[:ARGUMENTS], texts)
 
 
 def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
-    """For each block with results, its question; None for the others. With `following`, what the user asks directly
-    after a round counts too: then a result is chosen anew once, when that question comes."""
+    """The source of each block with results, None for the others. With `following` the user message directly after a
+    round is included: a result is then shortened differently once, when that message arrives."""
     found: list[Source | None] = []
     user = None
     for place, block in enumerate(blocks):
@@ -74,38 +74,38 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
         else:
             found.append(None)
         if own is not None:
-            user = Said(own)
+            user = UserMessage(own)
     return found
 
 
-def _following(blocks: Sequence[Block], place: int) -> Said | None:
-    """The user message after a round, where nothing but an answer in words stands between."""
+def _following(blocks: Sequence[Block], place: int) -> UserMessage | None:
+    """The user message after a round, if nothing but one text answer is between them."""
     own = blocks[place].user
     if own is not None:
-        return Said(own)
+        return UserMessage(own)
     for block in blocks[place + 1 : place + 3]:
         first = block.messages[0]
         if first.kind is Kind.USER:
-            return Said(first)
+            return UserMessage(first)
         if first.kind is not Kind.ASSISTANT or block.has_results:
             return None
     return None
 
 
 def ends(text: str) -> str:
-    """Where a question stands in a long text: at its beginning and at its end."""
+    """The beginning and the end of a long text, where a question is."""
     return text if len(text) <= USER_HEAD + USER_TAIL else f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
 
 
-def _spoken(messages: Sequence[Message], ident: str) -> tuple[str, str]:
-    """What the model said when it called, and what it called with."""
+def _text_and_arguments(messages: Sequence[Message], ident: str) -> tuple[str, str]:
+    """The text that the model wrote with a call, and the values of the call's arguments."""
     parts = [part for message in messages for part in message.parts()]
     calls = [p for p in parts if p.kind is PartKind.CALL and p.editable and p.call == ident]
     return "".join(p.text for p in parts if p.kind in TEXTS), "\n".join(map(_values, calls))
 
 
 def _values(call: Part) -> str:
-    """What a call passed: its values, without the names of its parameters and without small numbers."""
+    """The values of a call's arguments, without parameter names and small numbers."""
     try:
         return "\n".join(leaves(decoded(call.text)))
     except msgspec.DecodeError:
@@ -113,7 +113,7 @@ def _values(call: Part) -> str:
 
 
 def leaves(value: Json, depth: int = 8) -> Iterator[str]:
-    """The strings and the large numbers in a value."""
+    """Yields the strings and the large numbers in a value, at most `depth` levels deep."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (int, float)) and abs(value) >= 10 ** (LONG_NUMBER - 1):

@@ -1,4 +1,4 @@
-"""JSON rows of equal shape as a table with its header once, and back again; nothing is lost on the way."""
+"""JSON rows of equal shape as a table with one header, and back. Lossless."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import msgspec
 from proxy.model.lenient_json import Json
 
 COLUMNS, ROWS = "columns", "rows"
-DEPTH = 64  # levels that are looked into; what lies deeper keeps its form
+DEPTH = 64  # levels that are converted; deeper values stay as they are
 
 Raws = dict[str, msgspec.Raw]
 
 
 class Ambiguous(ValueError):
-    """The JSON itself has an object that would be read as a table."""
+    """The JSON itself contains an object that looks like a table, so the conversion could not be undone."""
 
 
 def compacted(text: str | bytes) -> bytes:
-    """The JSON without white space, its rows of equal shape as `{"columns": [...], "rows": [[...], ...]}` wherever that
-    is shorter. Numbers and strings keep their bytes. Raises `msgspec.DecodeError` for what is no JSON."""
+    """The JSON without white space, with rows of equal shape as `{"columns": [...], "rows": [[...], ...]}` wherever
+    that is shorter. Numbers and strings keep their bytes. Raises msgspec.DecodeError if `text` is not JSON."""
     small = msgspec.json.format(text if isinstance(text, bytes) else text.encode(), indent=-1)
     try:
         return _compact(small, DEPTH)
@@ -29,7 +29,7 @@ def compacted(text: str | bytes) -> bytes:
 
 
 def expanded(value: Json) -> Json:
-    """The value with every such table as the list of objects that it stands for."""
+    """The value with every such table as the list of objects that it represents: the inverse of `compacted`."""
     if isinstance(value, list):
         return [expanded(item) for item in value]
     if not isinstance(value, dict):
@@ -41,7 +41,7 @@ def expanded(value: Json) -> Json:
 
 
 def is_table(value: Json) -> bool:
-    """Whether a value is an object that says columns and rows that agree."""
+    """Whether a value is a table: an object of columns and rows of equal length."""
     if not (isinstance(value, dict) and value.keys() == {COLUMNS, ROWS}):
         return False
     names, rows = value[COLUMNS], value[ROWS]
@@ -62,7 +62,7 @@ def _compact(small: bytes, depth: int) -> bytes:
 
 
 def _fields(small: bytes) -> Raws | None:
-    """An object's fields; None where a dict would not be the same: a key that stands there twice, or is escaped."""
+    """The fields of an object; None if a dict cannot represent it exactly: a repeated or an escaped key."""
     fields = msgspec.json.decode(small, type=Raws)
     if fields.keys() == {COLUMNS, ROWS}:
         raise Ambiguous

@@ -199,9 +199,9 @@ class Index:
 INDEXED: Bounded[int, Index] = Bounded(MAX_INDEXES, MAX_BYTES)
 
 
-def indexed(documents: Sequence[Document]) -> Index:
+def acquire_index(documents: Sequence[Document]) -> Index:
     """The index of these documents. It takes the kept index of their longest beginning and appends the rest, so that a
-    turn costs only what is new in it. The caller owns the index until it calls `keep`."""
+    turn costs only what is new in it. The caller owns the index until it calls `release_index`."""
     documents = [tuple(document) for document in documents]
     index = _longest_kept(documents) or Index()
     for document in documents[len(index) :]:
@@ -225,6 +225,6 @@ def _next_number(number: int, document: Document) -> int:
     return number
 
 
-def keep(index: Index) -> None:
+def release_index(index: Index) -> None:
     """Returns an index to the cache once its user is done with it."""
     INDEXED.put(index.number, index, POSTING_BYTES * index.weight)

@@ -22,7 +22,7 @@ WRITTEN = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class PartialDate:
     """A date: a month, and the year and the day if the text names them."""
 
     month: int
@@ -30,25 +30,25 @@ class Day:
     day: int | None = None
 
 
-def first_day(text: str) -> Day | None:
+def first_date(text: str) -> PartialDate | None:
     """The first date in a text, trying the most complete notation first; None if there is none."""
     for form in WRITTEN:
         found = form.search(text)
-        day = None if found is None else _day(found.groupdict())
+        day = None if found is None else _date(found.groupdict())
         if day is not None:
             return day
     return None
 
 
-def _day(groups: dict[str, str | None]) -> Day | None:
+def _date(groups: dict[str, str | None]) -> PartialDate | None:
     name, year, day = groups.get("name"), groups.get("year"), groups.get("day")
     month = NUMBERS[name[:3].lower()] if name else int(groups.get("month") or 0)
     if not 1 <= month <= 12 or (day is not None and not 1 <= int(day) <= 31):
         return None
-    return Day(month, int(year) if year else None, int(day) if day else None)
+    return PartialDate(month, int(year) if year else None, int(day) if day else None)
 
 
-def nearness(asked: Day, found: Day | None, reach: int = 2) -> float:
+def date_match(asked: PartialDate, found: PartialDate | None, reach: int = 2) -> float:
     """1.0 if `found` may be the date `asked` for, 0.5 if only its day differs by more than `reach`, else 0.0. Unknown
     years and days match any."""
     if found is None or asked.month != found.month:

@@ -23,7 +23,7 @@ LONG_NUMBER = 4  # digits from which a number identifies something; a shorter on
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResultQuery:
     """`prose`: what the user and the model wrote. `arguments`: the values that the tool was called with. `texts`: the
     parts of the prose, if known, so that a user's message is analysed once for all results that follow it."""
 

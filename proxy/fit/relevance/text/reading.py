@@ -1,4 +1,4 @@
-"""What is known of a message or a text once it was read: its words, its identifiers, who said it and when."""
+"""Analyses a message or a text for ranking: its tokens, identifiers, speaker and date. Results are cached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
 
-from proxy.fit.relevance.text.dates import Day, first_day
+from proxy.fit.relevance.text.dates import PartialDate, first_date
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.splitting import count_tokens, tokens
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, summarised, unescaped, words_of
@@ -17,10 +17,10 @@ from proxy.model.conversation import TEXTS, Message, Part, PartKind
 from proxy.model.structs import replace
 
 Key = bytes | str | int
-OWN_KEY = 1024  # up to this length what is read is its own key; of what is longer a digest is, so that no image is held
-MOST, LIMIT = 50_000, 24 << 20  # readings, and their bytes: about 12 conversations of 75k tokens
-ARGUMENTS = 2000  # characters of a call's arguments that are read (measured: all show a thousandth more)
-HEAD = 120  # characters at the beginning of a message in which its speaker and its date are looked for
+OWN_KEY = 1024  # a text up to this length is its own cache key; a longer one is replaced by a digest, to save memory
+MAX_READINGS, MAX_BYTES = 50_000, 24 << 20  # cached: about 12 conversations of 75k tokens
+ARGUMENTS = 2000  # characters of a call's arguments that are used (measured: all gain a thousandth)
+HEAD = 120  # characters at the beginning of a message that are searched for its speaker and date
 
 # "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"
 HEADING = re.compile(
@@ -30,9 +30,9 @@ HEADING = re.compile(
 
 @dataclass(frozen=True)
 class Reading:
-    """`tokens` and how often each stands there (`times`), in order of first appearance, without stop words where the
-    text is known to be English; `length` is how many words it has in all, `english` how many of them only English uses
-    so often. `names` are its identifiers."""
+    """The analysis of a text. `tokens` and their occurrences (`times`) are in order of first appearance, without stop
+    words if the text is English. `length` is the number of all words, `english` the number of English function words
+    among them. `names` are the identifiers."""
 
     key: Key
     tokens: tuple[str, ...] = field(compare=False)
@@ -41,25 +41,25 @@ class Reading:
     english: int = field(compare=False)
     names: tuple[str, ...] = field(default=(), compare=False)
     speaker: str = field(default="", compare=False)
-    day: Day | None = field(default=None, compare=False)
+    day: PartialDate | None = field(default=None, compare=False)
 
     @property
     def is_english(self) -> bool:
-        """Whether it is known to be English."""
+        """Whether the text is certainly English."""
         return self.english >= KNOWN_ENGLISH * max(1, self.length)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What the tokens are found by, in the same order, without stop words where it is English."""
-        return self._said[0]
+        """The words by which the tokens are matched, in the same order, without stop words if the text is English."""
+        return self._words_and_counts[0]
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How often each word stands there."""
-        return self._said[1]
+        """The occurrences of each of `words`."""
+        return self._words_and_counts[1]
 
     @cached_property
-    def _said(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def _words_and_counts(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         words = words_of(zip(self.tokens, self.times, strict=True))
         if self.is_english:
             for word in STOP & words.keys():
@@ -67,29 +67,29 @@ class Reading:
         return tuple(words), tuple(words.values())
 
 
-READ: Bounded[Key, Reading] = Bounded(MOST, LIMIT)
+READ: Bounded[Key, Reading] = Bounded(MAX_READINGS, MAX_BYTES)
 
 
 def read_text(text: str) -> Reading:
-    """The reading of a bare text."""
+    """The reading of a text."""
     key = _key(text, "text")
     found = READ.get(key)
-    return found if found is not None else _kept(reading(key, text))
+    return found if found is not None else _cached(reading(key, text))
 
 
 def read_message(message: Message, head: int | None = None) -> Reading:
-    """The reading of a message: its text (with `head`, only so many characters of it), and the names and arguments of
-    its calls."""
+    """The reading of a message: of its text (at most `head` characters, if given) and of the names and arguments of its
+    calls."""
     key = _key(message.raw) if head is None else digest(str(head), message.raw)
     found = READ.get(key)
-    return found if found is not None else _kept(_reading_of(key, message, head))
+    return found if found is not None else _cached(_reading_of(key, message, head))
 
 
 def _key(read: bytes | str, kind: str = "") -> Key:
     return read if len(read) <= OWN_KEY else digest(kind, read)
 
 
-def _kept(made: Reading) -> Reading:
+def _cached(made: Reading) -> Reading:
     length = 0 if isinstance(made.key, int) else len(made.key)
     return READ.put(made.key, made, 32 * len(made.tokens) + 16 * len(made.names) + 2 * length + 512)
 
@@ -102,23 +102,23 @@ def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
     parts = message.parts()
     text = "".join([part.text for part in parts if part.kind in TEXTS or part.kind is PartKind.OPAQUE])[:head]
     plain = unescaped(text) if text[:1] in ("{", "[") else text
-    calls = "\n".join(called(part) for part in parts if part.kind is PartKind.CALL and part.editable)
+    calls = "\n".join(call_text(part) for part in parts if part.kind is PartKind.CALL and part.editable)
     return reading(key, f"{plain}\n{calls}" if calls else plain, message.name)
 
 
-def called(call: Part) -> str:
-    """The name and the arguments of a call as text."""
+def call_text(call: Part) -> str:
+    """The name and the beginning of the arguments of a call."""
     return f"{call.name} {unescaped(call.text[:ARGUMENTS])}"
 
 
 def reading(key: Key, text: str, name: str = "") -> Reading:
-    """Reads a text; who wrote it may be known from elsewhere."""
+    """Analyses a text. `name` is the speaker if the API gives one; otherwise the text's heading is used."""
     times = count_tokens(tokens(text))
     found, length, english, names = summarised(times)
     counts = tuple(times.values())
-    if english >= KNOWN_ENGLISH * max(1, length):  # no query in English asks for these, and they are half the words
-        telling = [token not in STOP_TOKENS for token in found]
-        found, counts = tuple(compress(found, telling)), tuple(compress(counts, telling))
+    if english >= KNOWN_ENGLISH * max(1, length):  # English queries have no stop words, and these are half the words
+        significant = [token not in STOP_TOKENS for token in found]
+        found, counts = tuple(compress(found, significant)), tuple(compress(counts, significant))
     head = HEADING.match(text[:HEAD])
     who, when = (head["who"], head["when"]) if head else (None, None)
     return Reading(
@@ -129,5 +129,5 @@ def reading(key: Key, text: str, name: str = "") -> Reading:
         english=english,
         names=names,
         speaker=(name or who or "").casefold(),
-        day=first_day(when) if when else None,
+        day=first_date(when) if when else None,
     )

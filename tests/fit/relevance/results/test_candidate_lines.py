@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.results.candidate_lines import near
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.results.candidate_lines import candidate_lines
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.splitting import tokens_by_line
 
 LOG = ["10:00:00 INFO a worker is done with its part of all the work"] * 900  # 61 characters each, with the line break
@@ -15,7 +15,7 @@ ENDS = [*range(50), *range(850, 900)]  # what is read of it where nothing else i
 
 
 def read(lines: list[str], asked: str = "", characters: int = 18_300) -> list[int]:
-    return list(near(lines, tokens_by_line(lines), Asked(asked), characters))
+    return list(candidate_lines(lines, tokens_by_line(lines), ResultQuery(asked), characters))
 
 
 def test_a_text_that_is_not_long_is_read_whole() -> None:

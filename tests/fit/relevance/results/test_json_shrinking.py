@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.results.json_shrinking import LEFT_OUT, encoded, slim
+from proxy.fit.relevance.results.json_shrinking import LEFT_OUT, encoded, shrink
 from proxy.model.lenient_json import Json
 from tests.laws.meters import CharMeter
 from tests.makers import words
@@ -26,7 +26,7 @@ ROW: dict[str, Any] = {
 
 
 def slimmed(value: Json, room: int, wanted: frozenset[str] = frozenset()) -> Json:
-    made = slim(value, room, wanted, METER)
+    made = shrink(value, room, wanted, METER)
     assert METER.text(encoded(made)) <= room
     return made
 

@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.results.lines import LONG, lines_of, render, shorten_lines, survey, worth_of
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.results.lines import LONG, lines_of, render, shorten_lines, survey, values_of
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.splitting import tokens_by_line
 from proxy.model.ports import Meter
 from tests.laws.meters import CharMeter
@@ -18,7 +18,7 @@ METER = CharMeter()
 
 
 def shortened(text: str, limit: int, question: str, arguments: str = "", meter: Meter = METER) -> str:
-    found = shorten_lines(text, limit, Asked(question, arguments), meter, lambda made: meter.text(made) <= limit)
+    found = shorten_lines(text, limit, ResultQuery(question, arguments), meter, lambda made: meter.text(made) <= limit)
     assert found is not None and meter.text(found) <= limit
     return found
 
@@ -28,7 +28,9 @@ def log(count: int) -> list[str]:
 
 
 def worths(lines: list[str], question: str) -> list[float]:
-    return worth_of(survey(lines_of("\n".join(lines)), tokens_by_line(lines), range(len(lines))), Asked(question))
+    return values_of(
+        survey(lines_of("\n".join(lines)), tokens_by_line(lines), range(len(lines))), ResultQuery(question)
+    )
 
 
 def test_the_lines_that_were_asked_for_stay_with_their_neighbours() -> None:
@@ -114,7 +116,7 @@ def test_a_line_no_longer_than_the_note_would_be_stands_there_itself() -> None:
 
 
 def test_where_not_one_line_fits_there_is_none() -> None:
-    assert shorten_lines(words(400), 2, Asked(""), METER, lambda made: METER.text(made) <= 2) is None
+    assert shorten_lines(words(400), 2, ResultQuery(""), METER, lambda made: METER.text(made) <= 2) is None
 
 
 @given(
@@ -124,6 +126,6 @@ def test_it_is_always_within_the_limit_and_the_same_every_time(text: str, limit:
     def fits(made: str) -> bool:
         return METER.text(made) <= limit
 
-    found = shorten_lines(text, limit, Asked(question), METER, fits)
+    found = shorten_lines(text, limit, ResultQuery(question), METER, fits)
     assert found is None or fits(found)
-    assert found == shorten_lines(text, limit, Asked(question), METER, fits)
+    assert found == shorten_lines(text, limit, ResultQuery(question), METER, fits)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.tables import compacted
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.model.ports import Meter
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, words
@@ -23,7 +23,7 @@ NEEDLE = LOG.replace("line 250 says", "line 250 of the budget says")
 
 
 def shortened(text: str, limit: int, question: str = "", **more: Any) -> str:
-    return shorten(text, limit, Asked(question), METER, **more)
+    return shorten(text, limit, ResultQuery(question), METER, **more)
 
 
 def test_a_text_within_the_limit_is_the_same_text() -> None:
@@ -93,12 +93,12 @@ def test_a_cap_in_characters_is_heeded_too() -> None:
 
 def test_where_the_string_stays_too_long_the_json_is_cut_as_text() -> None:
     whole = json.dumps({"stdout": "a " * 100 + "\n".join(f"{'x' * 300}{i}" for i in range(50))})
-    assert len(shorten(whole, 5_000, Asked("x"), WordMeter(), cap_chars=250)) <= 250
+    assert len(shorten(whole, 5_000, ResultQuery("x"), WordMeter(), cap_chars=250)) <= 250
 
 
 def test_a_meter_that_cuts_more_than_fits_in_characters_is_cut_again() -> None:
     one = "word" * 100
-    assert len(shorten(one, 5, Asked(""), WordMeter(), cap_chars=50)) <= 50
+    assert len(shorten(one, 5, ResultQuery(""), WordMeter(), cap_chars=50)) <= 50
 
 
 def test_a_text_that_the_caller_knows_to_be_too_long_is_not_counted_again() -> None:
@@ -107,7 +107,7 @@ def test_a_text_that_the_caller_knows_to_be_too_long_is_not_counted_again() -> N
             assert text is not LOG
             return CharMeter.text(self, text)
 
-    assert shorten(LOG, 200, Asked("x"), Counting(), too_long=True) == shortened(LOG, 200, "x")
+    assert shorten(LOG, 200, ResultQuery("x"), Counting(), too_long=True) == shortened(LOG, 200, "x")
 
 
 texts = st.one_of(
@@ -126,10 +126,10 @@ texts = st.one_of(
 def test_it_is_always_within_the_limit_and_the_same_every_time(
     text: str, limit: int, meter: Meter, cap_chars: int | None
 ) -> None:
-    found = shorten(text, limit, Asked("what is it?"), meter, cap_chars=cap_chars)
+    found = shorten(text, limit, ResultQuery("what is it?"), meter, cap_chars=cap_chars)
     assert found == text or meter.text(found) <= limit
     assert cap_chars is None or len(found) <= max(cap_chars, 0)
-    assert found == shorten(text, limit, Asked("what is it?"), meter, cap_chars=cap_chars)
+    assert found == shorten(text, limit, ResultQuery("what is it?"), meter, cap_chars=cap_chars)
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_what_no_parser_takes_is_text(text: str) -> None:
 
 def test_it_is_never_a_bare_note_of_what_is_missing() -> None:
     text = "".join(f"{words(90, f'w{i}x')}\n" for i in range(40))  # every line is too long, but for the empty last one
-    found = shorten(text, 60, Asked(""), METER)
+    found = shorten(text, 60, ResultQuery(""), METER)
     assert METER.text(found) <= 60 and "w0x" in found

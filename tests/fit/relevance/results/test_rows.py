@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.results.rows import as_table, is_tabular, listing, shorten_rows, worth_of
+from proxy.fit.relevance.results.rows import as_table, find_rows, is_tabular, row_values, shorten_rows
 from proxy.fit.relevance.results.tables import expanded
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.model.lenient_json import Json
 from tests.laws.meters import CharMeter
 from tests.makers import words
@@ -25,9 +25,9 @@ ORDERS = [
 
 def shown(whole: Json, limit: int, question: str, preview: int | None = None) -> dict[str, Any]:
     """The shortened JSON, its tables expanded."""
-    listed = listing(whole)
+    listed = find_rows(whole)
     assert listed is not None
-    text = shorten_rows(listed, limit, Asked(question), METER, lambda made: METER.text(made) <= limit, preview)
+    text = shorten_rows(listed, limit, ResultQuery(question), METER, lambda made: METER.text(made) <= limit, preview)
     assert text is not None and METER.text(text) <= limit
     found: dict[str, Any] = expanded(json.loads(text))
     return found
@@ -97,9 +97,9 @@ def test_what_the_question_quotes_wins_over_many_common_words() -> None:
 def test_rows_that_tell_of_trouble_are_preferred_where_trouble_is_asked_for() -> None:
     rows = [{"job": i, "state": "ok"} for i in range(50)]
     rows[30]["state"] = "job failed"
-    worth = worth_of(rows, Asked("Why is it red?"))
+    worth = row_values(rows, ResultQuery("Why is it red?"))
     assert max(range(50), key=lambda i: worth[i]) == 30
-    assert worth_of(rows, Asked("Which?"))[30] == 0.0
+    assert row_values(rows, ResultQuery("Which?"))[30] == 0.0
 
 
 def test_the_best_row_is_slimmed_where_it_alone_is_too_long() -> None:
@@ -135,10 +135,12 @@ def test_rows_may_be_anything() -> None:
 
 
 def test_the_longest_list_holds_the_results() -> None:
-    found = listing({"short": [1, 2, 3, 4], "deep": {"er": {"long": ORDERS}}, "few": ["x" * 9_000]})
+    found = find_rows({"short": [1, 2, 3, 4], "deep": {"er": {"long": ORDERS}}, "few": ["x" * 9_000]})
     assert found is not None and found.rows is ORDERS
     assert (
-        listing({"a": {"b": {"c": {"d": ORDERS}}}}) is None and listing({"few": [1, 2]}) is None and listing(7) is None
+        find_rows({"a": {"b": {"c": {"d": ORDERS}}}}) is None
+        and find_rows({"few": [1, 2]}) is None
+        and find_rows(7) is None
     )
 
 
@@ -160,14 +162,16 @@ def test_a_list_in_one_entry_of_a_map_is_not_the_result() -> None:
     longest = RULES | {"RULE_3": {"takes": [{"name": f"n{i}"} for i in range(9)]}}
     assert shown({"rules": longest}, 500, "RULE_55")["rules"]["RULE_55"] == RULES["RULE_55"]
     most = RULES | {"RULE_3": {"takes": ORDERS}}
-    held = listing(most)
+    held = find_rows(most)
     assert held is not None and held.rows is ORDERS
 
 
 def test_an_object_with_a_few_parts_is_no_map() -> None:
     few = {name: RULES[name] for name in list(RULES)[:7]}
     mixed = {**RULES, "total": 70}
-    assert all(found is None or not found.named for found in (listing(few), listing(mixed), listing({**RULES, "": {}})))
+    assert all(
+        found is None or not found.named for found in (find_rows(few), find_rows(mixed), find_rows({**RULES, "": {}}))
+    )
 
 
 def test_the_entry_with_an_extreme_value_stays() -> None:
@@ -182,9 +186,9 @@ def test_an_entry_that_is_too_long_keeps_its_name() -> None:
 
 
 def test_where_not_even_one_row_fits_there_is_none() -> None:
-    listed = listing(ORDERS)
+    listed = find_rows(ORDERS)
     assert listed is not None
-    assert shorten_rows(listed, 10, Asked(""), METER, lambda made: METER.text(made) <= 10) is None
+    assert shorten_rows(listed, 10, ResultQuery(""), METER, lambda made: METER.text(made) <= 10) is None
 
 
 fields = st.dictionaries(st.sampled_from("abcd"), st.integers() | st.text(max_size=30), min_size=1, max_size=4)
@@ -196,13 +200,13 @@ fields = st.dictionaries(st.sampled_from("abcd"), st.integers() | st.text(max_si
 @pytest.mark.filterwarnings("error")
 def test_a_map_is_always_within_the_limit(found: dict[str, Any], limit: int, question: str) -> None:
     for whole in (found, {"results": found, "meta": "m"}):
-        listed = listing(whole)
+        listed = find_rows(whole)
         assert listed is not None and listed.named
 
         def fits(made: str) -> bool:
             return METER.text(made) <= limit
 
-        text = shorten_rows(listed, limit, Asked(question), METER, fits)
+        text = shorten_rows(listed, limit, ResultQuery(question), METER, fits)
         assert text is None or fits(text)
 
 
@@ -212,12 +216,12 @@ rows = st.lists(st.dictionaries(st.sampled_from("abcd"), st.integers() | st.text
 @given(rows, st.integers(1, 200), st.sampled_from(["", "a highest 7", "Why did b fail?"]), st.sampled_from([None, 1]))
 @pytest.mark.filterwarnings("error")
 def test_it_is_always_within_the_limit(found: list[Any], limit: int, question: str, preview: int | None) -> None:
-    listed = listing({"results": found, "meta": "m"})
+    listed = find_rows({"results": found, "meta": "m"})
     assert listed is not None
 
     def fits(made: str) -> bool:
         return METER.text(made) <= limit
 
-    text = shorten_rows(listed, limit, Asked(question), METER, fits, preview)
+    text = shorten_rows(listed, limit, ResultQuery(question), METER, fits, preview)
     assert text is None or fits(text)
-    assert text == shorten_rows(listed, limit, Asked(question), METER, fits, preview)
+    assert text == shorten_rows(listed, limit, ResultQuery(question), METER, fits, preview)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import group
-from proxy.fit.relevance.results.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Said, Source, sources
-from proxy.fit.relevance.text.query import Asked
+from proxy.fit.relevance.results.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Source, UserMessage, sources
+from proxy.fit.relevance.text.query import ResultQuery
 from proxy.model.conversation import Block
 from tests.makers import assistant, message, prompt, system, tool_round, user, words
 
@@ -30,8 +30,8 @@ def called(**arguments: Any) -> list[dict[str, Any]]:
 def test_the_question_is_the_user_before_the_call_and_what_the_model_said() -> None:
     call, result = called(query="alpha")
     call["content"] = "I look it up."
-    asked = source(system("s"), user("first?"), assistant("ok"), user("second?"), call, result).asked("a")
-    assert asked == Asked("second?\nI look it up.", "alpha")
+    asked = source(system("s"), user("first?"), assistant("ok"), user("second?"), call, result).query("a")
+    assert asked == ResultQuery("second?\nI look it up.", "alpha")
 
 
 def test_only_blocks_with_results_have_a_question() -> None:
@@ -42,12 +42,12 @@ def test_only_blocks_with_results_have_a_question() -> None:
 def test_what_a_call_passed_counts_without_parameter_names_and_small_numbers() -> None:
     asked = source(
         user("q"), *called(path="src/a.py", limit=100, issue=55475, deep={"names": ["x", None, True]})
-    ).asked("a")
+    ).query("a")
     assert asked.arguments.split("\n") == ["src/a.py", "55475", "x"]
 
 
 def test_arguments_that_are_no_json_count_as_they_stand() -> None:
-    assert source(user("q"), *tool_round("a", "r", arguments=r"grep\nfoo")).asked("a").arguments == "grep foo"
+    assert source(user("q"), *tool_round("a", "r", arguments=r"grep\nfoo")).query("a").arguments == "grep foo"
 
 
 def test_of_parallel_calls_each_result_has_its_own_arguments() -> None:
@@ -55,13 +55,13 @@ def test_of_parallel_calls_each_result_has_its_own_arguments() -> None:
     other = {"id": "b", "type": "function", "function": {"name": "search", "arguments": '{"q":"beta"}'}}
     call["tool_calls"] = [*call["tool_calls"], other]
     found = source(user("q"), call, result, {**result, "tool_call_id": "b"})
-    assert found.asked("b").arguments == "beta" and found.asked("a").arguments == "alpha"
+    assert found.query("b").arguments == "beta" and found.query("a").arguments == "alpha"
 
 
 def test_what_the_user_asks_directly_after_the_round_may_count_too() -> None:
     talk = (user("load it"), *called(), assistant("what would you know?"), user("who is first?"), assistant("Ann"))
-    assert source(*talk).asked("a").prose == "load it\n"
-    assert source(*talk, following=True).asked("a").prose == "who is first?\nload it\n"
+    assert source(*talk).query("a").prose == "load it\n"
+    assert source(*talk, following=True).query("a").prose == "who is first?\nload it\n"
 
 
 @pytest.mark.parametrize("between", [called(), [assistant("a"), assistant("b")], []])
@@ -81,12 +81,12 @@ def test_the_mark_tells_questions_apart_and_says_nothing_of_what_comes_later() -
 
 
 def test_of_long_texts_the_beginning_and_the_end_are_read() -> None:
-    asked = source(user(words(2_000)), *called(q="y" * 2_000)).asked("a")
+    asked = source(user(words(2_000)), *called(q="y" * 2_000)).query("a")
     assert asked.prose.startswith("w0 w1") and "w1999" in asked.prose
     assert len(asked.prose) <= USER_HEAD + USER_TAIL + 2 and len(asked.arguments) == ARGUMENTS
 
 
 def test_what_cannot_be_read_asks_nothing() -> None:
     broken = message(b'{"role":"user","content":"\xff"}')
-    assert Source((broken,), Said(broken)).asked("a") == Asked("\n")
-    assert Source((broken,)).asked("a") == Asked("")
+    assert Source((broken,), UserMessage(broken)).query("a") == ResultQuery("\n")
+    assert Source((broken,)).query("a") == ResultQuery("")

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from proxy.fit.relevance.text import bm25
-from proxy.fit.relevance.text.bm25 import INDEXED, Document, Index, Query, indexed, keep, query
+from proxy.fit.relevance.text.bm25 import INDEXED, Document, Index, Query, acquire_index, query, release_index
 from proxy.fit.relevance.text.reading import read_text
 
 CHAT = (
@@ -117,11 +117,11 @@ def test_nothing_is_found_in_nothing() -> None:
 
 def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     INDEXED.clear()
-    first = indexed(documents(*CHAT[:2]))
+    first = acquire_index(documents(*CHAT[:2]))
     first.scores(first.query(read_text("What did the kids do?")), meaning=True)
-    keep(first)
+    release_index(first)
     monkeypatch.setattr(bm25, "Index", None)  # nothing new is made
-    grown = indexed(documents(*CHAT))
+    grown = acquire_index(documents(*CHAT))
     assert grown is first and len(grown) == 4
     asked = grown.query(read_text("What is it that the children painted?"))
     assert grown.scores(asked, meaning=True) == index_of(*CHAT).scores(asked, meaning=True)
@@ -129,15 +129,15 @@ def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkey
 
 def test_an_index_that_is_in_use_is_nobody_elses() -> None:
     INDEXED.clear()
-    keep(indexed(documents(*CHAT)))
-    first, second = indexed(documents(*CHAT)), indexed(documents(*CHAT))
+    release_index(acquire_index(documents(*CHAT)))
+    first, second = acquire_index(documents(*CHAT)), acquire_index(documents(*CHAT))
     assert first is not second
 
 
 def test_another_conversation_does_not_grow_on_this_one() -> None:
     INDEXED.clear()
-    keep(indexed(documents(*CHAT)))
-    other = indexed(documents(*CHAT[:3], "something else"))
+    release_index(acquire_index(documents(*CHAT)))
+    other = acquire_index(documents(*CHAT[:3], "something else"))
     assert len(other) == 4 and other.scores(query({"paint": 1}, False)) == [0.0] * 4
 
 
@@ -146,14 +146,14 @@ def test_a_number_that_two_conversations_share_by_accident_is_not_trusted() -> N
     foreign = index_of("alpha")
     mine = documents("beta")
     INDEXED.put(bm25._next_number(0, mine[0]), foreign)
-    assert indexed(mine).documents == [tuple(mine[0])]
+    assert acquire_index(mine).documents == [tuple(mine[0])]
 
 
 def test_documents_without_words_weigh_something_too() -> None:
     INDEXED.clear()
     many = bm25.MAX_BYTES // bm25.POSTING_BYTES // bm25.READING_POSTINGS // 3
     for word in ("one", "two", "three"):
-        keep(indexed(documents(word, *["--"] * many)))
+        release_index(acquire_index(documents(word, *["--"] * many)))
     assert len(INDEXED) == 2
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.text.dates import Day
+from proxy.fit.relevance.text.dates import PartialDate
 from proxy.fit.relevance.text.reading import ARGUMENTS, OWN_KEY, Reading, read_message, read_text, reading
 from proxy.model.conversation import Message
 from tests.makers import message as make
@@ -74,8 +74,8 @@ def test_escapes_in_json_do_not_grow_onto_words() -> None:
 @pytest.mark.parametrize(
     ("text", "speaker", "day"),
     [
-        ("[2023-05-08] Caroline: Hey Mel!", "caroline", Day(5, 2023, 8)),
-        ("(1:56 pm on 8 May, 2023) Grad G: yes", "grad g", Day(5, 2023, 8)),
+        ("[2023-05-08] Caroline: Hey Mel!", "caroline", PartialDate(5, 2023, 8)),
+        ("(1:56 pm on 8 May, 2023) Grad G: yes", "grad g", PartialDate(5, 2023, 8)),
         ("Marketing : no .", "marketing", None),
         ("小明：你好", "小明", None),
         ("[14:02] see https://example.org", "", None),
@@ -83,7 +83,7 @@ def test_escapes_in_json_do_not_grow_onto_words() -> None:
         ("", "", None),
     ],
 )
-def test_who_speaks_and_when_stands_at_the_beginning(text: str, speaker: str, day: Day | None) -> None:
+def test_who_speaks_and_when_stands_at_the_beginning(text: str, speaker: str, day: PartialDate | None) -> None:
     read = reading(0, text)
     assert (read.speaker, read.day) == (speaker, day)
 
