@@ -26,16 +26,21 @@ from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.outcome import Outcome
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
+from proxy.request.answers import AnswerLearning
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
+from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
-from proxy.request.measure import Measuring
 from proxy.request.model_records import Learning
 from proxy.request.passthrough import ALLOWED
+from proxy.request.planning import PlanBuilder
+from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector
-from proxy.request.totals import Totals
+from proxy.request.scanning import BodyScanner
+from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
+from proxy.request.work import Background, Pool, request_pool
 from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
@@ -64,6 +69,10 @@ class Services:
     upstream: Upstream
     metrics: Metrics
     budget: Budget
+    knowledge: Knowledge
+    providers: Mapping[str, Provider]
+    pool: Pool
+    background: Background
     gateway: Gateway
     inspecting: Inspecting
     ready: bool = False
@@ -76,17 +85,20 @@ class Services:
         self.ready = True
 
     async def close(self) -> None:
-        """Ends what it began."""
+        """Ends requests and background work, and closes connections and threads."""
         self.ready = False
         await self.gateway.close()
-        await self.gateway.planner.close()
-        await self.gateway.planner.knowledge.close()
+        await self.background.close()
+        for provider in self.providers.values():
+            await provider.close()
+        self.pool.close()
+        await self.knowledge.close()
         await self.cache.close()
         await self.upstream.close()
 
 
 def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, folder: Path | None = None) -> Services:
-    """Joins the house from its settings. Raises `ConfigError` for wrong settings and rules."""
+    """The services for these settings. Raises `ConfigError` for wrong settings and rules."""
     rules = load_rules(
         settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
     )
@@ -104,15 +116,54 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, fol
     knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
     extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
     providers, dedicated = _providers(settings, rules, knowledge, cache, upstream, extra_calls)
-    measuring = Measuring(knowledge, Totals(knowledge), providers, settings.max_body)
-    planner = Planner(rules, knowledge, measuring, settings.ladder)
+    pool, background = request_pool(), Background()
+    planner = _planner(settings, rules, knowledge, cache, providers, pool, background)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget, folder)
-    watching = extra_calls if upstream.has_key or dedicated else None
-    looking, log = RefusalDetector(rules.refusals), tell or make_access_log(settings.log)
-    gateway = Gateway(settings, planner, upstream, looking, metrics, budget, log, watching)
-    inspecting = Inspecting(settings, planner, budget)
-    return Services(settings, rules, windows, cache, upstream, metrics, budget, gateway, inspecting)
+    gateway = Gateway(
+        settings,
+        planner,
+        Healer(knowledge, planner.plans, pool),
+        AnswerLearning(knowledge, cache),
+        knowledge,
+        upstream,
+        RefusalDetector(rules.refusals),
+        metrics,
+        budget,
+        tell or make_access_log(settings.log),
+        extra_calls if upstream.has_key or dedicated else None,
+    )
+    return Services(
+        settings,
+        rules,
+        windows,
+        cache,
+        upstream,
+        metrics,
+        budget,
+        knowledge,
+        providers,
+        pool,
+        background,
+        gateway,
+        Inspecting(settings, planner, knowledge, cache, budget),
+    )
+
+
+def _planner(
+    settings: Settings,
+    rules: Rules,
+    knowledge: Knowledge,
+    cache: Cache,
+    providers: Mapping[str, Provider],
+    pool: Pool,
+    background: Background,
+) -> Planner:
+    prefixes, counts = PrefixCache(), SharedCounts(cache)
+    scanner = BodyScanner(settings.max_body, prefixes, pool)
+    totals = TotalCounter(knowledge, counts, Totals(knowledge), prefixes, pool)
+    plans = PlanBuilder(knowledge, counts, providers, pool)
+    return Planner(rules, knowledge, scanner, totals, plans, background, settings.ladder)
 
 
 def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -190,7 +190,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     from proxy.app import build
 
     services = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
-    services.gateway.planner.knowledge.offline = True
+    services.knowledge.offline = True
     headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
     if arguments.lorebook:
         headers.append((b"x-plimsoll-lorebook", arguments.lorebook.encode()))

@@ -1,11 +1,36 @@
-"""One request from its arrival to its Outcome: what was learned about it on the way; it decides nothing."""
+"""One request, from its arrival to its `Outcome`: the stages that it passes, and the record of its attempts and times.
+
+Theory of operation
+-------------------
+
+A request passes five stages. Each is a frozen value, made from the stages before it:
+
+    Received   as the client sent it: headers, control headers, body
+        |      read_body
+    Scanned    the plain body, what a scan of its bytes found, and what follows from its model and its sender: the
+        |      ladder, lorebook entries, learned limits
+    Counted    the window, and the prompt's tokens where they are known
+        |      the bytes prove that it fits, or its count does, or the ladder is descended
+    Planned    the payload, and where the ladder was descended the plan that it follows from
+        |      upstream
+    Answered   the status that the client got, and the usage that the upstream reported
+
+`Counted` may come after `Planned`: where the body's bytes alone prove that it fits (`proven`), the request is sent at
+once and counted while the upstream works. A refusal leads back from the upstream to another `Planned`, made from the
+same `Received`: nothing is planned from a payload. Where a stage fails, or the body is not understood, the request
+keeps the stages that it passed and its payload is what the client sent.
+
+`RequestContext` has the latest value of each stage; `prepare`, `heal` and the gateway set them, and nothing else does.
+What is no decision is in its `Record`: attempts, times, costs. `release` drops all content as soon as the answer
+begins, and keeps its `Figures`; the `Outcome` is made of figures, answer and record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import Any
+
+import msgspec
 
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
@@ -13,8 +38,9 @@ from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Window
 from proxy.model.outcome import Outcome, Usage
-from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
+from proxy.model.plan import Draft, Facts, Ladder, Mode, Note, Plan
 from proxy.model.scan import Scan, Total
+from proxy.model.structs import replace
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import CallCost
@@ -27,257 +53,363 @@ from proxy.wire.tap import Tap
 OBSERVED = (b"x-plimsoll-mode", b"observe")
 
 
-@dataclass(slots=True)
-class RequestContext:
-    """What is known of one request so far. Times are of `time.perf_counter`, in seconds.
-
-    `body` is as the client sent it, `plain` without its content-encoding, without the key of our own in messages, and
-    without halves of surrogate pairs, which nobody can read; `payload` is what is sent. `room` is what its body holds
-    of the memory budget. `ladder` is None where nothing may be done: the mode is off, or we do not understand it.
-    `sure` says that its bytes alone prove that it fits; then `counting` counts it while the upstream works, or where
-    much waits for that it is `uncounted`. `total` and `window` are known of what was counted and needed no `plan`.
-    `asks` says that summaries and embeddings may be asked for, `spent` what that cost so far, `unasked` what was wanted
-    where they may not. `lore` are the entries of the lorebooks that it asks for. `sender` are its headers, `caller` is
-    who sent it: empty as long as nobody need know; `learned` is what refusals proved for that caller, and the request
-    was planned with; `probing` says that it was planned as if nothing had been, to see whether that still holds.
-    """
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A request as it arrived. `dry_run`: nothing is sent for it, and no extra call is made (`/inspect`)."""
 
     api: Api
     mode: Mode
-    controls: Controls = NOTHING_ASKED
-    ladder: Ladder | None = None
-    body: bytes = b""
-    plain: bytes = b""
-    payload: bytes = b""
-    room: Room | None = None
-    prompt: Prompt | None = None
-    facts: Facts | None = None
-    plan: Plan | None = None
-    scan: Scan | None = None
-    lore: tuple[Entry, ...] = ()
-    total: Total | None = None
-    window: Window | None = None
-    sure: bool = False
-    sender: Headers = ()
-    caller: bytes = b""
-    learned: LearnedLimits = NOTHING_LEARNED
-    probing: bool = False
-    counting: asyncio.Task[None] | None = None
-    uncounted: bool = False
-    model: str = ""
-    stream: bool = False
-    result: str = ""
-    status: int = 0
-    refusals: list[str] = field(default_factory=list)
-    healed: bool = False
-    asks: bool = True
-    spent: CallCost | None = None
     path: str = ""
-    attempts: int = 0
-    request_id: bytes = b""
-    unasked: tuple[str, ...] = ()
-    tap: Tap | None = None
-    usage: Usage | None = None
-    own_seconds: float = 0.0
-    sent_at: float = 0.0
-    upstream_seconds: float = 0.0
-    first_byte_seconds: float | None = None
-    _waiting_since: float = 0.0
-    _measured: dict[str, Any] | None = None
-    _reply: int | None = None
-    _unit: float | None = None
+    headers: Headers = ()
+    controls: Controls = NOTHING_ASKED
+    body: bytes = b""
+    dry_run: bool = False
 
     @property
-    def acts(self) -> bool:
+    def may_change(self) -> bool:
         """Whether what is sent may differ from what the client sent."""
         return self.mode is Mode.FIT or self.mode is Mode.STRICT
 
-    def departs(self) -> None:
-        """It goes to the upstream."""
+
+class Scanned(msgspec.Struct, frozen=True, gc=False):
+    """A body whose bytes were scanned, and what follows from its model and its sender.
+
+    `plain` is the body without its content-encoding, without the proxy's own key in messages, and without unpaired
+    surrogates. `controls` includes the pins of that key. `ladder` is None if none may be used: the request was not
+    understood. `caller` is a digest of the credentials, empty if nothing depends on it. `learned` are the limits that
+    refusals proved for this caller; `probing`: the request is planned without them, to test whether they still hold.
+    """
+
+    plain: bytes
+    scan: Scan
+    controls: Controls = NOTHING_ASKED
+    ladder: Ladder | None = None
+    lore: tuple[Entry, ...] = ()
+    caller: bytes = b""
+    learned: LearnedLimits = NOTHING_LEARNED
+    probing: bool = False
+
+    @property
+    def model(self) -> str:
+        """The model that the client named."""
+        return self.scan.model
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """The window that a request is compared with, and the cost of its prompt.
+
+    `proven`: the body's bytes alone prove that it fits; then `total` is None until the background count ends.
+    `skipped`: too much background work was under way to count it at all.
+    """
+
+    window: Window
+    total: Total | None = None
+    proven: bool = False
+    skipped: bool = False
+
+
+class Planned(msgspec.Struct, frozen=True, gc=False):
+    """The bytes to send. Where the ladder was descended: the prompt, the facts and the plan that they follow from.
+
+    `missing` are the kinds of `Want` that a dry run could not fulfil.
+    """
+
+    payload: bytes = b""
+    prompt: Prompt | None = None
+    facts: Facts | None = None
+    plan: Plan | None = None
+    missing: tuple[str, ...] = ()
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """The answer that the client got: its HTTP status, and whether it was healed after a refusal.
+
+    `usage` was read from an answer of one piece; `tap` reads it from an answer that is relayed.
+    """
+
+    status: int
+    usage: Usage | None = None
+    tap: Tap | None = None
+    healed: bool = False
+
+    @property
+    def reported(self) -> Usage | None:
+        """The usage that the upstream reported."""
+        return self.usage if self.tap is None else self.tap.usage
+
+
+class Record(msgspec.Struct):
+    """Attempts, times and costs of a request while it is under way. Times of `time.perf_counter`, in seconds.
+
+    `result` is the outcome's label so far. `counting` is the count that runs while the upstream works. `cost` is what
+    extra calls cost, None before the first one.
+    """
+
+    result: str = ""
+    attempts: int = 0
+    refusals: tuple[str, ...] = ()
+    request_id: bytes = b""
+    counting: asyncio.Task[None] | None = None
+    cost: CallCost | None = None
+    own_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    first_byte_seconds: float | None = None
+    _sent_at: float = 0.0
+    _waiting_since: float = 0.0
+
+    def attempt(self) -> None:
+        """The request is about to be sent to the upstream."""
         self.attempts += 1
-        self.sent_at = self._waiting_since = time.perf_counter()
+        self._sent_at = self._waiting_since = time.perf_counter()
 
-    def begins(self) -> None:
-        """The first bytes of its answer's body go to the client."""
-        self.first_byte_seconds = time.perf_counter() - self.sent_at
+    def first_byte(self) -> None:
+        """The first bytes of the answer's body go to the client."""
+        self.first_byte_seconds = time.perf_counter() - self._sent_at
 
-    def returns(self) -> None:
-        """The upstream has no more to do with it."""
+    def stop_waiting(self) -> None:
+        """The upstream has finished with this attempt, or the proxy with the upstream."""
         if self._waiting_since:
             self.upstream_seconds += time.perf_counter() - self._waiting_since
             self._waiting_since = 0.0
 
-    def forget(self) -> None:
-        """Nothing that was made of it may be used: it goes on as the client sent it."""
-        self.ladder = self.prompt = self.facts = self.plan = self.total = None
 
-    def let_go(self, counted: object = None) -> None:
-        """Its answer begins, or it is over: what was read and made of it is not needed any more, only its figures."""
-        plan, scan = self.plan, self.scan
-        if plan is not None:
-            self._measured, self._unit = self._of(plan), self.unit
-            self.plan = None
-        if scan is not None:
-            self._reply, self.scan = scan.reserve, None
-        self.prompt = self.facts = None
-        self.body = self.plain = self.payload = b""
+class Figures(msgspec.Struct, frozen=True, gc=False):
+    """What remains of a request when its content is released: figures for the outcome, and whom its answer teaches.
+
+    `unit` is the number of the model's tokens that one token of its encoding counts as; None if its count teaches
+    nothing.
+    """
+
+    received: Received
+    model: str
+    stream: bool
+    ladder: str
+    caller: bytes
+    probing: bool
+    skipped: bool
+    unit: float | None
+    model_sent: str
+    window: int = 0
+    window_source: str = ""
+    quality: str = ""
+    prompt: int | None = None
+    prompt_sent: int | None = None
+    reserve: int = 0
+    reply_asked: int | None = None
+    reply_sent: int | None = None
+    load_before: float | None = None
+    load_after: float | None = None
+    messages_in: int = 0
+    messages_sent: int = 0
+    notes: tuple[Note, ...] = ()
+    planned: tuple[Note, ...] = ()
+
+
+class RequestContext(msgspec.Struct):
+    """The latest value of each stage of one request, and its record. `room`: its body's share of the memory budget."""
+
+    received: Received
+    scanned: Scanned | None = None
+    counted: Counted | None = None
+    planned: Planned | None = None
+    answered: Answered | None = None
+    record: Record = msgspec.field(default_factory=Record)
+    room: Room | None = None
+    figures: Figures | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the body's bytes alone prove that it fits."""
+        return self.counted is not None and self.counted.proven
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, if the ladder was descended and the content is not released."""
+        return None if self.planned is None else self.planned.plan
+
+    @property
+    def total(self) -> Total | None:
+        """The cost of the prompt, if it was counted without a plan."""
+        return None if self.counted is None else self.counted.total
+
+    def forget(self) -> None:
+        """After a failure: the request has no ladder, no count and no plan, and is sent as the client sent it."""
+        if self.scanned is not None:
+            self.scanned = replace(self.scanned, ladder=None)
+        if self.counted is not None:
+            self.counted = replace(self.counted, total=None)
+        if self.planned is not None:
+            self.planned = Planned(self.planned.payload)
+
+    def end(self, result: str, status: int) -> None:
+        """Sets the result and the status of a request that ended otherwise than by the upstream's answer."""
+        self.record.result = result
+        self.answered = Answered(status) if self.answered is None else replace(self.answered, status=status)
+
+    def release(self, counted: object = None) -> None:
+        """Drops the content of the request and its share of the memory budget; its figures remain."""
+        if self.figures is None:
+            self.figures = figures_of(self)
+            self.received = self.figures.received
+            self.scanned = self.planned = None
         if self.room is not None:
             self.room.leave()
 
-    @property
-    def unit(self) -> float | None:
-        """How many of the model's tokens one of its encoding was taken for; None where its count cannot teach."""
-        if self.plan is not None:
-            return unit_of((self.plan.draft if self.acts else self.plan.before).meter)
-        return self._unit if self._measured is not None or self.total is None else self.total.unit
-
-    def truncated(self, usage: Usage) -> bool:
-        """Whether the upstream read far fewer tokens than it was sent, as far as that is known by now."""
-        if self.plan is not None:
-            sent = self.plan.draft if self.acts else self.plan.before
-            return truncated(sent.prompt, sent.meter.quality, self.unit, usage)
-        total = self.total
-        if total is None or usage.prompt >= total.prompt:  # as of nearly all
-            return False
-        return truncated(total.prompt, total.quality, self.unit, usage)
-
-    def outcome(self) -> Outcome:
-        """All that is to be told of it: what observing found as planned, and nothing as done that was not sent."""
-        if (
-            self.plan is None
-            and self._measured is None
-            and self.total is not None
-            and self.window is not None
-            and self.ladder is not None
-        ):
-            return self._counted(self.total, self.window, self.ladder)
-        common: dict[str, Any] = {
-            "endpoint": self.api.name,
-            "result": self.result or "passed",
-            "status": self.status,
-            "mode": self.mode,
-            "ladder": self.ladder.name if self.ladder else "",
-            "model": self.model,
-            "refusals": tuple(self.refusals),
-            "healed": self.healed,
-            "usage": self.told,
-            "uncounted": self.uncounted,
-            "stream": self.stream,
-            "own_seconds": self.own_seconds,
-            "upstream_seconds": self.upstream_seconds,
-            "first_byte_seconds": self.first_byte_seconds,
-            "path": self.path,
-            "attempts": self.attempts,
-            "request_id": request_id(self.request_id),
-            **self._extra(),
-        }
-        if self.plan is not None:
-            common |= self._of(self.plan)
-        elif self._measured is not None:
-            common |= self._measured
-        else:
-            common["model_sent"] = self.model
-        return Outcome(**common)
-
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """What the client is told of it, as far as it is known by now."""
-        if self.plan is not None:
-            told = plan_headers(self.plan, sent=self.acts)
+        """The x-plimsoll-* response headers, as far as the figures are known by now."""
+        scanned, plan, total = self.scanned, self.plan, self.total
+        if plan is not None:
+            found = plan_headers(plan, sent=self.received.may_change)
         else:
-            told = [] if self.total is None else total_headers(self.total, self.reply)
-        if self.mode is Mode.OBSERVE:
-            told.append(OBSERVED)
-        if self.controls is not NOTHING_ASKED and (said := self.notices()):
-            told.append((b"x-plimsoll-notice", header_value("; ".join(said))))
-        return told
+            found = [] if total is None or scanned is None else total_headers(total, scanned.scan.reserve)
+        if self.received.mode is Mode.OBSERVE:
+            found.append(OBSERVED)
+        if scanned is not None and scanned.controls is not NOTHING_ASKED and (notes := self.notices()):
+            found.append((b"x-plimsoll-notice", header_value("; ".join(notes))))
+        return found
 
     def notices(self) -> list[str]:
-        """What the client asked for that changed nothing, and what was not asked for here."""
-        if self.plan is None and self.scan is None:
-            return []  # it was not understood
-        window = self.window if self.plan is None else self.plan.before.window
-        messages = count(self.plan.before) if self.plan else self.scan.seen.count if self.scan else 0
-        unasked = [f"{kind} that is not known yet would be asked for" for kind in self.unasked]
-        return [*notices(self.controls, window, messages), *unasked]
+        """What the client asked for that has no effect, and the extra calls that a dry run did not make."""
+        scanned, plan = self.scanned, self.plan
+        if scanned is None:  # it was not understood
+            return []
+        if plan is not None:
+            window: Window | None = plan.before.window
+        else:
+            window = None if self.counted is None else self.counted.window
+        messages = scanned.scan.seen.count if plan is None else count(plan.before)
+        missing = () if self.planned is None else self.planned.missing
+        return [
+            *notices(scanned.controls, window, messages),
+            *(f"{kind} that is not known yet would be asked for" for kind in missing),
+        ]
 
-    def _of(self, plan: Plan) -> dict[str, Any]:
-        """What is told of a plan. Of a request that never went upstream nothing was sent, cut or granted."""
-        if not self.attempts:
-            nothing = {"prompt_sent": None, "reply_sent": None, "load_after": None, "messages_sent": 0}
-            return _measured(plan, plan.before) | nothing
-        if self.acts:
-            return _measured(plan, plan.draft) | {"notes": plan.notes}
-        return _measured(plan, plan.before) | {"planned": plan.notes}
+    def is_truncated(self, usage: Usage) -> bool:
+        """Whether the upstream read far fewer tokens than it was sent, by the figures that are known by now."""
+        plan, total = self.plan, self.total
+        if plan is not None:
+            sent = plan.draft if self.received.may_change else plan.before
+            return truncated(sent.prompt, sent.meter.quality, unit_of(sent.meter), usage)
+        if total is None or usage.prompt >= total.prompt:  # as of nearly all
+            return False
+        return truncated(total.prompt, total.quality, total.unit, usage)
 
-    def _extra(self) -> dict[str, Any]:
-        spent = self.spent
-        if spent is None or not spent.calls:
-            return {}
-        return {"extra_calls": spent.calls, "extra_tokens": spent.tokens, "extra_seconds": spent.seconds}
-
-    @property
-    def reply(self) -> int | None:
-        """The reply limit that the client set."""
-        return self._reply if self.scan is None else self.scan.reserve
-
-    @property
-    def told(self) -> Usage | None:
-        """What the upstream said it counted."""
-        return self.usage if self.tap is None else self.tap.usage
-
-    def _counted(self, total: Total, window: Window, ladder: Ladder) -> Outcome:
-        """The outcome of nearly every request, made without a detour."""
-        reply = self.reply
-        reserve = ladder.default_reserve if reply is None else reply
-        load = (total.prompt + reserve) / window.tokens
+    def outcome(self) -> Outcome:
+        """The outcome, from the last stage that was reached. In `observe` mode the notes are what would be done."""
+        figures, answered, record = self.figures or figures_of(self), self.answered, self.record
+        received, cost = figures.received, record.cost or NO_COST
         return Outcome(
-            endpoint=self.api.name,
-            result=self.result or "passed",
-            status=self.status,
-            mode=self.mode,
-            ladder=ladder.name,
-            model=self.model,
-            model_sent=self.model,
-            window=window.tokens,
-            window_source=window.source,
-            quality=total.quality,
-            prompt=total.prompt,
-            prompt_sent=total.prompt if self.attempts else None,
-            reserve=reserve,
-            reply_asked=reply,
-            reply_sent=reply if self.attempts else None,
-            load_before=load,
-            load_after=load if self.attempts else None,
-            messages_in=total.messages,
-            messages_sent=total.messages if self.attempts else 0,
-            refusals=tuple(self.refusals),
-            healed=self.healed,
-            usage=self.told,
-            stream=self.stream,
-            own_seconds=self.own_seconds,
-            upstream_seconds=self.upstream_seconds,
-            first_byte_seconds=self.first_byte_seconds,
-            path=self.path,
-            attempts=self.attempts,
-            request_id=request_id(self.request_id) if self.request_id else "",
-            **(self._extra() if self.spent is not None else {}),
+            endpoint=received.api.name,
+            result=record.result or "passed",
+            status=0 if answered is None else answered.status,
+            mode=received.mode,
+            ladder=figures.ladder,
+            model=figures.model,
+            model_sent=figures.model_sent,
+            window=figures.window,
+            window_source=figures.window_source,
+            quality=figures.quality,
+            prompt=figures.prompt,
+            prompt_sent=figures.prompt_sent,
+            reserve=figures.reserve,
+            reply_asked=figures.reply_asked,
+            reply_sent=figures.reply_sent,
+            load_before=figures.load_before,
+            load_after=figures.load_after,
+            messages_in=figures.messages_in,
+            messages_sent=figures.messages_sent,
+            notes=figures.notes,
+            refusals=record.refusals,
+            healed=answered is not None and answered.healed,
+            usage=None if answered is None else answered.reported,
+            uncounted=figures.skipped,
+            stream=figures.stream,
+            own_seconds=record.own_seconds,
+            upstream_seconds=record.upstream_seconds,
+            first_byte_seconds=record.first_byte_seconds,
+            path=received.path,
+            attempts=record.attempts,
+            request_id=request_id(record.request_id) if record.request_id else "",
+            planned=figures.planned,
+            extra_calls=cost.calls,
+            extra_tokens=cost.tokens,
+            extra_seconds=cost.seconds,
         )
 
 
-def _measured(plan: Plan, sent: Draft) -> dict[str, Any]:
+NO_COST = CallCost()
+
+
+def figures_of(context: RequestContext) -> Figures:
+    """The figures of a request, by the last stage that it reached. Of a request that never went upstream nothing was
+    sent, cut or granted."""
+    received, scanned, counted = context.received, context.scanned, context.counted
+    received = Received(received.api, received.mode, received.path, received.headers, received.controls)
+    if scanned is None:
+        return Figures(received, "", False, "", b"", False, False, None, "")
+    scan, ladder = scanned.scan, scanned.ladder
+    sent = context.record.attempts > 0
+    skipped = counted is not None and counted.skipped
+    if (plan := context.plan) is not None:
+        return _of_plan(received, scanned, plan, sent, skipped)
+    if ladder is None or counted is None or counted.total is None:
+        name = "" if ladder is None else ladder.name
+        return Figures(
+            received, scan.model, scan.stream, name, scanned.caller, scanned.probing, skipped, None, scan.model
+        )
+    total, window, reply = counted.total, counted.window, scan.reserve
+    reserve = ladder.default_reserve if reply is None else reply
+    load = (total.prompt + reserve) / window.tokens
+    return Figures(
+        received,
+        scan.model,
+        scan.stream,
+        ladder.name,
+        scanned.caller,
+        scanned.probing,
+        False,
+        total.unit,
+        scan.model,
+        window.tokens,
+        window.source,
+        total.quality,
+        total.prompt,
+        total.prompt if sent else None,
+        reserve,
+        reply,
+        reply if sent else None,
+        load,
+        load if sent else None,
+        total.messages,
+        total.messages if sent else 0,
+    )
+
+
+def _of_plan(received: Received, scanned: Scanned, plan: Plan, was_sent: bool, skipped: bool) -> Figures:
     before = plan.before
-    return {
-        "model_sent": sent.model,
-        "window": sent.window.tokens,
-        "window_source": sent.window.source,
-        "quality": before.meter.quality,
-        "prompt": before.prompt,
-        "prompt_sent": sent.prompt,
-        "reserve": sent.reserve,
-        "reply_asked": before.reply,
-        "reply_sent": sent.reply,
-        "load_before": before.load,
-        "load_after": sent.load,
-        "messages_in": count(before),
-        "messages_sent": count(sent),
-    }
+    sent: Draft = plan.draft if received.may_change else before
+    shown = sent if was_sent else before
+    return Figures(
+        received=received,
+        model=scanned.model,
+        stream=scanned.scan.stream,
+        ladder=scanned.ladder.name if scanned.ladder else "",
+        caller=scanned.caller,
+        probing=scanned.probing,
+        skipped=skipped,
+        unit=unit_of(sent.meter),
+        model_sent=shown.model,
+        window=shown.window.tokens,
+        window_source=shown.window.source,
+        quality=before.meter.quality,
+        prompt=before.prompt,
+        prompt_sent=sent.prompt if was_sent else None,
+        reserve=shown.reserve,
+        reply_asked=before.reply,
+        reply_sent=sent.reply if was_sent else None,
+        load_before=before.load,
+        load_after=sent.load if was_sent else None,
+        messages_in=count(before),
+        messages_sent=count(sent) if was_sent else 0,
+        notes=plan.notes if was_sent and received.may_change else (),
+        planned=plan.notes if was_sent and not received.may_change else (),
+    )

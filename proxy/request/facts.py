@@ -65,6 +65,15 @@ class Knowledge:
         told = self._told(model)
         return with_learned(told, learned) if learned.bounds else told
 
+    @property
+    def shared(self) -> bool:
+        """Whether other replicas share what they learn."""
+        return self.cache.shared
+
+    def claim_probe(self, model: str, caller: bytes) -> bool:
+        """Whether this request is to test if a model's learned limits still hold; True once per interval."""
+        return self.cache.claim_probe(model, caller)
+
     def caller(self, headers: Headers, model: str) -> bytes:
         """Who asks; empty as long as nobody need know."""
         return tenant_of(headers) if self.cache.shared or self.cache.has_caller_records(model) else b""

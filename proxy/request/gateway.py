@@ -1,13 +1,15 @@
-"""Joins it all for one request: prepares, sends, heals, relays, reports; the only module with decisions that wait."""
+"""Drives one request through its stages: prepares, sends, heals, relays, reports."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from proxy.apis import error_body
 from proxy.config.settings import Settings
@@ -31,263 +33,288 @@ from proxy.http.relay import (
 )
 from proxy.http.server.cycle import Cycle
 from proxy.model.api import Api
-from proxy.model.outcome import Outcome, Refusal
+from proxy.model.outcome import Outcome, Refusal, Usage
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
-from proxy.request.context import RequestContext
+from proxy.request.answers import AnswerLearning, outcome_of
+from proxy.request.bugs import FAILED, report_bug
+from proxy.request.context import Answered, Planned, Received, RequestContext
+from proxy.request.facts import Knowledge
+from proxy.request.heal import Healer
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
-from proxy.request.prepare import FAILED, Planner
+from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
-from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.controls import controls
-from proxy.wire.headers import QUERY, REQUEST_ID, value_of
+from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
 from proxy.wire.paths import shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
-MOST_NAMED = 100  # endpoints that are named once; clients choose them
-HEALS = 2  # a refusal is answered with a smaller request at most so often (section 2)
-# Headers that speak of the body's bytes: they are not true any more of what we wrote anew.
+MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
+MAX_HEALS = 2  # smaller requests that are sent after a refusal (section 2)
+# Headers that describe the body's bytes: they are wrong for another payload.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """An answer of the upstream, none of which the client has seen: `seen` are the bytes that had to be read to detect
+    a refusal. `usage` is set if the whole answer is in `seen`."""
+
+    answer: Answer
+    seen: bytes = b""
+    refusal: Refusal | None = None
+    usage: Usage | None = None
 
 
 @dataclass(slots=True)
 class Gateway:
-    """One request to an endpoint that is fitted, from its first byte to its outcome."""
+    """Serves the endpoints that are fitted, and passes all others through."""
 
     settings: Settings
     planner: Planner
+    healer: Healer
+    learning: AnswerLearning
+    knowledge: Knowledge
     upstream: Upstream
-    looking: RefusalDetector
+    refusals: RefusalDetector
     metrics: Metrics
     budget: Budget
     tell: Callable[[Outcome], None]
-    extra_calls: ExtraCalls | None = None  # where calls on the operator's money depend on whom the upstream accepts
-    behind: set[asyncio.Task[None]] = field(default_factory=set)
-    over: list[RequestContext] = field(default_factory=list)
-    named: set[str] = field(default_factory=set)
+    extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
+    _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
+    _finished: list[RequestContext] = field(default_factory=list)
+    _named: set[str] = field(default_factory=set)
 
     async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """A request to one of the paths of an API."""
         target = target_of(scope)
-        if b"?" in target:  # as in headers, so that nobody need know of both
+        if b"?" in target:  # a key may be in the query: it is handled like a header from here on
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        context = RequestContext(api, self.settings.mode, path=shown(target))
+        context = RequestContext(Received(api, self.settings.mode, shown(target), scope["headers"]))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            context.payload = await self._arrive(context, scope, receive, cycle)
-            if context.sure and context.total is None:
-                self.planner.count_later(context, scope["headers"])
-            await self._exchange(context, scope, target, receive, send, cycle)
+            await self._prepare(context, scope, receive, cycle)
+            if context.proven and context.total is None:
+                self.planner.count_later(context)
+            await self._exchange(context, target, receive, send, cycle)
         except ClientError as error:
-            context.status, context.result = error.status, context.result or "rejected"
-            unsent = replace(context.plan, notes=()) if context.plan else None  # what was tried was not done
-            extra = plan_headers(unsent, sent=False) if unsent else ()
-            await send_error(send, error, error_body(context.path, error), extra)
+            context.end(context.record.result or "rejected", error.status)
+            unsent = replace(context.plan, notes=()) if context.plan else None  # its steps were not done
+            await _fail(context, send, error, plan_headers(unsent, sent=False) if unsent else ())
         except UpstreamError as failure:
-            context.status, context.result = failure.status, "upstream_error"
+            context.end("upstream_error", failure.status)
             if failure.code == UNREACHABLE:
-                self.planner.knowledge.mark_unreachable()
-            await self._fail(context, send, failure.for_client())
+                self.knowledge.mark_unreachable()
+            await _fail(context, send, failure.for_client())
         except BrokenOff:
-            context.result = "broken_off"
+            context.record.result = "broken_off"
         except ClientDisconnected:
-            context.status, context.result = CLIENT_LEFT, "cancelled"
+            context.end("cancelled", CLIENT_LEFT)
         except asyncio.CancelledError:  # the server stops
-            context.result = "stopped"
-            if context.status:
+            context.record.result = "stopped"
+            if context.answered is not None:
                 raise  # the client must see that its answer breaks off
-            context.status = stopped().status
-            await self._fail(context, send, stopped())
+            context.end("stopped", stopped().status)
+            await _fail(context, send, stopped())
         except Exception as error:  # where nothing can be forwarded any more; a server may log its text
-            self.planner.caught(context, error)
-            if not context.status:
-                context.status = FAILED.status
-                await self._fail(context, send, FAILED)
+            report_bug(context.record, error)
+            if context.answered is None:
+                context.end("bug", FAILED.status)
+                await _fail(context, send, FAILED)
         finally:
             self.metrics.in_flight.dec()
-            context.returns()
-            self._let_go(context)
-            self._leave(context)
+            context.record.stop_waiting()
+            self._release(context)
+            self._finish(context)
 
-    async def _fail(self, context: RequestContext, send: Send, error: ClientError) -> None:
-        await send_error(send, error, error_body(context.path, error))
-
-    async def _arrive(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> bytes:
-        """Reads the request and prepares what to send. Our own time does not count the client's."""
-        asked = context.controls = controls(scope["headers"])
-        context.mode = asked.mode or context.mode
-        settings = self.settings
+    async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> None:
+        """Reads the request and prepares what to send. The client's time is not counted as our own."""
+        settings, head = self.settings, context.received
+        asked = controls(head.headers)
+        mode = asked.mode or head.mode
+        context.received = Received(head.api, mode, head.path, head.headers, asked)
         context.room = room = Room(self.budget)
         body = body_here(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-        context.body = body
+        context.received = Received(head.api, mode, head.path, head.headers, asked, body)
         began = time.perf_counter()
         try:
-            return await self.planner.prepare(context, scope["headers"])
+            await self.planner.prepare(context)
         finally:
-            context.own_seconds += time.perf_counter() - began
+            context.record.own_seconds += time.perf_counter() - began
 
     async def _exchange(
-        self, context: RequestContext, scope: Scope, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
+        self, context: RequestContext, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
     ) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
-        empty: tuple[Answer, bytes] | None = None
-        for left in reversed(range(HEALS + 1)):
+        empty: Attempt | None = None
+        for left in reversed(range(MAX_HEALS + 1)):
             with leaving(receive, cycle):
-                answer, seen, refusal = await self._ask(context, scope, target)
+                attempt = await self._attempt(context, target)
             if empty is not None:
-                if refusal is None and answer.status < 400:  # its length was not why: the client gets what there was
-                    await answer.close()
-                    (answer, seen), context.usage = empty, None
+                if attempt.refusal is None and attempt.answer.status < 400:  # its length was not the reason
+                    await attempt.answer.close()
+                    attempt = empty
                 empty = None
-            elif left and context.stream and not context.sure and came_to_nothing(context.api, answer, seen):
-                whole = await self._in_one_piece(context)
+            elif left and _may_be_refused(context, attempt):
+                whole = await self._without_stream(context)
                 if whole is not None:
-                    empty, context.payload = (answer, seen), whole
+                    empty, context.planned = attempt, whole
                     continue
             try:
-                smaller = await self._heal(context, refusal, scope) if refusal is not None and left else None
-                if smaller is None:
-                    context.healed = bool(context.refusals) and refusal is None and answer.status < 400
-                    if refusal is not None and context.result in ("", "fitted"):
-                        context.result = "refused"
-                    await self._relay(context, answer, seen, receive, send, cycle)
-                    return
-                context.payload = smaller
+                if attempt.refusal is not None and left and await self._heal(context, attempt.refusal):
+                    continue
+                await self._relay(context, attempt, receive, send, cycle)
+                return
             finally:
-                await answer.close()
+                await attempt.answer.close()
 
-    async def _ask(self, context: RequestContext, scope: Scope, target: bytes) -> tuple[Answer, bytes, Refusal | None]:
-        """The answer, what had to be read of it to tell whether it is a refusal, and the refusal that it is."""
-        headers = scope["headers"]
-        if context.payload is not context.body:
+    async def _attempt(self, context: RequestContext, target: bytes) -> Attempt:
+        """Sends the payload; reads as much of the answer as it takes to detect a refusal."""
+        received, planned, record = context.received, context.planned, context.record
+        assert planned is not None
+        payload, headers = planned.payload, received.headers
+        if payload is not received.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
-        context.departs()
-        answer = await self.upstream.send("POST", target, headers, context.payload)
-        context.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
+        record.attempt()
+        answer = await self.upstream.send("POST", target, headers, payload)
+        record.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
         if self.extra_calls is not None:
             self.extra_calls.record_response(caller_of(headers), answer.status)
-        if context.ladder is None or not context.acts:
-            return answer, b"", None
+        if context.scanned is None or context.scanned.ladder is None or not received.may_change:
+            return Attempt(answer)
         body = answer.at_hand()
         if body is not None:  # as most are: short, plain and here already
-            context.usage = context.api.complete_usage(body) if answer.status == 200 else None
-            if context.usage is not None:
-                return answer, body, None
+            usage = received.api.complete_usage(body) if answer.status == 200 else None
+            if usage is not None:
+                return Attempt(answer, body, None, usage)
             answer.put_back(body)
         if unreadable(answer):
             await answer.close()
-            answer = await self.upstream.send("POST", target, plainly(headers), context.payload)
+            answer = await self.upstream.send("POST", target, plainly(headers), payload)
         try:
-            seen, refusal = await self.looking.at(context.api, answer, near=not context.sure)
+            seen, refusal = await self.refusals.at(received.api, answer, near=not context.proven)
         except BaseException:
             await answer.close()
             raise
         if refusal is not None:
-            context.refusals.append(refusal.rule)
-        return answer, seen, refusal
+            record.refusals = (*record.refusals, refusal.rule)
+        return Attempt(answer, seen, refusal)
 
-    async def _in_one_piece(self, context: RequestContext) -> bytes | None:
-        """What was sent, without the wish for a stream: what an empty stream does not say, a plain answer does."""
+    async def _without_stream(self, context: RequestContext) -> Planned | None:
+        """The same request for an answer of one piece: it has the error that an empty stream does not have."""
+        scanned, planned = context.scanned, context.planned
+        assert scanned is not None and planned is not None
         try:
-            return await self.planner.measuring.unstreamed(context)
+            payload = await self.planner.plans.without_stream(context.received, scanned, planned.payload)
         except Exception as error:
-            self.planner.caught(context, error)
+            report_bug(context.record, error)
             return None
+        return replace(planned, payload=payload)
 
-    async def _heal(self, context: RequestContext, refusal: Refusal, scope: Scope) -> bytes | None:
-        context.returns()
-        if context.counting is not None:
-            context.counting.cancel()  # somebody waits now: it is counted anew, and at once
+    async def _heal(self, context: RequestContext, refusal: Refusal) -> bool:
+        """Whether there is a smaller request to send."""
+        record = context.record
+        record.stop_waiting()
+        if record.counting is not None:
+            record.counting.cancel()  # the client waits now: the request is counted anew, and at once
         began = time.perf_counter()
         try:
-            return await self.planner.healed(context, refusal, scope["headers"])
+            return await self.healer.heal(context, refusal)
         finally:
-            context.own_seconds += time.perf_counter() - began
+            record.own_seconds += time.perf_counter() - began
 
     async def _relay(
-        self, context: RequestContext, answer: Answer, seen: bytes, receive: Receive, send: Send, cycle: Cycle | None
+        self, context: RequestContext, attempt: Attempt, receive: Receive, send: Send, cycle: Cycle | None
     ) -> None:
-        """Hands the answer on, watching it go by; a short plain one that is here already, as most are, at once."""
+        """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
+        answer, usage, record = attempt.answer, attempt.usage, context.record
+        healed = bool(record.refusals) and attempt.refusal is None and answer.status < 400
+        if attempt.refusal is not None and record.result in ("", "fitted"):
+            record.result = "refused"
         extra = context.headers()
-        if context.healed:
-            context.result = "healed"
-        context.status = answer.status
-        if context.usage is not None and context.truncated(context.usage):
-            extra.append((b"x-plimsoll-truncated", b"%d" % context.usage.prompt))
-        if context.usage is not None and cycle is not None:
-            context.begins()
-            if handed_on(cycle, answer, seen, extra):
-                return
-        self._let_go(context)
+        if healed:
+            record.result = "healed"
+        context.answered = Answered(answer.status, usage, None, healed)
+        if usage is not None:
+            if context.is_truncated(usage):
+                extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))
+            if cycle is not None:
+                record.first_byte()
+                if handed_on(cycle, answer, attempt.seen, extra):
+                    return
+        self._release(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
-        context.tap = tap = Tap(context.api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
+        tap = Tap(context.received.api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
+        context.answered = Answered(answer.status, usage, tap, healed)
         await relay(
             answer,
             receive,
             send,
-            context.api,
-            first=(seen,),
+            context.received.api,
+            first=(attempt.seen,),
             extra=extra,
             watch=tap.feed,
-            started=context.begins,
+            started=record.first_byte,
             cycle=cycle,
             event=log.event,
         )
 
-    def _let_go(self, context: RequestContext) -> None:
-        """Nothing of its body is kept while its answer goes by: no refusal can be healed any more."""
-        if context.counting is None or context.counting.done():
-            context.let_go()
+    def _release(self, context: RequestContext) -> None:
+        """Drops the content of a request that cannot be healed any more, once it is counted."""
+        counting = context.record.counting
+        if counting is None or counting.done():
+            context.release()
         else:
-            context.counting.add_done_callback(context.let_go)
+            counting.add_done_callback(context.release)
 
-    def _leave(self, context: RequestContext) -> None:
-        """Tells the outcome; a count that is still being made is waited for, but not by the client."""
-        if context.counting is None or context.counting.done():
-            self._is_over(context)
+    def _finish(self, context: RequestContext) -> None:
+        """Reports the outcome; waits for a count under way, but the client does not."""
+        counting = context.record.counting
+        if counting is None or counting.done():
+            self._report_soon(context)
             return
-        task = asyncio.create_task(self._late(context, context.counting))
-        self.behind.add(task)
-        task.add_done_callback(self.behind.discard)
+        task = asyncio.create_task(self._report_late(context, counting))
+        self._late_reports.add(task)
+        task.add_done_callback(self._late_reports.discard)
 
-    async def _late(self, context: RequestContext, counting: asyncio.Task[None]) -> None:
+    async def _report_late(self, context: RequestContext, counting: asyncio.Task[None]) -> None:
         await asyncio.wait([counting])
-        self._is_over(context)
+        self._report_soon(context)
 
-    def _is_over(self, context: RequestContext) -> None:
-        """Its outcome is told when the loop has written the answer, together with those of others that end now: one
-        after the other costs half of what they cost in between."""
-        if not self.over:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self.over.append(context)
+    def _report_soon(self, context: RequestContext) -> None:
+        """Reports when the loop has written the answer, together with other requests that end now: one after the other
+        they cost half of what they cost in between."""
+        if not self._finished:
+            asyncio.get_running_loop().call_soon(self._report_all)
+        self._finished.append(context)
 
-    def _tell(self) -> None:
-        over, self.over = self.over, []
-        for context in over:
-            self._told(context)
+    def _report_all(self) -> None:
+        finished, self._finished = self._finished, []
+        for context in finished:
+            self._report(context)
 
-    def _told(self, context: RequestContext) -> None:
+    def _report(self, context: RequestContext) -> None:
         try:
-            outcome = _marked(context, context.outcome())
-            self.planner.learn_ratio(context, outcome)
+            context.release()
+            outcome = outcome_of(context)
+            self.learning.learn(context, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
         except Exception as error:
-            self.planner.caught(context, error)
+            report_bug(context.record, error)
 
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
-        self.unfitted(scope["method"], target_of(scope))
+        self.log_unfitted(scope["method"], target_of(scope))
         try:
             await passthrough(
                 scope, receive, send, self.upstream, self._passed, self.settings.body_timeout, self.settings.min_rate
@@ -295,11 +322,11 @@ class Gateway:
         finally:
             self.metrics.in_flight.dec()
 
-    def unfitted(self, method: str, target: bytes) -> None:
-        """Names an endpoint that passes through in the log, once."""
+    def log_unfitted(self, method: str, target: bytes) -> None:
+        """Logs an endpoint that is passed through, once."""
         name = f"{method} {shown(target)}"
-        if name not in self.named and len(self.named) < MOST_NAMED:
-            self.named.add(name)
+        if name not in self._named and len(self._named) < MAX_NAMED:
+            self._named.add(name)
             log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
 
     def _passed(self, outcome: Outcome) -> None:
@@ -307,19 +334,23 @@ class Gateway:
         self.tell(outcome)
 
     async def close(self) -> None:
-        """Waits for requests that are being told to stop, and for counts that are still being made."""
+        """Waits until the last requests have ended, at most a second, and until their outcomes are reported."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
                 while self.metrics.in_flight.value:
                     await asyncio.sleep(0.01)
-        if self.behind:
-            await asyncio.wait(self.behind, timeout=5)
-        self._tell()
+        if self._late_reports:
+            await asyncio.wait(self._late_reports, timeout=5)
+        self._report_all()
 
 
-def _marked(context: RequestContext, outcome: Outcome) -> Outcome:
-    """The outcome, with a mark where its usage says that the upstream cut the prompt without a word."""
-    counted, usage = outcome.prompt_sent, outcome.usage
-    if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
-        return outcome
-    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, context.unit, usage) else outcome
+async def _fail(context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header] = ()) -> None:
+    """Sends an error of the proxy's own, in the shape of the request's API."""
+    await send_error(send, error, error_body(context.received.path, error), extra)
+
+
+def _may_be_refused(context: RequestContext, attempt: Attempt) -> bool:
+    """Whether an empty stream may be a refusal: some servers fail so if a request is too long."""
+    scanned = context.scanned
+    streams = scanned is not None and scanned.scan.stream
+    return streams and not context.proven and came_to_nothing(context.received.api, attempt.answer, attempt.seen)

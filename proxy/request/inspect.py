@@ -1,4 +1,4 @@
-"""POST /inspect/v1/chat/completions: what would be done with a body; it is not sent, and no summary is asked for."""
+"""POST /inspect/<path of an API>: what would be done with a body. Nothing is sent, and no extra call is made."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.apis import error_body
+from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
 from proxy.model.api import Api
 from proxy.model.plan import Mode
-from proxy.request.context import RequestContext
+from proxy.model.structs import replace
+from proxy.request.bugs import FAILED, report_bug
+from proxy.request.context import Received, RequestContext
+from proxy.request.facts import Knowledge
 from proxy.request.model_records import learned_of
-from proxy.request.prepare import FAILED, Planner
+from proxy.request.prepare import Planner
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import controls
@@ -25,10 +29,12 @@ from proxy.wire.scan import NotUnderstood
 
 @dataclass(frozen=True, slots=True)
 class Inspecting:
-    """Plans as the gateway does, and tells the plan."""
+    """Plans as the gateway does, and returns the plan as JSON."""
 
     settings: Settings
     planner: Planner
+    knowledge: Knowledge
+    cache: Cache
     budget: Budget
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,29 +51,36 @@ class Inspecting:
             return
         finally:
             room.leave()
-        told = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
-        await send({"type": "http.response.start", "status": 200, "headers": told})
+        response = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
+        await send({"type": "http.response.start", "status": 200, "headers": response})
         await send({"type": "http.response.body", "body": payload})
 
     async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        context = RequestContext(api, Mode.FIT, controls(headers), body=body, asks=False, room=room)
-        measuring, knowledge = self.planner.measuring, self.planner.knowledge
+        received = Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True)
+        context = RequestContext(received, room=room)
         try:
-            model = (await measuring.look(context, headers)).model
-            context.caller = tenant_of(headers)
-            ladder = self.planner.ladder_for(context)
-            await knowledge.refresh(model, ladder, context.caller)
-            context.learned = knowledge.learned(model, context.caller)
-            context.lore = self.planner.lore_for(context, ladder)
-            made = await measuring.measure(context, headers, ladder)
-            sent = await measuring.render(context, made) if made.changed else context.plain
-            told = inspection(made, msgspec.Raw(sent), context.notices())
-            return {**told, "learned": learned_of(knowledge.cache, knowledge.families, model, context.caller)}
+            return await self._plan(context)
         except NotUnderstood as error:
             raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
         except ClientError:
             raise
         except Exception as error:
-            self.planner.caught(context, error)
+            report_bug(context.record, error)
             raise FAILED from None
+
+    async def _plan(self, context: RequestContext) -> dict[str, object]:
+        received, knowledge, planner = context.received, self.knowledge, self.planner
+        context.scanned = planner.scanner.scan_now(received)
+        scanned = await planner.scan(context)
+        model, controls, caller = scanned.model, scanned.controls, tenant_of(received.headers)
+        ladder = planner.ladder_for(model, controls)
+        await knowledge.refresh(model, ladder, caller)
+        learned, lore = knowledge.learned(model, caller), planner.lore_for(model, controls, ladder)
+        scanned = context.scanned = replace(scanned, ladder=ladder, lore=lore, caller=caller, learned=learned)
+        planned = context.planned = await planner.plans.build(received, scanned, ladder, context.record)
+        plan = planned.plan
+        assert plan is not None
+        body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
+        report = inspection(plan, msgspec.Raw(body), context.notices())
+        return {**report, "learned": learned_of(self.cache, knowledge.families, model, caller)}

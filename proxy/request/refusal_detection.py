@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.http.client.answer import Answer
@@ -85,6 +86,6 @@ def unreadable(answer: Answer) -> bool:
     return answer.status in TELLING and coding_of(answer) not in (*PLAIN, *ENCODED)
 
 
-def plainly(headers: list[Header]) -> list[Header]:
+def plainly(headers: Iterable[Header]) -> list[Header]:
     """A request's headers, asking for an answer that is not encoded."""
     return [*(h for h in headers if h[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]

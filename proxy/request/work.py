@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 REQUEST_THREADS = 2
 BACKGROUND_THREADS = 1
+INLINE_BYTES = 8_192  # less text than this is counted inline: handing it to a thread costs more than counting it
+HEAVY_BYTES = 1 << 20  # a longer body is parsed and rendered in a thread: it would hold up the event loop for over 5 ms
 MAX_TASKS, MAX_TASK_BYTES = 64, 32 << 20  # background tasks at a time, and the bytes of the bodies that they refer to
 T = TypeVar("T")
 

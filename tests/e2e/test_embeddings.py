@@ -176,7 +176,7 @@ def test_what_came_too_late_serves_the_same_question_later() -> None:
         async with recording(upstream(slowly)) as up:
             async with plimsoll(up.url, **{**SET, "PLIMSOLL_EMBEDDINGS_TIMEOUT": "50ms"}) as proxy:
                 await proxy.chat(sent(OVER), *CHAT)
-                embeddings = proxy.services.gateway.planner.measuring.providers["embeddings"]
+                embeddings = proxy.services.providers["embeddings"]
                 assert isinstance(embeddings, Embeddings)
                 await eventually(lambda: not embeddings._under_way, 10)
                 await proxy.chat(sent(OVER), *CHAT)

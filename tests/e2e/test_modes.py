@@ -142,11 +142,11 @@ BUGS = {
     "looking at a short one": ("proxy.apis.openai_chat.ChatCompletions.scan", False),
     "parsing": ("proxy.apis.openai_chat.ChatCompletions.parse", True),
     "parsing a short one": ("proxy.apis.openai_chat.ChatCompletions.parse", False),
-    "planning": ("proxy.request.measure.plan", True),
+    "planning": ("proxy.request.planning.plan", True),
     "rendering": ("proxy.apis.openai_chat.ChatCompletions.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
     "knowing": ("proxy.request.facts.Knowledge.known", True),
-    "proving": ("proxy.request.prepare.Planner._proves", False),
+    "proving": ("proxy.request.prepare._proves", False),
 }
 
 
@@ -192,7 +192,7 @@ def test_a_step_that_fails_forwards_the_original(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_bug_while_healing_hands_the_refusal_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.request.prepare.learn", broken)
+    monkeypatch.setattr("proxy.request.heal.learn", broken)
 
     async def check() -> None:
         async with before_simulator(SimulatorConfig(windows={"gpt-4": 4_096})) as (up, proxy):
@@ -219,7 +219,7 @@ def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     assert CANARY not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.prepare.learned_ratio"])
+@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.answers.learned_ratio"])
 def test_a_bug_in_what_is_told_costs_no_answer(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, broken)
 

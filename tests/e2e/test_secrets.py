@@ -213,12 +213,12 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 
 PLACES = (
-    "proxy.request.measure.scan_body",
+    "proxy.apis.openai_chat.ChatCompletions.scan",
     "proxy.apis.openai_chat.request.parse",
     "proxy.apis.openai_chat.request.render",
-    "proxy.request.measure.plan",
+    "proxy.request.planning.plan",
     "proxy.request.facts.Knowledge.known",
-    "proxy.request.prepare.learn",
+    "proxy.request.heal.learn",
     "proxy.request.refusal_detection.recognise",
     "proxy.request.context.plan_headers",
     "proxy.observe.metrics.Metrics.named",

@@ -17,9 +17,10 @@ from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Refusal, Usage
-from proxy.model.plan import Mode
+from proxy.model.plan import Ladder, Mode
 from proxy.model.structs import replace
-from proxy.request.context import RequestContext
+from proxy.request.context import Received, RequestContext
+from proxy.request.heal import Healer
 from proxy.request.prepare import PROOF_MARGIN, Planner
 from proxy.request.work import MAX_TASKS
 from proxy.upstreams.internal_client import caller_of
@@ -40,12 +41,30 @@ def services(**environment: str) -> Services:
 
 def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> RequestContext:
     """A request that has arrived."""
-    return RequestContext(API, mode, Controls(**controls), body=sent)
+    return RequestContext(Received(API, mode, "", (), Controls(**controls), sent))
+
+
+def packed(sent: bytes, mode: Mode = Mode.FIT) -> RequestContext:
+    """A request that has arrived with a body in gzip."""
+    headers = [(b"content-encoding", b"gzip")]
+    return RequestContext(Received(API, mode, "", headers, body=gzip.compress(sent)))
 
 
 def prepared(planner: Planner, context: RequestContext) -> bytes:
     """What is to be sent for it."""
-    return asyncio.run(planner.prepare(context, ()))
+    asyncio.run(planner.prepare(context))
+    assert context.planned is not None
+    return context.planned.payload
+
+
+def ladder_of(context: RequestContext) -> Ladder | None:
+    """The ladder that it may be planned with."""
+    return None if context.scanned is None else context.scanned.ladder
+
+
+def skipped(context: RequestContext) -> bool:
+    """Whether it is not counted."""
+    return context.counted is not None and context.counted.skipped
 
 
 def of_length(size: int, model: str = "gpt-4o", **fields: Any) -> bytes:
@@ -70,21 +89,21 @@ def test_bytes_prove_that_a_request_fits_up_to_the_line_and_no_further(most: int
     planner = services().gateway.planner
     for size, sure in ((most, True), (most + 1, False)):
         context = visiting(of_length(size, **fields))
-        assert prepared(planner, context) is context.body
-        assert context.sure is sure
-        assert (context.plan is None, context.result) == (True, "")
+        assert prepared(planner, context) is context.received.body
+        assert context.proven is sure
+        assert (context.plan is None, context.record.result) == (True, "")
 
 
 def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
     planner = services().gateway.planner
     context = visiting(body(talk(2), "gpt-4o"))
     prepared(planner, context)
-    assert context.sure and context.total is None
-    asyncio.run(planner.count(context, ()))
+    assert context.proven and context.total is None
+    asyncio.run(planner.count(context))
     assert context.total is not None and context.plan is None
     again = visiting(body(talk(2), "gpt-4o"))
     prepared(planner, again)
-    assert again.sure and again.total == context.total
+    assert again.proven and again.total == context.total
 
 
 def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_so_many_are_kept() -> None:
@@ -98,14 +117,14 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
                     body([{"role": "user", "content": f"{number} " + sentence(number, 2_000)}], "gpt-4.1")
                 )
             )
-            await planner.prepare(context, ())
-            planner.count_later(context, ())
-        await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")), ())
+            await planner.prepare(context)
+            planner.count_later(context)
+        await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")))
         assert near.total is not None or near.plan is not None
-        assert [context.uncounted for context in visits] == [False] * MAX_TASKS + [True] * 3
+        assert [skipped(context) for context in visits] == [False] * MAX_TASKS + [True] * 3
         blocked.set()
-        await asyncio.gather(*(context.counting for context in visits if context.counting is not None))
-        assert stuck.result() and all((context.total is None) is context.uncounted for context in visits)
+        await asyncio.gather(*(context.record.counting for context in visits if context.record.counting is not None))
+        assert stuck.result() and all((context.total is None) is skipped(context) for context in visits)
         assert visits[-1].outcome().uncounted and not planner.background.tasks
 
     asyncio.run(test())
@@ -122,13 +141,13 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
 def test_what_bytes_do_not_bound_is_not_proven_by_them(content: Any) -> None:
     context = visiting(body([{"role": "user", "content": content}], "gpt-4o"))
     prepared(services().gateway.planner, context)
-    assert not context.sure
+    assert not context.proven
 
 
 def test_a_window_that_nobody_knows_proves_nothing() -> None:
     context = visiting(body(talk(2), NOBODY))
-    assert prepared(services().gateway.planner, context) is context.body
-    assert not context.sure
+    assert prepared(services().gateway.planner, context) is context.received.body
+    assert not context.proven
 
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
@@ -137,13 +156,13 @@ def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
         context = visiting(of_length(size))
         prepared(made.gateway.planner, context)
-        assert context.sure is sure
+        assert context.proven is sure
 
 
 def test_caps_count_for_the_proof_too() -> None:
     context = visiting(body(talk(2), "gpt-4o"), window=1_000)
     prepared(services().gateway.planner, context)
-    assert not context.sure
+    assert not context.proven
 
 
 # Plans.
@@ -153,7 +172,7 @@ def test_a_body_that_does_not_fit_is_written_anew() -> None:
     context = visiting(body(talk(400)))
     sent = prepared(services().gateway.planner, context)
     assert len(json.loads(sent)["messages"]) < 402
-    assert context.result == "fitted" and context.plan is not None and context.plan.fits
+    assert context.record.result == "fitted" and context.plan is not None and context.plan.fits
 
 
 def test_what_cannot_fit_is_refused_with_its_figures() -> None:
@@ -162,22 +181,22 @@ def test_what_cannot_fit_is_refused_with_its_figures() -> None:
     )
     with pytest.raises(ClientError) as raised:
         prepared(services().gateway.planner, context)
-    assert (raised.value.status, raised.value.code, context.result) == (400, "context_length_exceeded", "unfit")
+    assert (raised.value.status, raised.value.code, context.record.result) == (400, "context_length_exceeded", "unfit")
     assert "8192 tokens" in raised.value.message and "9001 for the completion" in raised.value.message
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
 def test_where_nothing_may_be_done_the_body_stays(mode: Mode) -> None:
     context = visiting(body(talk(400)), mode)
-    assert prepared(services().gateway.planner, context) is context.body
+    assert prepared(services().gateway.planner, context) is context.received.body
     assert (context.plan is None) == (mode is Mode.OFF)
 
 
 @pytest.mark.parametrize("sent", [b"{", b'{"model":"gpt-4","messages":"Hi"}', b"\xef\xbb\xbf{}"])
 def test_what_is_not_understood_stays_and_strict_refuses_it(sent: bytes) -> None:
     planner, context = services().gateway.planner, visiting(sent)
-    assert prepared(planner, context) is context.body
-    assert (context.result, context.ladder, context.sure) == ("not_understood", None, False)
+    assert prepared(planner, context) is context.received.body
+    assert (context.record.result, ladder_of(context), context.proven) == ("not_understood", None, False)
     with pytest.raises(ClientError) as raised:
         prepared(planner, visiting(sent, Mode.STRICT))
     assert raised.value.code == "not_understood"
@@ -191,10 +210,10 @@ def broken(*args: Any) -> Any:
 def test_a_bug_keeps_the_body_and_strict_refuses_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("proxy.request.measure.plan", broken)
+    monkeypatch.setattr("proxy.request.planning.plan", broken)
     planner, context = services().gateway.planner, visiting(body(talk(400)))
-    assert prepared(planner, context) is context.body
-    assert (context.result, context.ladder, context.plan, context.facts) == ("bug", None, None, None)
+    assert prepared(planner, context) is context.received.body
+    assert (context.record.result, ladder_of(context), context.plan) == ("bug", None, None)
     with pytest.raises(ClientError) as raised:
         prepared(planner, visiting(body(talk(400)), Mode.STRICT))
     assert raised.value.code == "not_understood" and "canary" not in raised.value.message
@@ -205,17 +224,17 @@ def test_a_bug_keeps_the_body_and_strict_refuses_it(
 def test_what_turns_out_not_to_be_understood_while_it_is_counted_is_forgotten() -> None:
     sent = b'{"model":"gpt-4o","messages":[{"role":"assistant","tool_calls":[7]}]}'
     planner, context = services().gateway.planner, visiting(sent)
-    assert prepared(planner, context) is context.body and context.sure
-    asyncio.run(planner.count(context, ()))
-    assert (context.result, context.total, context.ladder) == ("not_understood", None, None)
+    assert prepared(planner, context) is context.received.body and context.proven
+    asyncio.run(planner.count(context))
+    assert (context.record.result, context.total, ladder_of(context)) == ("not_understood", None, None)
 
 
 def test_a_bug_while_counting_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, context = services().gateway.planner, visiting(body(talk(2), "gpt-4o"))
     prepared(planner, context)
     monkeypatch.setattr("proxy.request.totals.Totals.count", broken)
-    asyncio.run(planner.count(context, ()))
-    assert (context.result, context.total, context.ladder) == ("bug", None, None)
+    asyncio.run(planner.count(context))
+    assert (context.record.result, context.total, ladder_of(context)) == ("bug", None, None)
 
 
 def test_a_ladder_that_there_is_not_is_the_clients_mistake() -> None:
@@ -231,17 +250,20 @@ REFUSED = Refusal("x", limit=4_096)
 
 def healed(planner: Planner, context: RequestContext, refusal: Refusal = REFUSED) -> Any:
     """What is sent after a refusal, parsed; None where nothing is."""
-    sent = asyncio.run(planner.healed(context, refusal, ()))
-    return None if sent is None else json.loads(sent)
+    healer = Healer(planner.knowledge, planner.plans, planner.plans.pool)
+    if not asyncio.run(healer.heal(context, refusal)):
+        return None
+    assert context.planned is not None
+    return json.loads(context.planned.payload)
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
 def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -> None:
     made = services()
     context = visiting(body(talk(100), model))
-    assert prepared(made.gateway.planner, context) is context.body
+    assert prepared(made.gateway.planner, context) is context.received.body
     smaller = healed(made.gateway.planner, context)
-    assert 2 < len(smaller["messages"]) < 102 and context.result == "fitted"
+    assert 2 < len(smaller["messages"]) < 102 and context.record.result == "fitted"
     assert made.cache.learned_limits(model, CALLER).window == 4_096
     smallest = healed(made.gateway.planner, context, Refusal("x", limit=2_500))
     assert len(smallest["messages"]) < len(smaller["messages"])
@@ -267,8 +289,8 @@ def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
 def test_a_bug_while_healing_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, context = services().gateway.planner, visiting(body(talk(100)))
     prepared(planner, context)
-    monkeypatch.setattr("proxy.request.prepare.learn", broken)
-    assert healed(planner, context) is None and context.result == "bug"
+    monkeypatch.setattr("proxy.request.heal.learn", broken)
+    assert healed(planner, context) is None and context.record.result == "bug"
 
 
 ALLOWED = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o-mini,gpt-4o"}
@@ -303,7 +325,7 @@ def test_a_refusal_of_what_was_moved_that_teaches_nothing_heals_nothing(monkeypa
     made = services(**ALLOWED)
     context = visiting(body(talk(400)))
     prepared(made.gateway.planner, context)
-    monkeypatch.setattr("proxy.request.prepare.learn", lambda facts, sent, refusal: None)
+    monkeypatch.setattr("proxy.request.heal.learn", lambda facts, sent, refusal: None)
     assert healed(made.gateway.planner, context) is None
 
 
@@ -318,7 +340,7 @@ def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: An
     (tmp_path / "ladder.toml").write_text('on_unfit = "forward"\n[[step]]\nname = "clamp_output"\n')
     made = services(PLIMSOLL_RULES=str(tmp_path))
     context = visiting(body(talk(400)))
-    assert prepared(made.gateway.planner, context) is context.body
+    assert prepared(made.gateway.planner, context) is context.received.body
     assert healed(made.gateway.planner, context, Refusal("x", limit=8_192)) is None
     assert made.cache.learned_limits("gpt-4", CALLER) == LearnedLimits()
 
@@ -330,7 +352,7 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
     context = visiting(body(talk(100)), mode)
     prepared(made.gateway.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
-        made.gateway.planner.learn_ratio(context, replace(context.outcome(), usage=Usage(usage), status=status))
+        made.gateway.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
         assert made.cache.learned_limits("gpt-4", CALLER).window == left
 
 
@@ -340,7 +362,7 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
 def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
-    made.gateway.planner.learn_ratio(context, outcome)
+    made.gateway.learning.learn(context, outcome)
     found = made.cache.correction(outcome.model_sent, caller_of(()), 1.0)
     return None if found is None else found.ratio
 
@@ -350,9 +372,9 @@ def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
     made = services()
     context = visiting(body(talk(turns), "claude-3-opus"))
     prepared(made.gateway.planner, context)
-    if context.sure:
-        asyncio.run(made.gateway.planner.count(context, ()))
-    context.attempts = 1  # what was never sent has no count of what was
+    if context.proven:
+        asyncio.run(made.gateway.planner.count(context))
+    context.record.attempts = 1  # what was never sent has no count of what was
     sent = context.outcome().prompt_sent
     assert sent is not None
     assert told(made, context, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
@@ -363,7 +385,7 @@ def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
     made = services()
     context = visiting(body(talk(2 if status == 200 else 100), "claude-3-opus"))
     prepared(made.gateway.planner, context)
-    asyncio.run(made.gateway.planner.count(context, ()))
+    asyncio.run(made.gateway.planner.count(context))
     assert told(made, context, 50, status) is None
 
 
@@ -382,7 +404,7 @@ def test_a_message_that_pins_itself_stays_and_its_key_is_not_sent() -> None:
     said = [{**m, **PIN} if i == 5 else m for i, m in enumerate(talk(400))]
     context = visiting(body(said), pins=frozenset({7}))
     payload = prepared(planner, context)
-    assert b"plimsoll" not in payload and context.result == "fitted"
+    assert b"plimsoll" not in payload and context.record.result == "fitted"
     kept = [m["content"] for m in json.loads(payload)["messages"]]
     assert said[5]["content"] in kept and said[7]["content"] in kept and said[6]["content"] not in kept
 
@@ -396,36 +418,35 @@ def test_the_key_is_taken_out_though_nothing_else_changes(turns: int, mode: Mode
     context = visiting(body([{**said[0], **PIN}, *said[1:]]), mode)
     payload = prepared(planner, context)
     assert json.loads(payload) == {"model": "gpt-4", "messages": said}
-    assert context.sure is (turns == 2) and context.result == ""
+    assert context.proven is (turns == 2) and context.record.result == ""
 
 
 def test_the_key_is_taken_out_though_we_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = services().gateway.planner
-    monkeypatch.setattr(Planner, "ladder_for", lambda self, context: 1 / 0)
+    monkeypatch.setattr(Planner, "ladder_for", lambda self, model, controls: 1 / 0)
     context = visiting(body([{**talk(2)[0], **PIN}]))
     assert json.loads(prepared(planner, context)) == {"model": "gpt-4", "messages": talk(2)[:1]}
-    assert context.result == "bug"
+    assert context.record.result == "bug"
 
 
 def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
     planner = services().gateway.planner
     heavy = [{"role": "user", "content": "x" * (2 << 20), **PIN}]
     assert b"plimsoll" not in prepared(planner, visiting(body(heavy), Mode.OBSERVE))
-    context = visiting(gzip.compress(body([{**talk(2)[0], **PIN}])))
-    payload = asyncio.run(planner.prepare(context, [(b"content-encoding", b"gzip")]))
+    payload = prepared(planner, packed(body([{**talk(2)[0], **PIN}])))
     assert json.loads(payload) == {"model": "gpt-4", "messages": talk(2)[:1]}
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("field", [{"max_tokens": "many"}, {"n": 0}, {"stream": "yes"}])
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
-def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[str, Any], packed: bool) -> None:
+def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[str, Any], is_packed: bool) -> None:
     planner, said = services().gateway.planner, talk(2)
     sent = body([{**said[0], **PIN}, *said[1:]], **field)
-    context = visiting(gzip.compress(sent) if packed else sent, mode)
-    payload = asyncio.run(planner.prepare(context, [(b"content-encoding", b"gzip")] if packed else []))
+    context = packed(sent, mode) if is_packed else visiting(sent, mode)
+    payload = prepared(planner, context)
     assert json.loads(payload) == {"model": "gpt-4", **field, "messages": said}
-    assert context.result == "not_understood"
+    assert context.record.result == "not_understood"
 
 
 def test_the_key_is_taken_out_where_there_is_no_model() -> None:
@@ -444,18 +465,18 @@ def test_the_key_is_taken_out_where_there_is_no_model() -> None:
 )
 def test_what_is_not_understood_and_has_no_such_key_stays_as_it_is(sent: bytes) -> None:
     context = visiting(sent)
-    assert prepared(services().gateway.planner, context) is context.body
+    assert prepared(services().gateway.planner, context) is context.received.body
 
 
 def test_a_bug_while_the_key_is_taken_out_sends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.request.measure.unpacked", broken)
+    monkeypatch.setattr("proxy.request.scanning.unpacked", broken)
     context = visiting(b'{"n":0}')
-    assert prepared(services().gateway.planner, context) is context.body and context.result == "bug"
+    assert prepared(services().gateway.planner, context) is context.received.body and context.record.result == "bug"
 
 
 def test_who_asks_for_nothing_sends_the_key_as_it_is() -> None:
     context = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
-    assert prepared(services().gateway.planner, context) is context.body
+    assert prepared(services().gateway.planner, context) is context.received.body
 
 
 # Lorebooks.
@@ -484,7 +505,7 @@ def test_entries_of_a_lorebook_are_recalled_though_the_request_fits(shelf: str) 
     context = visiting(body(ASKING), lorebooks=("tides",))
     payload = prepared(planner, context)
     assert "nine bells" in recalled(payload) and "river" not in recalled(payload)
-    assert context.result == "fitted" and context.plan is not None
+    assert context.record.result == "fitted" and context.plan is not None
     assert [note.step for note in context.plan.notes] == ["recall"]
 
 
@@ -492,7 +513,7 @@ def test_a_model_brings_its_lorebooks_along(shelf: str) -> None:
     planner = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
     assert "nine bells" in recalled(prepared(planner, visiting(body(ASKING, "gpt-4o-mini"))))
     other = visiting(body(ASKING, "gpt-4"))
-    assert prepared(planner, other) is other.body
+    assert prepared(planner, other) is other.received.body
 
 
 def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> None:
@@ -514,7 +535,7 @@ def test_what_a_refusal_heals_recalls_too(shelf: str) -> None:
 def test_budgets_of_the_environment_reach_the_steps(shelf: str) -> None:
     made = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag", CONTEXT_RAG_TOKEN_BUDGET="20")
     context = visiting(body(ASKING, "gpt-4o"))
-    assert prepared(made.gateway.planner, context) is context.body  # the heading alone takes more
+    assert prepared(made.gateway.planner, context) is context.received.body  # the heading alone takes more
     made = services(PLIMSOLL_LADDER="rag", CONTEXT_RECENT_HISTORY_TOKEN_BUDGET="1000", CONTEXT_RAG_TOKEN_BUDGET="500")
     context = visiting(body(talk(100), "gpt-4o"))
     prepared(made.gateway.planner, context)

@@ -53,7 +53,7 @@ async def embedding(
         services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
         await services.open()
         try:
-            embeddings = services.gateway.planner.measuring.providers["embeddings"]
+            embeddings = services.providers["embeddings"]
             assert isinstance(embeddings, Embeddings)
             yield up, services, embeddings
         finally:

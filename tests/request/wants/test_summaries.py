@@ -58,7 +58,7 @@ async def summing(
         services = build(read_settings({"PLIMSOLL_UPSTREAM": up.url, **environment}), lambda outcome: None)
         await services.open()
         try:
-            summaries = services.gateway.planner.measuring.providers["summary"]
+            summaries = services.providers["summary"]
             assert isinstance(summaries, Summaries)
             yield up, services, summaries
         finally:

@@ -1,0 +1,68 @@
+"""After an answer: what its usage teaches about a model's counts and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.cache.cache import Cache
+from proxy.model.limits import Quality
+from proxy.model.outcome import Outcome
+from proxy.model.structs import replace
+from proxy.request.context import Answered, Figures, RequestContext, figures_of
+from proxy.request.facts import Knowledge
+from proxy.tokens.meter import is_noise, learned_ratio
+from proxy.tokens.usage import truncated
+from proxy.upstreams.internal_client import tenant_of
+
+# By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
+WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
+
+
+def outcome_of(context: RequestContext) -> Outcome:
+    """The outcome of a request, marked where its usage shows that the upstream cut the prompt silently."""
+    outcome = context.outcome()
+    counted, usage = outcome.prompt_sent, outcome.usage
+    if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
+        return outcome
+    unit = (context.figures or figures_of(context)).unit
+    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, unit, usage) else outcome
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLearning:
+    """Compares the upstream's own counts with ours."""
+
+    knowledge: Knowledge
+    cache: Cache
+
+    def learn(self, context: RequestContext, outcome: Outcome) -> None:
+        """Corrects the count ratio of the model, and takes back learned limits that the answer disproves."""
+        if outcome.status != 200:
+            return
+        figures = context.figures or figures_of(context)
+        model, sender = outcome.model_sent, figures.received.headers
+        if figures.caller:
+            self._disprove(figures, context.answered, outcome)
+        self.knowledge.read(model, sender, outcome)
+        if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
+            return
+        family = self.knowledge.families.find(model)
+        ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
+        if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
+            self.cache.record_ratio(model, figures.caller or tenant_of(sender), ratio)
+
+    def _disprove(self, figures: Figures, answered: Answered | None, outcome: Outcome) -> None:
+        """Takes back the limits that an answer disproves. An answer without usage counts if the request tested a limit
+        and got content: an upstream that refuses long prompts has not cut this one."""
+        sent, probed = outcome.prompt_sent, figures.probing and not outcome.refusals
+        if outcome.usage is not None:
+            used = outcome.usage.prompt
+            whole = sent is not None and used >= sent * (1 - WHOLE[Quality(outcome.quality)])
+            agrees = whole and not outcome.truncated
+        else:
+            tap = None if answered is None else answered.tap
+            if not probed or sent is None or tap is None or not tap.content_seen or tap.error:
+                return
+            used, agrees = sent, True
+        reply = outcome.reply_sent or 0
+        self.cache.record_answer(outcome.model_sent, figures.caller, used, reply, agrees=agrees, probed=probed)

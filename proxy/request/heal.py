@@ -1,0 +1,106 @@
+"""After a refusal: learn what it says of the model's limits, and plan again from what the client sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxy.fit.learn import apply_learned, learn
+from proxy.model.limits import NOTHING_LEARNED
+from proxy.model.outcome import Refusal
+from proxy.model.plan import Draft, Facts, Ladder
+from proxy.model.structs import replace
+from proxy.request.bugs import report_bug
+from proxy.request.context import Planned, RequestContext, Scanned
+from proxy.request.facts import Knowledge
+from proxy.request.planning import PlanBuilder
+from proxy.request.work import HEAVY_BYTES, Pool
+from proxy.upstreams.internal_client import tenant_of
+from proxy.wire.echoes import echoes
+from proxy.wire.headers import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Healer:
+    """Plans refused requests again."""
+
+    knowledge: Knowledge
+    plans: PlanBuilder
+    pool: Pool
+
+    async def heal(self, context: RequestContext, refusal: Refusal) -> bool:
+        """Replaces the planned stage by one with a smaller payload. False if the refusal taught nothing, or if nothing
+        smaller is left to send. Never raises."""
+        scanned, planned = context.scanned, context.planned
+        if scanned is None or planned is None or scanned.ladder is None:
+            return False
+        try:
+            return await self._heal(context, scanned, planned, scanned.ladder, refusal)
+        except Exception as error:
+            report_bug(context.record, error)
+            return False
+
+    async def _heal(
+        self, context: RequestContext, scanned: Scanned, sent: Planned, ladder: Ladder, refusal: Refusal
+    ) -> bool:
+        received, record = context.received, context.record
+        uncut = sent.plan is None
+        scanned = replace(scanned, caller=tenant_of(received.headers))
+        if uncut:  # in the meantime another request may have learned what this refusal would teach
+            scanned = replace(scanned, learned=self.knowledge.learned(scanned.model, scanned.caller))
+        context.scanned = scanned
+        if uncut:
+            sent = replace(await self.plans.count(received, scanned, ladder, record), payload=sent.payload)
+            context.planned = sent
+        assert sent.plan is not None and sent.prompt is not None
+        said = _header_values(received.headers)
+        heavy = len(scanned.plain) > HEAVY_BYTES
+        echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
+        facts, scanned = self._learn(scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed)
+        context.scanned = scanned
+        if facts is None and uncut:
+            facts = sent.facts
+        if facts is None:
+            return False
+        again = await self.plans.rebuild(received, scanned, sent.prompt, facts, ladder, record)
+        assert again.plan is not None
+        if not again.plan.changed or not again.plan.possible:
+            return False
+        context.planned, record.result = replace(again, payload=sent.payload), "fitted"
+        context.planned = replace(again, payload=await self.plans.render(received.api, scanned, again))
+        return True
+
+    def _learn(
+        self, scanned: Scanned, planned: Planned, sent: Draft, ladder: Ladder, refusal: Refusal, *, proves: bool
+    ) -> tuple[Facts | None, Scanned]:
+        """The facts after a refusal of the draft that was sent, None if it taught nothing; and the request as it is to
+        be planned with them. Where `proves`, the caller's next requests use the lesson too. A draft that was moved to
+        another model teaches about that model."""
+        assert planned.prompt is not None and planned.facts is not None
+        knowledge, facts, moved = self.knowledge, planned.facts, sent.model != planned.prompt.model
+        kept = knowledge.learned(sent.model, scanned.caller)
+        if moved:
+            facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)
+        wiser: Facts | None
+        if scanned.probing and kept != NOTHING_LEARNED and refusal.limit is None and refusal.prompt is None:
+            scanned = replace(scanned, probing=False)  # the limits that were tested still hold, and say more
+            wiser = apply_learned(facts, kept)
+        else:
+            wiser = learn(facts, sent, refusal)
+        if wiser is None:
+            return None, scanned
+        if proves:
+            knowledge.prove(sent, refusal, wiser.learned, scanned.caller, opaque=planned.prompt.opaque)
+        window = knowledge.under_caps(wiser.window, ladder, scanned.controls.window)
+        if not moved:
+            return replace(wiser, window=window), scanned
+        candidates = tuple(
+            replace(candidate, window=window) if candidate.model == sent.model else candidate
+            for candidate in planned.facts.candidates
+        )
+        return replace(planned.facts, candidates=candidates), scanned
+
+
+def _header_values(headers: Iterable[Header]) -> bytes:
+    """What a client says outside its body and an error may quote."""
+    return b"\n".join([value for _, value in headers])

@@ -1,0 +1,116 @@
+"""Scanned -> Planned: parses the body, gathers facts, descends the ladder, fulfils its wants and renders the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxy.fit.lore import LOREBOOKS
+from proxy.fit.plan import due, plan
+from proxy.model.api import Api
+from proxy.model.conversation import Prompt
+from proxy.model.lenient_json import Json
+from proxy.model.plan import Facts, Ladder, Plan, Want
+from proxy.model.structs import replace
+from proxy.request.context import Planned, Received, Record, Scanned
+from proxy.request.facts import Knowledge
+from proxy.request.totals import SharedCounts, pending
+from proxy.request.wants import Provider
+from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
+from proxy.upstreams.extra_calls import CallCost
+
+
+@dataclass(slots=True)
+class PlanBuilder:
+    """Makes plans, short ones inline and long ones in a thread of `pool`. `providers` by kind of want."""
+
+    knowledge: Knowledge
+    counts: SharedCounts
+    providers: Mapping[str, Provider]
+    pool: Pool
+    _without_steps: dict[str, Ladder] = field(default_factory=dict)
+
+    async def build(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
+        """The plan for a body, without its payload. Raises `NotUnderstood`."""
+        controls = scanned.controls
+        heavy = len(scanned.plain) > HEAVY_BYTES
+        prompt = await self.pool.run(heavy, received.api.parse, scanned.plain, controls.pins)
+        caller = b"" if scanned.probing else scanned.caller  # also ignores what was learned of the candidates
+        facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, caller, scanned.learned)
+        if scanned.lore:
+            facts = replace(facts, knowledge={LOREBOOKS: scanned.lore})
+        return await self.rebuild(received, scanned, prompt, facts, ladder, record)
+
+    async def count(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
+        """The plan of a ladder without steps: it counts the prompt and changes nothing. Raises `NotUnderstood`."""
+        return await self.build(received, scanned, self._stepless(ladder), record)
+
+    async def rebuild(
+        self, received: Received, scanned: Scanned, prompt: Prompt, facts: Facts, ladder: Ladder, record: Record
+    ) -> Planned:
+        """The plan for a parsed prompt with these facts, without its payload. Each want is fulfilled at most once: an
+        empty value says that it cannot be had."""
+        missing: tuple[str, ...] = ()
+        known, made = facts, await self._plan(scanned, prompt, facts, ladder)
+        for _ in ladder.steps:
+            want = made.want
+            if want is None:
+                break
+            value = await self._fulfil(received, want, record)
+            if not value and received.dry_run and want.kind not in missing:
+                missing += (want.kind,)
+            known = replace(known, knowledge={**known.knowledge, want.key: value})
+            made = await self._plan(scanned, prompt, known, ladder)
+        return Planned(b"", prompt, facts, made, missing)
+
+    async def _fulfil(self, received: Received, want: Want, record: Record) -> Json:
+        """What a step wants; an empty value if it cannot be had. A request that sends no plan causes no call. The wait
+        counts as upstream time."""
+        if record.cost is None:
+            record.cost = CallCost()
+        ask = received.may_change and not received.dry_run and not self.knowledge.offline
+        began = time.perf_counter()
+        value = await self.providers[want.kind].fulfil(want, received.headers, ask, record.cost)
+        waited = time.perf_counter() - began
+        record.own_seconds -= waited
+        record.upstream_seconds += waited
+        return value
+
+    async def _plan(self, scanned: Scanned, prompt: Prompt, facts: Facts, ladder: Ladder) -> Plan:
+        """The plan with these facts alone. Long counts that are new are read from Redis, or made and written there."""
+        size = len(scanned.plain) + sum(len(entry.content) for entry in scanned.lore)
+        if size <= INLINE_BYTES:
+            return plan(prompt, ladder, facts)
+        new = await self.pool.run(size > HEAVY_BYTES, pending, prompt.messages, facts.meter)
+        shared = await self.counts.fetch(new)
+        made = None
+        if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
+            made = _if_unchanged(plan(prompt, self._stepless(ladder), facts), ladder)
+        if made is None:
+            made = await self.pool.run(True, plan, prompt, ladder, facts)
+        self.counts.store(shared)
+        return made
+
+    def _stepless(self, ladder: Ladder) -> Ladder:
+        found = self._without_steps.get(ladder.name)
+        if found is None:
+            found = self._without_steps[ladder.name] = replace(ladder, steps=())
+        return found
+
+    async def render(self, api: Api, scanned: Scanned, planned: Planned) -> bytes:
+        """The payload of a plan that changes the request."""
+        return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.render, planned.prompt, planned.plan)
+
+    async def without_stream(self, received: Received, scanned: Scanned, payload: bytes) -> bytes:
+        """A payload that requests an answer of one piece. Raises `NotUnderstood`."""
+        plain = scanned.plain if payload is received.body else payload
+        return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.without_stream, plain)
+
+
+def _if_unchanged(counted: Plan, ladder: Ladder) -> Plan | None:
+    """The plan if no step of the ladder is due; else None."""
+    first = counted.before
+    if counted.trusting or not any(due(ladder_step, first, first) for ladder_step in ladder.steps):
+        return counted
+    return None

@@ -1,0 +1,119 @@
+"""Received -> Scanned: takes off a body's content-encoding and scans its bytes; it neither counts nor plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxy.http.memory_budget import Room
+from proxy.model import oversized_json
+from proxy.model.api import Api
+from proxy.model.scan import KnownPrefix, Scan
+from proxy.model.structs import replace
+from proxy.request.context import Received, Scanned
+from proxy.request.decompression import unpacked
+from proxy.request.prefix_cache import PrefixCache
+from proxy.request.work import HEAVY_BYTES, Pool
+from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.headers import value_of
+from proxy.wire.scan import NotUnderstood, without_lone_surrogates
+
+CROWDED = 1 << 18  # bytes of a body whose JSON values are counted before it is parsed: each may take 300 bytes then
+# Values and messages that one request may have, and bytes of its body for each one more: each takes 100 bytes, 2 KB.
+VALUES, VALUE_BYTES = 1 << 16, 256
+MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
+
+
+@dataclass(slots=True)
+class BodyScanner:
+    """Scans bodies, short ones inline and long ones in a thread. `max_body` limits the unpacked size, in bytes."""
+
+    max_body: int
+    prefixes: PrefixCache
+    pool: Pool = field(repr=False)
+
+    def scan_now(self, received: Received) -> Scanned | None:
+        """The scan of a short body; None for a body that `scan` must do. Raises `NotUnderstood`."""
+        if value_of(received.headers, b"content-encoding") is not None:
+            return None
+        api, body = received.api, received.body
+        known = self.prefixes.find(api, body)
+        new = len(body) - (known.end if known is not None else 0)
+        if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(body) > _max_values(body)):
+            return None
+        plain, found = _scan(api, body, known)
+        return Scanned(plain, found, received.controls)
+
+    async def scan(self, received: Received, room: Room | None) -> Scanned:
+        """The scan of any body. Raises `NotUnderstood`, and `ClientError` 503 if there is no memory to unpack it."""
+        unpacked_body = await self._unpacked(received, room)
+        heavy = len(unpacked_body) > CROWDED
+        plain, found = await self.pool.run(heavy, _checked_scan, received.api, unpacked_body)
+        return Scanned(plain, found, received.controls)
+
+    async def without_key(self, api: Api, scanned: Scanned) -> Scanned:
+        """The same body without the proxy's own key in its messages, whose pins join those of the headers. Raises
+        `NotUnderstood`."""
+        plain, controls = scanned.plain, scanned.controls
+        written, pins = await self.pool.run(len(plain) > HEAVY_BYTES, api.without_extension, plain)
+        return replace(scanned, plain=written, controls=replace(controls, pins=controls.pins | pins))
+
+    async def unscanned_without_key(self, received: Received, room: Room | None) -> bytes:
+        """The body of a request that was not understood, without the proxy's own key in its messages. The same object
+        if there is no such key. Raises `NotUnderstood` if its messages cannot be parsed."""
+        plain = await self._unpacked(received, room)
+        return await self.pool.run(len(plain) > HEAVY_BYTES, _without_key, received.api, received.body, plain)
+
+    async def _unpacked(self, received: Received, room: Room | None) -> bytes:
+        coding = (value_of(received.headers, b"content-encoding") or b"").strip().lower()
+        return await unpacked(received.body, coding, self.max_body, self.pool.run, room)
+
+
+def _checked_scan(api: Api, body: bytes) -> tuple[bytes, Scan]:
+    """`_scan` of a body that is not too large to be parsed. Raises `NotUnderstood`."""
+    if (excess := _too_large(body)) is not None:
+        raise NotUnderstood(excess)
+    return _scan(api, body)
+
+
+def _too_large(body: bytes) -> str | None:
+    """What a body has too much of to be parsed; None if it may be parsed."""
+    if len(body) > CROWDED and oversized_json.values(body, most := _max_values(body)) > most:
+        return "there are more values in it than we plan with"
+    if len(body) > oversized_json.OUTSIZE and oversized_json.strange(body):
+        return "there is a very long name, role or key in it"
+    return None
+
+
+def _max_values(body: bytes) -> int:
+    return VALUES + len(body) // VALUE_BYTES
+
+
+def _scan(api: Api, body: bytes, known: KnownPrefix | None = None) -> tuple[bytes, Scan]:
+    """The body, without unpaired surrogates, and its scan. Raises `NotUnderstood`."""
+    try:
+        long = known is None and len(body) > oversized_json.LONGEST
+        plain, found = body, _outline_scan(api, body) if long else api.scan(body, known)
+    except NotUnderstood:
+        mendable = without_lone_surrogates(body)
+        if mendable is None:
+            raise
+        plain, found = mendable, api.scan(mendable)
+    if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
+        raise NotUnderstood("there are more messages in it than we plan with")
+    return plain, found
+
+
+def _outline_scan(api: Api, body: bytes) -> Scan:
+    """The scan of a body that is too long to be decoded at once. No window is large enough for it, so it is always
+    planned: the scan has no bound on its tokens and no digest. Raises `NotUnderstood`."""
+    if (outline := oversized_json.outline(body)) is None:
+        return api.scan(body)
+    return replace(api.scan(outline.text), most=None, marks=None, text=body)
+
+
+def _without_key(api: Api, body: bytes, plain: bytes) -> bytes:
+    if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_large(plain):
+        return body
+    plain = without_lone_surrogates(plain) or plain
+    written, _ = api.without_extension(plain)
+    return body if written is plain else written
