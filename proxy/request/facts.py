@@ -20,7 +20,7 @@ from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
-from proxy.tokens.usage import Cut
+from proxy.tokens.usage import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers, ModelsListing
 
@@ -55,7 +55,7 @@ class Knowledge:
     cache: Cache
     listing: ModelsListing
     offline: bool = False
-    _cuts: Bounded[tuple[str, bytes], Cut] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _standing: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
@@ -208,7 +208,7 @@ class Knowledge:
             if before is not None and not before.holds(used):
                 self._cuts.take(key)
             return
-        cut = self._cuts.put(key, Cut(used, sent) if before is None else before.again(used, sent))
+        cut = self._cuts.put(key, SilentTruncation(used, sent) if before is None else before.again(used, sent))
         if cut is not before and cut.proves and self._told(model).source != RULES:
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
             self.cache.record_proof(model, key[1], LearnedLimits(max_input=cut.read), proof)

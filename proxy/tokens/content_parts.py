@@ -1,4 +1,4 @@
-"""Parts of a message that are no text: what an image, a sound or a file costs, or may cost where nobody can tell."""
+"""Counts content parts that are not text: images, audio and files. Unknown costs are estimated upwards."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from proxy.model.lenient_json import Json, compact, mapping
 from proxy.tokens.images import Images, size_of
 
-SOUND = {"wav": 48_000, "pcm16": 48_000, "mp3": 16_000}  # bytes a second as recorded requests had them
-COMPRESSED = 4_000  # bytes a second of any other sound
-SOUND_FRAME = 5
-PAGE_BYTES, PAGE_TOKENS, MOST_PAGES = 40_000, 1_100, 30  # of a file; more would refuse what may well fit
-BASE64 = 4 / 3
-OTHER_BYTES = 1 << 16  # a longer part of a kind that we do not know holds data, not text
+AUDIO_BYTES_PER_SECOND = {"wav": 48_000, "pcm16": 48_000, "mp3": 16_000}  # of recorded requests
+OTHER_AUDIO_BYTES_PER_SECOND = 4_000  # a compressed format
+AUDIO_OVERHEAD = 5  # tokens per audio part
+PAGE_BYTES, PAGE_TOKENS, MAX_PAGES = 40_000, 1_100, 30  # of a file; with more, files that fit would be refused
+BASE64_RATIO = 4 / 3  # characters per byte
+MAX_TEXT_BYTES = 1 << 16  # an unknown part above this size is counted as data, not as text
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens of one part; whether that is certain."""
+    """Tokens of one part, and whether the figure is known rather than assumed."""
 
     tokens: int
     certain: bool = False
 
 
 def text_of_part(part: Json) -> str | None:
-    """The text of a part of text or refusal; None where it is something else."""
+    """The text of a text or refusal part; None for any other part."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
@@ -34,17 +34,17 @@ def text_of_part(part: Json) -> str | None:
 
 
 def cost_of_part(part: Json, images: Images, second: int) -> Cost:
-    """What any other part costs a model with these images and so many tokens for a second of sound."""
+    """The cost of any other part. `second` is tokens of one second of audio. Never raises."""
     if not isinstance(part, dict):
         return Cost(0, True)
     if "image_url" in part:
         return _image(part, images)
     if "input_audio" in part:
-        return _sound(part["input_audio"], second)
+        return _audio(part["input_audio"], second)
     if "file" in part:
         return _file(part["file"])
     size = len(compact(part))
-    return Cost(size if size < OTHER_BYTES else _pages(size))
+    return Cost(size if size < MAX_TEXT_BYTES else _pages(size))
 
 
 def _image(part: dict[str, Json], images: Images) -> Cost:
@@ -56,10 +56,10 @@ def _image(part: dict[str, Json], images: Images) -> Cost:
     return Cost(images.cost(size, low), images.certain(size, low))
 
 
-def _sound(sound: Json, second: int) -> Cost:
-    found = mapping(sound)
-    rate = SOUND.get(str(found.get("format")), COMPRESSED)
-    return Cost(SOUND_FRAME + int(_bytes(found.get("data")) / rate * second))
+def _audio(audio: Json, second: int) -> Cost:
+    found = mapping(audio)
+    rate = AUDIO_BYTES_PER_SECOND.get(str(found.get("format")), OTHER_AUDIO_BYTES_PER_SECOND)
+    return Cost(AUDIO_OVERHEAD + int(_bytes(found.get("data")) / rate * second))
 
 
 def _file(file: Json) -> Cost:
@@ -67,8 +67,8 @@ def _file(file: Json) -> Cost:
 
 
 def _pages(size: int) -> int:
-    return PAGE_TOKENS * min(MOST_PAGES, 1 + size // PAGE_BYTES)
+    return PAGE_TOKENS * min(MAX_PAGES, 1 + size // PAGE_BYTES)
 
 
 def _bytes(data: Json) -> int:
-    return int(len(data) / BASE64) if isinstance(data, str) else 0
+    return int(len(data) / BASE64_RATIO) if isinstance(data, str) else 0

@@ -1,4 +1,4 @@
-"""Terms: what a model counts messages with, and the name that such counts are remembered under."""
+"""The counting rules of a model, and the key that its counts are cached under."""
 
 from __future__ import annotations
 
@@ -11,43 +11,47 @@ from xxhash import xxh3_64_intdigest
 from proxy.model.names import name_of
 from proxy.tokens.encodings import encoding, own
 from proxy.tokens.families import BUILT_IN, Families, Family, counted_with
-from proxy.tokens.messages import Counting
+from proxy.tokens.messages import CountingRules
 
-SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two messages share a key
+SEED = int.from_bytes(os.urandom(8))  # per process, so that no client can construct two messages with the same key
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a model counts messages with. `id` names everything but the messages that their counts depend on."""
+class CountingKey:
+    """How a model's messages are counted. `id` identifies everything that the counts depend on except the messages, the
+    same in every process; `seed` is its hash in this process."""
 
     family: Family
-    how: Counting
+    rules: CountingRules
     id: bytes
     seed: int
 
 
-def terms_for(
+def counting_key_for(
     model: str, schema: int, opaque: bool, tokenizer: str | None = None, families: Families = BUILT_IN
-) -> Terms:
-    """The terms of a model of these families. `schema` is 1 where the answer has one, 2 where instructions stand before
-    it. `opaque` is whether there may be images: then their formula is part of the name. Loads no encoding, but for a
-    `tokenizer` (the path of the user's own for this model), which is named by what is in it."""
-    return _terms(families, name_of(model), schema, opaque, tokenizer)
+) -> CountingKey:
+    """The counting rules of a model.
+
+    `schema`: 0 without a response schema, 1 with one, 2 with one and a system message. `opaque`: the prompt may contain
+    images, so the id includes the image formula. `tokenizer`: the path of the user's tokenizer.json for this model; its
+    id is a digest of its content. Loads no other encoding.
+    """
+    return _cached(families, name_of(model), schema, opaque, tokenizer)
 
 
 @lru_cache(maxsize=1024)
-def _terms(families: Families, model: str, schema: int, opaque: bool, tokenizer: str | None) -> Terms:
+def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer: str | None) -> CountingKey:
     family = families.find(model)
     if tokenizer is not None:
         family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / family.factor
-    spoken = recipe.spoken + (recipe.schema_spoken[schema - 1] if schema else 0)
-    how = Counting(partial(_count, family.encoding), recipe, family.images, spoken, unit, family.second)
+    assistant_text = recipe.assistant_text + (recipe.schema_assistant_text[schema - 1] if schema else 0)
+    rules = CountingRules(partial(_count, family.encoding), recipe, family.images, assistant_text, unit, family.second)
     encoded = encoding(family.encoding).name if family.own else family.encoding
-    name = f"{encoded}|{recipe.name}|{spoken}"
+    name = f"{encoded}|{recipe.name}|{assistant_text}"
     if opaque:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
-    return Terms(family, how, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
+    return CountingKey(family, rules, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
 
 
 def _count(name: str, text: str) -> int:

@@ -1,6 +1,6 @@
-"""Encodings: how many tokens a text is, exactly and offline; no other module imports tiktoken or tokenizers.
+"""Encodings: exact token counts of texts, offline. No other module imports tiktoken or tokenizers.
 
-It must not open a connection: tiktoken's own loader would.
+It never opens a connection, unlike tiktoken's own loader.
 """
 
 from __future__ import annotations
@@ -19,63 +19,64 @@ from xxhash import xxh3_128_digest
 from proxy.model.bounded import Bounded
 from proxy.tokens.ranks import ranks_of, source_of
 
-FILE = "file:"  # how the names of users' own begin
-PIECE = 1 << 15  # characters encoded at once: 2 ms, and far from the 1,000,000 blanks that make tiktoken panic
-LINE = 256  # characters of a text that is remembered as it is; of a longer one a digest is
-LINES, TEXTS = 1 << 14, 1 << 13  # of either so many: 7 MB at most
-SEED = int.from_bytes(os.urandom(8))  # of this process: nobody outside can make two texts share a digest
-REACH = 16  # characters by which a cut is tried to be longer: few tokens are longer
-NEAR = 1 << 11  # characters to the next safe place beyond which that is not tried: words are shorter, and time is short
+FILE = "file:"  # prefix of the names of users' own tokenizers
+PIECE = 1 << 15  # characters encoded at once: 2 ms, and far below the 1,000,000 spaces that make tiktoken panic
+MAX_KEY_LENGTH = 256  # characters; a longer text is cached under its digest
+CACHED_SHORT, CACHED_LONG = 1 << 14, 1 << 13  # entries; 7 MB together
+SEED = int.from_bytes(os.urandom(8))  # per process, so that no client can construct two texts with the same digest
+MAX_EXTENSION = 16  # characters by which a cut may be extended: few tokens are longer
+MAX_DISTANCE = 1 << 11  # characters to the next split point beyond which a cut is not extended, to bound the time
 
-# Where both patterns always split, whatever stands further left or right; so the parts' counts add up to the whole's:
-# before a blank that follows anything but white space (only white space or the start of a match may take it), after a
-# newline before anything but white space and "/", and between a letter or digit and what neither word nor number takes
-# in. Letters are named one by one, because two libraries need not agree on what a letter is.
+# Split points: positions where the patterns of both encodings always split, whatever the context, so that the counts of
+# the parts add up to the count of the whole. They are: before a space that follows a non-space; after a newline, before
+# anything but white space and "/"; between a letter or digit and a character that no word or number contains. Letters
+# are listed, because two regular expression libraries may differ in what they regard as a letter.
 LETTER = "A-Za-z\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fa5\uac00-\ud7a3"
-SAFE = re.compile(
+SPLIT_POINT = re.compile(
     rf"(?<=\S)(?= )|(?<=\n)(?=[^\s/])|(?<=[{LETTER}0-9])(?=[\s,.;:!?\"(){{}}\[\]<>=\uff0c\u3002\u3001])"
     rf"|(?<=[{LETTER}])(?=[0-9])|(?<=[0-9])(?=[{LETTER}])"
 )
 
 
 class Encoding:
-    """One vocabulary. Special-token text is ordinary text; a lone surrogate counts as U+FFFD. Safe in many threads.
+    """One vocabulary. Special-token text is ordinary text; a lone surrogate counts as U+FFFD. Thread-safe.
 
-    What was counted lately is remembered: lines, which recur, and longer texts, which are counted alone, then in their
-    message."""
+    Recent counts are cached: of short lines, which recur, and of longer texts, which are counted alone and then in
+    their message.
+    """
 
     def __init__(self, name: str, encode: Callable[[str], list[int]], decode: Callable[[list[int]], bytes]) -> None:
         self.name = name
         self._encode = encode
         self._decode = decode
-        self._line = lru_cache(maxsize=LINES)(self._counted)
-        self._lately: Bounded[bytes, int] = Bounded(TEXTS)
+        self._count_short = lru_cache(maxsize=CACHED_SHORT)(self._count)
+        self._long: Bounded[bytes, int] = Bounded(CACHED_LONG)
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
-        if len(text) <= LINE:
-            return self._line(text)
+        if len(text) <= MAX_KEY_LENGTH:
+            return self._count_short(text)
         key = xxh3_128_digest(text.encode("utf-8", "surrogatepass"), SEED)
-        found = self._lately.get(key)
+        found = self._long.get(key)
         if found is None:
-            found = self._lately.put(key, self._counted(text))
+            found = self._long.put(key, self._count(text))
         return found
 
-    def _counted(self, text: str) -> int:
-        """Between pieces of `PIECE` characters other threads have their turn."""
+    def _count(self, text: str) -> int:
+        """Counts in pieces; tiktoken releases the GIL for each."""
         if len(text) <= PIECE:
             return len(self._encode(text))
         return sum(len(self._encode(text[start:end])) for start, end in pieces(text))
 
     def cut(self, text: str, tokens: int, tail: bool = False) -> str:
-        """The longest head (or tail) of a text that costs at most so many tokens, to the character."""
-        wanted = tokens
-        while wanted > 0:
-            kept = self._tail(text, wanted) if tail else self._head(text, wanted)
+        """The longest head (or tail) of a text of at most `tokens` tokens, to the character."""
+        target = tokens
+        while target > 0:
+            kept = self._tail(text, target) if tail else self._head(text, target)
             over = self.count(kept) - tokens
             if over <= 0:
                 return kept
-            wanted -= over
+            target -= over
         return ""
 
     def _head(self, text: str, tokens: int) -> str:
@@ -83,7 +84,7 @@ class Encoding:
             ranks = self._encode(text[start:end])
             if len(ranks) > tokens:
                 middle = start + self._characters(ranks[:tokens])
-                whole = last_safe(text, start, middle)
+                whole = last_split(text, start, middle)
                 room = tokens - self.count(text[start:whole])
                 return text[: self._furthest(range(middle + 1, end), whole, text, room) or middle]
             tokens -= len(ranks)
@@ -94,22 +95,23 @@ class Encoding:
             ranks = self._encode(text[start:end])
             if len(ranks) > tokens:
                 middle = end - self._characters(ranks[len(ranks) - tokens :])
-                whole = first_safe(text, middle, end)
+                whole = first_split(text, middle, end)
                 room = tokens - self.count(text[whole:end])
                 return text[self._furthest(range(middle - 1, start, -1), whole, text, room) or middle :]
             tokens -= len(ranks)
         return text
 
     def _characters(self, ranks: list[int]) -> int:
-        """How many whole characters these tokens spell; one that is split at either end does not count."""
+        """How many whole characters these tokens decode to; a character split at either end does not count."""
         return len(self._decode(ranks).decode("utf-8", "ignore"))
 
     def _furthest(self, places: range, whole: int, text: str, room: int) -> int:
-        """The furthest of the nearest places to which a text from a safe place costs no more; 0 where none is."""
+        """The furthest of these positions so that the text between it and `whole`, a split point, costs at most `room`
+        tokens; 0 if there is none."""
         best = 0
-        for place in places[:REACH]:
+        for place in places[:MAX_EXTENSION]:
             between = text[min(place, whole) : max(place, whole)]
-            if len(between) > NEAR:
+            if len(between) > MAX_DISTANCE:
                 break
             if len(self._encode(between)) <= room:
                 best = place
@@ -117,13 +119,14 @@ class Encoding:
 
 
 def pieces(text: str, size: int = PIECE) -> Iterator[tuple[int, int]]:
-    """Where to part a long text: bounds of runs of at most so many characters, in order.
+    """Splits a long text: the bounds of consecutive pieces of at most `size` characters.
 
-    The counts of the parts add up to the whole's, but for a run that has no safe place at all, such as 40,000 blanks.
+    The counts of the pieces add up to the count of the text, except where a piece has no split point, such as 40,000
+    spaces.
     """
     start = 0
     while len(text) - start > size:
-        end = last_safe(text, start, start + size)
+        end = last_split(text, start, start + size)
         if end == start:
             end = start + size
         yield start, end
@@ -131,13 +134,13 @@ def pieces(text: str, size: int = PIECE) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def last_safe(text: str, start: int, end: int) -> int:
-    """The last place in a run where both patterns always split; its start where there is none."""
+def last_split(text: str, start: int, end: int) -> int:
+    """The last split point after `start`, up to `end`; `start` if there is none."""
     reach = 128
     while True:
         low = max(start, end - reach)
         place = start
-        for match in SAFE.finditer(text, low, min(end + 1, len(text))):
+        for match in SPLIT_POINT.finditer(text, low, min(end + 1, len(text))):
             if start < match.start() <= end:
                 place = match.start()
         if place > start or low == start:
@@ -145,9 +148,9 @@ def last_safe(text: str, start: int, end: int) -> int:
         reach *= 16
 
 
-def first_safe(text: str, start: int, end: int) -> int:
-    """The first place in a run, after its start, where both patterns always split; its end where there is none."""
-    match = SAFE.search(text, start + 1, min(end + 1, len(text)))
+def first_split(text: str, start: int, end: int) -> int:
+    """The first split point after `start`, up to `end`; `end` if there is none."""
+    match = SPLIT_POINT.search(text, start + 1, min(end + 1, len(text)))
     return match.start() if match is not None and match.start() <= end else end
 
 
@@ -156,12 +159,15 @@ _loaded: dict[str, Encoding] = {}
 
 
 def loaded(name: str) -> bool:
-    """Whether that encoding can be had without waiting."""
+    """Whether an encoding is loaded already."""
     return name in _loaded
 
 
 def encoding(name: str) -> Encoding:
-    """The encoding of that name, loaded at its first use. Raises `EncodingUnavailable`."""
+    """The encoding with this name, loaded at first use.
+
+    Raises `EncodingUnavailable`, or `ValueError` for an invalid tokenizer.json.
+    """
     found = _loaded.get(name)
     if found is None:
         with _lock:
@@ -171,7 +177,7 @@ def encoding(name: str) -> Encoding:
 
 
 def own(path: str) -> str:
-    """The name of the encoding that a user's own tokenizer.json is."""
+    """The encoding's name of a user's tokenizer.json."""
     return FILE + path
 
 
@@ -181,25 +187,25 @@ def _load(name: str) -> Encoding:
     source = source_of(name)
     ranks = ranks_of(source)
     built = tiktoken.Encoding(name, pat_str=source.pattern, mergeable_ranks=ranks, special_tokens={})
-    ranks.clear()  # tiktoken has its own copy by now; it keeps this one, 25 MB, only to be pickled
+    ranks.clear()  # frees 25 MB: tiktoken keeps this copy only for pickling
     return Encoding(name, built.encode_ordinary, built.decode_bytes)
 
 
 def _load_file(path: str) -> Encoding:
-    """A tokenizer.json; its name tells its content, so that two files are never taken for one. Raises ValueError, which
-    says what is wrong with it."""
+    """A user's tokenizer.json. Its name is a digest of the file, so that two files never share counts. Raises
+    `ValueError`."""
     try:
-        from tokenizers import Tokenizer  # here alone: nobody else needs it
+        from tokenizers import Tokenizer  # optional, and needed only here
     except ImportError:
         raise ValueError("needs the package tokenizers, which is not installed") from None
     try:
         raw = Path(path).read_bytes()
         made = Tokenizer.from_buffer(raw)
-    except Exception as error:  # the library raises nothing more special
-        raise ValueError(f"{path} is no tokenizer.json that can be read: {error}") from None
+    except Exception as error:  # the library raises nothing more specific
+        raise ValueError(f"{path} is not a valid tokenizer.json: {error}") from None
     made.no_truncation()
     made.no_padding()
-    made.encode_special_tokens = True  # in a text they are ordinary text
+    made.encode_special_tokens = True  # in a text, special tokens are ordinary text
 
     def encode(text: str) -> list[int]:
         try:

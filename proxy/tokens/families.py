@@ -28,10 +28,10 @@ CACHED_NAMES = 4096  # clients choose them
 # A name with *, ? and [...]. The path before a model's name is removed, so no pattern with a slash ever matches.
 PATTERN = re.compile(r"(?:[^\[\]/\s]|\[[^\[\]/\s]+\])+")
 
-SURE = Margin(100, 0.0)  # exact: the gap of seed 001
-ASSUMED = Margin(100, 0.02)  # an exact count but for a part that is assumed, or a correction
-FRAMED = Margin(150, 0.05)  # the user's own tokenizer: texts are exact, what templates and tools add is not
-LEARNED = Margin(150, 0.10)  # a ratio that usage taught: prompts of the same models differ from it by so much
+EXACT_MARGIN = Margin(100, 0.0)  # exact counts: the margin of seed 001
+ASSUMED_MARGIN = Margin(100, 0.02)  # exact, except for an assumed part or a correction
+OWN_TOKENIZER_MARGIN = Margin(150, 0.05)  # the user's tokenizer: texts are exact, templates and tools are not
+LEARNED_MARGIN = Margin(150, 0.10)  # a learned ratio: prompts of one model differ from it by this much
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Family:
     """A row: the models that belong to it, and how a prompt for them is counted.
 
     `ratio` is tokens of the model for one token of the encoding; None if the encoding is the model's own, and counts
-    are exact. `margin` is the gap that its counts need, `calibrated` the gap once the ratio has been learned. `second`
+    are exact. `margin` is for its counts, `calibrated` for counts with a learned ratio. `second`
     is tokens of one second of audio. `own` is true if the encoding is a file of the user's: texts are counted with the
     model's own encoding, and only the overhead is estimated.
     """
@@ -50,14 +50,14 @@ class Family:
     images: Images
     encoding: str = "o200k_base"
     ratio: float | None = None
-    margin: Margin = SURE
-    calibrated: Margin = LEARNED
+    margin: Margin = EXACT_MARGIN
+    calibrated: Margin = LEARNED_MARGIN
     second: int = 32
     own: bool = False
 
     @property
     def factor(self) -> float:
-        """Tokens of the model for one token of the encoding, where nothing was learned."""
+        """Tokens of the model for one token of the encoding, before anything is learned."""
         return self.ratio or 1.0
 
 
@@ -190,4 +190,4 @@ def counted_with(family: Family, encoding: str) -> Family:
     recipe, unit = family.recipe, family.factor
     figures = {name: round(getattr(recipe, name) * unit) for name in ("base", "message", "result", "tools")}
     recipe = replace(recipe, name=f"own-{recipe.name}*{unit:g}", **figures)
-    return replace(family, recipe=recipe, encoding=encoding, ratio=1.0, calibrated=FRAMED, own=True)
+    return replace(family, recipe=recipe, encoding=encoding, ratio=1.0, calibrated=OWN_TOKENIZER_MARGIN, own=True)

@@ -1,4 +1,4 @@
-"""Images: the size of an image from the first bytes of its data URL, and the formulas for its tokens.
+"""Images: the size of an image in a data URL, and the formulas for its tokens. It never decodes pixels.
 
 Formulas are from recorded usage unless said otherwise. Sizes are width and height in pixels, all other figures tokens.
 A row of rules/families.toml names a formula and gives its figures; `FORMULAS` are their names.
@@ -16,10 +16,10 @@ import msgspec
 
 Size = tuple[int, int]
 
-FIRST = 1 << 12  # characters of base64 looked at first: PNG, GIF and WEBP need 40
-MOST = 1 << 22  # and at most: a JPEG may carry a thumbnail and a colour profile before its size
-LARGE = (1536, 768)  # what an image of unknown size is taken for where size matters: large, twice as long as high
-MARK = ";base64,"
+FIRST_READ = 1 << 12  # characters of base64 that are decoded first: PNG, GIF and WEBP need 40
+MAX_READ = 1 << 22  # at most: a JPEG may have a thumbnail and a colour profile before its size
+ASSUMED_SIZE = (1536, 768)  # of an image of unknown size: large, twice as wide as high
+BASE64_PREFIX = ";base64,"
 
 Figure = Annotated[int, msgspec.Meta(ge=0, le=100_000)]  # tokens; a larger figure is a typing error
 Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -27,17 +27,17 @@ Rate = Annotated[float, msgspec.Meta(gt=0, le=100_000)]
 
 
 class Images(Protocol):
-    """What one image costs, one of unknown size what a large one does. `name` tells different costs apart."""
+    """A formula for the tokens of an image. An image of unknown size costs what a large one does."""
 
     @property
     def name(self) -> str:
-        """Short, the same for equal costs."""
+        """Identifies the formula and its figures in cache keys."""
 
     def cost(self, size: Size | None, low: bool) -> int:
-        """Tokens of an image of that size; `low` where the request asks for low detail."""
+        """Tokens of an image of this size (None: unknown). `low`: the request sets low detail."""
 
     def certain(self, size: Size | None, low: bool) -> bool:
-        """Whether that cost is no assumption."""
+        """Whether the cost is known, not assumed."""
 
 
 class Tiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="tiles"):
@@ -56,7 +56,7 @@ class Tiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     def cost(self, size: Size | None, low: bool) -> int:
         if low:
             return self.base
-        width, height = size or LARGE
+        width, height = size or ASSUMED_SIZE
         scale = min(1.0, 2048 / max(width, height))
         scale *= min(1.0, 768 / (min(width, height) * scale))
         return self.base + self.tile * ceil(width * scale / 512) * ceil(height * scale / 512)
@@ -146,12 +146,12 @@ FORMULAS = tuple(str(kind.__struct_config__.tag) for kind in get_args(Formula))
 
 
 def size_of(url: str) -> Size | None:
-    """The size of a PNG, JPEG, GIF or WEBP in a data URL, from its first bytes; None for anything else."""
-    start = url.find(MARK, 0, 200)
+    """Width and height of a PNG, JPEG, GIF or WEBP in a data URL. Never raises; returns None for anything else."""
+    start = url.find(BASE64_PREFIX, 0, 200)
     if not url.startswith("data:") or start < 0:
         return None
-    start += len(MARK)
-    length = FIRST
+    start += len(BASE64_PREFIX)
+    length = FIRST_READ
     while True:
         try:
             text = "".join(url[start : start + length].split())
@@ -160,13 +160,13 @@ def size_of(url: str) -> Size | None:
             found = None
         if found is not None:
             return found if min(found) > 0 else None
-        if length >= MOST or start + length >= len(url):
+        if length >= MAX_READ or start + length >= len(url):
             return None
         length *= 32
 
 
 def _size(data: bytes) -> Size | None:
-    for magic, at, read in KINDS:
+    for magic, at, read in FORMATS:
         if data[at : at + len(magic)] == magic:
             return read(data)
     return None
@@ -193,7 +193,7 @@ def _webp(data: bytes) -> Size:
 
 
 def _jpeg(data: bytes) -> Size | None:
-    """The size stands in the frame header, behind segments that each tell their own length."""
+    """The size is in the frame header, after segments that each start with their length."""
     at = 2
     while at + 9 <= len(data):
         marker = data[at + 1]
@@ -207,7 +207,7 @@ def _jpeg(data: bytes) -> Size | None:
     return None
 
 
-KINDS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
+FORMATS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, _png),
     (b"GIF8", 0, _gif),
     (b"WEBP", 8, _webp),

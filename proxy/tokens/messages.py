@@ -1,4 +1,4 @@
-"""Messages: what the messages of one block add to a prompt by a family's recipe; it must not see the rest of it."""
+"""Counts the messages of one block by a model family's recipe. It never sees the rest of the prompt."""
 
 from __future__ import annotations
 
@@ -13,112 +13,120 @@ from proxy.tokens.images import Images
 from proxy.tokens.recipes import Recipe
 
 RESULTS = frozenset({"tool", "function"})
-LISTED = 8  # around the list of the results of calls made in parallel
+RESULT_LIST_OVERHEAD = 8  # tokens around the list of the results of parallel calls
 
 Fields = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
-    """What messages are counted with. `spoken` is for an assistant message of text, `unit` how many tokens of the
-    encoding one token of an image is worth, `second` tokens for a second of sound."""
+class CountingRules:
+    """How messages are counted. `count`: tokens of a text. `assistant_text`: tokens per assistant message with text.
+    `unit`: tokens of the encoding per token of the model, for images. `second`: tokens of one second of audio."""
 
     count: Callable[[str], int]
     recipe: Recipe
     images: Images
-    spoken: int = 0
+    assistant_text: int = 0
     unit: float = 1.0
     second: int = 10
 
 
-def costs(messages: Sequence[Message], how: Counting) -> tuple[int, ...]:
-    """What each message of one block adds, in tokens of the encoding; the sum is the block's own."""
+def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
+    """Tokens of the encoding that each message of one block adds to the prompt. The sum is exact."""
     fields = [fields_of(message.raw) for message in messages]
     calls = _calls(fields[0])
-    if len(calls) > 1 and how.recipe.wraps:
-        return _in_parallel(fields, calls, how)
+    if len(calls) > 1 and rules.recipe.wraps_parallel:
+        return _in_parallel(fields, calls, rules)
     names = {ident: name for ident, name, _ in calls}
-    frame = how.recipe.result
+    frame = rules.recipe.result
     return tuple(
-        _result(f, names, how, frame) if string(f.get("role")) in RESULTS else _message(f, how) for f in fields
+        _result(f, names, rules, frame) if string(f.get("role")) in RESULTS else _message(f, rules) for f in fields
     )
 
 
-def certain(message: Message, how: Counting) -> bool:
-    """Whether nothing stands in a message whose cost is only assumed."""
+def certain(message: Message, rules: CountingRules) -> bool:
+    """Whether the cost of every part of a message is known, not assumed."""
     return all(
-        cost_of_part(part, how.images, how.second).certain
+        cost_of_part(part, rules.images, rules.second).certain
         for part in _parts(fields_of(message.raw).get("content"))
         if text_of_part(part) is None
     )
 
 
 def fields_of(raw: bytes) -> Fields:
-    """A message's fields. What is no JSON object is read as its text: counting never fails."""
+    """A message's fields. Never raises; anything but a JSON object becomes the content."""
     found = read(raw)
     return found if isinstance(found, dict) else {"content": str(found)}
 
 
 def text_of_raw(raw: bytes) -> str:
-    """The text of a message's content."""
+    """The text of the content of a message's JSON. Never raises."""
     return _text(fields_of(raw).get("content"))
 
 
-def _message(fields: Fields, how: Counting) -> int:
-    calls, recipe = _calls(fields), how.recipe
+def _message(fields: Fields, rules: CountingRules) -> int:
+    calls, recipe = _calls(fields), rules.recipe
     text, role = _text(fields.get("content")), fields.get("role")
-    total = _media(fields.get("content"), how)
+    total = _media(fields.get("content"), rules)
     if text or not calls:
-        total += recipe.message + how.count(text) + (how.spoken if role == "assistant" else 0)
+        total += recipe.message + rules.count(text) + (rules.assistant_text if role == "assistant" else 0)
     if calls:
-        total += recipe.turn + sum(recipe.message + how.count(name) + how.count(compacted(a)) for _, name, a in calls)
-    named = 0 if calls else recipe.named
-    return total + _name(fields, named, how) + how.count(string(fields.get("refusal")))
+        total += recipe.call_turn + sum(
+            recipe.message + rules.count(name) + rules.count(compacted(a)) for _, name, a in calls
+        )
+    named = 0 if calls else recipe.name_overhead
+    return total + _name(fields, named, rules) + rules.count(string(fields.get("refusal")))
 
 
-def _name(fields: Fields, named: int, how: Counting) -> int:
-    """A name costs itself and a separator; where it is the role's, only the separator."""
+def _name(fields: Fields, named: int, rules: CountingRules) -> int:
+    """A name costs itself and a separator; a name equal to the role costs only the separator."""
     name = string(fields.get("name"))
     if not name:
         return 0
-    return named + (how.count(name) if name != fields.get("role") else 0)
+    return named + (rules.count(name) if name != fields.get("role") else 0)
 
 
-def _result(fields: Fields, names: Mapping[str, str], how: Counting, frame: int) -> int:
+def _result(fields: Fields, names: Mapping[str, str], rules: CountingRules, frame: int) -> int:
     called = names.get(string(fields.get("tool_call_id"))) or string(fields.get("name")) or "x"
     content = fields.get("content")
-    return frame + how.count(f"functions.{called}") + how.count(_text(content)) + _media(content, how)
+    return frame + rules.count(f"functions.{called}") + rules.count(_text(content)) + _media(content, rules)
 
 
-def _in_parallel(fields: Sequence[Fields], calls: Sequence[tuple[str, str, str]], how: Counting) -> tuple[int, ...]:
-    """Calls made at once stand in one JSON object, their results in one list; each result gets its share of it."""
+def _in_parallel(
+    fields: Sequence[Fields], calls: Sequence[tuple[str, str, str]], rules: CountingRules
+) -> tuple[int, ...]:
+    """Parallel calls are one JSON object, their results one list; each result gets its share of the list."""
     uses = [{"recipient_name": f"functions.{name}", "parameters": read_text(a)} for _, name, a in calls]
     wrapped = json.dumps({"tool_uses": uses}, separators=(",", ":"), ensure_ascii=False)
     text = _text(fields[0].get("content"))
-    first = how.recipe.wrapped + how.count(wrapped) + (how.recipe.message + how.count(text) + how.spoken if text else 0)
-    first += _name(fields[0], 0, how)
-    if not how.recipe.lists:
+    first = (
+        rules.recipe.parallel_overhead
+        + rules.count(wrapped)
+        + (rules.recipe.message + rules.count(text) + rules.assistant_text if text else 0)
+    )
+    first += _name(fields[0], 0, rules)
+    if not rules.recipe.lists_results:
         names = {ident: name for ident, name, _ in calls}
-        return (first, *(_result(f, names, how, how.recipe.listed) for f in fields[1:]))
-    texts = [_dumped(read_text(_text(f.get("content"))), how.recipe.escapes) for f in fields[1:]]
-    listed = LISTED + how.count("[" + ", ".join(texts) + "]") if texts else 0
-    media = (_media(f.get("content"), how) for f in fields[1:])
+        return (first, *(_result(f, names, rules, rules.recipe.unlisted_result) for f in fields[1:]))
+    texts = [_dumped(read_text(_text(f.get("content"))), rules.recipe.ascii_results) for f in fields[1:]]
+    listed = RESULT_LIST_OVERHEAD + rules.count("[" + ", ".join(texts) + "]") if texts else 0
+    media = (_media(f.get("content"), rules) for f in fields[1:])
     return (first, *(share + more for share, more in zip(_shares(listed, texts), media, strict=True)))
 
 
 def _shares(total: int, texts: Sequence[str]) -> Iterable[int]:
-    """A total shared out by the texts' lengths, to the token."""
+    """Splits a total in proportion to the lengths of the texts; the shares add up exactly."""
     whole = sum(map(len, texts))
-    seen = given = 0
+    length = shared = 0
     for text in texts:
-        seen += len(text)
-        upto = total * seen // whole
-        yield upto - given
-        given = upto
+        length += len(text)
+        upto = total * length // whole
+        yield upto - shared
+        shared = upto
 
 
 def _calls(fields: Fields) -> list[tuple[str, str, str]]:
-    """Id, function name and arguments of each call that a message makes; the arguments as text."""
+    """Id, function name and arguments (as text) of each call of a message."""
     calls = fields.get("tool_calls")
     found = [_call(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     old = fields.get("function_call")
@@ -144,6 +152,6 @@ def _text(content: Json) -> str:
     return content if isinstance(content, str) else "".join(text_of_part(part) or "" for part in _parts(content))
 
 
-def _media(content: Json, how: Counting) -> int:
+def _media(content: Json, rules: CountingRules) -> int:
     others = [part for part in _parts(content) if text_of_part(part) is None]
-    return round(how.unit * sum(cost_of_part(part, how.images, how.second).tokens for part in others))
+    return round(rules.unit * sum(cost_of_part(part, rules.images, rules.second).tokens for part in others))

@@ -1,4 +1,4 @@
-"""Ranks: the published vocabularies, read from the wheel that ships them, and verified; it opens no connection."""
+"""Reads the published BPE ranks from the wheel that ships them, and verifies them. It opens no connection."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from binascii import a2b_base64
 from dataclasses import dataclass
 from pathlib import Path
 
-RANK_FILES = ("litellm", "litellm_core_utils/tokenizers")  # the package whose wheel ships them, and the folder in it
+RANK_FILES = ("litellm", "litellm_core_utils/tokenizers")  # the package that contains them, and its folder
 
-# The published patterns of the two encodings (tiktoken_ext/openai_public.py, MIT), written so that they are matched
-# faster: all that need not look ahead is one group, which the engine matches in one go. What they match is the same.
+# The published patterns of the two encodings (tiktoken_ext/openai_public.py, MIT), rewritten for speed:
+# everything without a look-ahead is one group, which the engine matches in one step. They match the same texts.
 CL100K = (
     r"(?:'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n])"
     r"|\s+(?!\S)|\s"
@@ -24,12 +24,12 @@ O200K = (
 
 
 class EncodingUnavailable(RuntimeError):
-    """No rank file, or not the one that was published: what we counted with it would be wrong."""
+    """The rank file is missing, or differs from the published one: counts would be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an encoding's ranks lie: the file's name in the folder, the digest of its bytes, its pattern."""
+    """An encoding: the file name of its ranks, the SHA-256 of the file, and its split pattern."""
 
     file: str
     sha256: str
@@ -51,19 +51,19 @@ SOURCES = {
 
 
 def source_of(name: str) -> Source:
-    """The row of an encoding. Raises `EncodingUnavailable`."""
+    """The source of an encoding. Raises `EncodingUnavailable` for an unknown name."""
     if name not in SOURCES:
-        raise EncodingUnavailable(f"no encoding is called {name!r}; there are {', '.join(SOURCES)}")
+        raise EncodingUnavailable(f"unknown encoding {name!r}, known are {', '.join(SOURCES)}")
     return SOURCES[name]
 
 
 def ranks_of(source: Source) -> dict[bytes, int]:
-    """The tokens of a vocabulary and their ranks. Raises `EncodingUnavailable`."""
+    """The tokens of a vocabulary with their ranks. Raises `EncodingUnavailable`."""
     return parse(verified(folder_of(*RANK_FILES), source))
 
 
 def folder_of(package: str, folder: str) -> Path:
-    """A folder in an installed package; the package is found but not imported, which costs seconds."""
+    """A folder of an installed package, which is not imported: that can take seconds. Raises `EncodingUnavailable`."""
     spec = importlib.util.find_spec(package)
     for place in (spec and spec.submodule_search_locations) or ():
         if (Path(place) / folder).is_dir():
@@ -72,7 +72,7 @@ def folder_of(package: str, folder: str) -> Path:
 
 
 def verified(folder: Path, source: Source) -> bytes:
-    """The bytes of a rank file, which must be the published ones: with any others counts would be wrong in silence."""
+    """The bytes of a rank file. Raises `EncodingUnavailable` unless they are the published ones."""
     path = folder / source.file
     try:
         data = path.read_bytes()
@@ -84,5 +84,5 @@ def verified(folder: Path, source: Source) -> bytes:
 
 
 def parse(data: bytes) -> dict[bytes, int]:
-    """Lines of a token in base64 and its rank. The published ranks are the numbers of their lines."""
+    """Parses lines of a token in base64 and its rank. In the published files the rank is the line number."""
     return {token: rank for rank, token in enumerate(map(a2b_base64, data.split()[::2]))}

@@ -1,4 +1,4 @@
-"""Recipes: what the frame of a prompt costs besides its texts, in each of the formats that OpenAI's models read.
+"""Recipes: what a prompt costs besides its texts, for each message format of OpenAI's models.
 
 A row of rules/families.toml names a recipe of `RECIPES`, or has figures of its own for `approximate`.
 """
@@ -11,66 +11,74 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How the parts of a request become tokens; the defaults are those of OpenAI's chat models since November 2023.
+    """What a prompt costs besides its texts, in tokens of the encoding. The defaults are those of OpenAI's chat models
+    since November 2023.
 
-    Figures are tokens of the encoding: `base` once a prompt, `message` once a message, `named` for a message's name
-    besides the name itself, `spoken` for an assistant message of text, `turn` for one with tool calls besides
-    `message` for each call, `result` for a tool's result. `wraps` says that calls made in parallel are one JSON
-    object, `wrapped` what that costs besides its text, `lists` that their results are one list, `escapes` that the list
-    is ASCII, `listed` what a result costs that is in no list. Of tools: `tools` once, `with_system` more
-    where instructions stand before them after `joint`, `silent` where no tool has a description, `weight` a token of
-    a schema's JSON (0: it is written as functions, `old` in the way of June 2023), `choice` for a forced function
-    besides its name (None: free), `no_choice` where none may be called. `schema` is for a response's schema: alone,
-    after instructions, with tools, and `schema_spoken` for each assistant message of text, without
-    instructions and with. `searches` says that what a search finds is not counted.
+    `base`: once per prompt. `message`: per message. `name_overhead`: per message with a name, besides the name.
+    `assistant_text`: per assistant message with text. `call_turn`: per message with calls, besides `message` for each
+    call. `result`: per tool result.
+
+    Parallel calls: `wraps_parallel`: they are one JSON object, which costs `parallel_overhead` besides its text.
+    `lists_results`: their results are one list, else each costs `unlisted_result`. `ascii_results`: the list is ASCII.
+
+    Tools: `tools` once; `tools_after_system` more if a system message precedes them, after the text `tools_separator`;
+    `undescribed_tools` if no tool has a description. `tool_json`: tokens per token of the tools' JSON; 0: the tools are
+    written as TypeScript, with `legacy_tools` as in June 2023. `forced_choice`: a forced function, besides its name
+    (None: free). `choice_none`: for `tool_choice: none`.
+
+    `response_schema`: a schema for the response: alone, after a system message, with tools.
+    `schema_assistant_text`: with such a schema, per assistant message with text: without a system message, with one.
+    `hidden_search`: the model searches the web, and what it finds is not counted.
     """
 
     name: str
     base: int = 3
     message: int = 4
-    named: int = 1
-    spoken: int = 0
-    turn: int = 0
+    name_overhead: int = 1
+    assistant_text: int = 0
+    call_turn: int = 0
     result: int = 8
-    wraps: bool = True
-    wrapped: int = 12
-    lists: bool = True
-    listed: int = 8
-    escapes: bool = False
+    wraps_parallel: bool = True
+    parallel_overhead: int = 12
+    lists_results: bool = True
+    unlisted_result: int = 8
+    ascii_results: bool = False
     tools: int = 9
-    with_system: int = -4
-    joint: str = "\n"
-    silent: int = 0
-    weight: float = 0.0
-    old: bool = False
-    choice: int | None = 6
-    no_choice: int = 1
-    schema: tuple[int, int, int] = (12, 8, 5)
-    schema_spoken: tuple[int, int] = (3, 4)
-    searches: bool = False
+    tools_after_system: int = -4
+    tools_separator: str = "\n"
+    undescribed_tools: int = 0
+    tool_json: float = 0.0
+    legacy_tools: bool = False
+    forced_choice: int | None = 6
+    choice_none: int = 1
+    response_schema: tuple[int, int, int] = (12, 8, 5)
+    schema_assistant_text: tuple[int, int] = (3, 4)
+    hidden_search: bool = False
 
 
 CLASSIC = Recipe("classic")
-ESCAPING = replace(CLASSIC, name="escaping", escapes=True)  # the models until July 2024
-JUNE_2023 = replace(ESCAPING, name="june-2023", old=True, result=5, choice=3)
-REASONING = replace(CLASSIC, name="reasoning", base=2, tools=10, choice=None, no_choice=0)
-CHANNELS = replace(REASONING, name="channels", spoken=2, turn=3)
+ESCAPING = replace(CLASSIC, name="escaping", ascii_results=True)  # the models until July 2024
+JUNE_2023 = replace(ESCAPING, name="june-2023", legacy_tools=True, result=5, forced_choice=3)
+REASONING = replace(CLASSIC, name="reasoning", base=2, tools=10, forced_choice=None, choice_none=0)
+CHANNELS = replace(REASONING, name="channels", assistant_text=2, call_turn=3)
 HARMONY = replace(
     CHANNELS,
     name="harmony",
-    turn=6,
-    wraps=False,
+    call_turn=6,
+    wraps_parallel=False,
     tools=9 + 82,  # 82: the hidden instructions that come with tools
-    with_system=-1,
-    joint="\n\n",
-    silent=-1,
-    schema=(8, 7, 8),
+    tools_after_system=-1,
+    tools_separator="\n\n",
+    undescribed_tools=-1,
+    response_schema=(8, 7, 8),
 )
-# gpt-5.4 and later wrap parallel calls again, but list no results. As recorded of /v1/responses, where all else costs
-# what it does here, and a pair 1 more; of /v1/chat/completions there is no recording.
-WRAPPING = replace(HARMONY, name="wrapping", wraps=True, wrapped=16, lists=False, listed=6)
+# gpt-5.4 and later wrap parallel calls again, but do not list results. Measured on recorded requests of /v1/responses,
+# where everything else costs the same as here and a pair 1 token more; /v1/chat/completions has not been recorded.
+WRAPPING = replace(
+    HARMONY, name="wrapping", wraps_parallel=True, parallel_overhead=16, lists_results=False, unlisted_result=6
+)
 AUDIO = replace(CLASSIC, name="audio", base=2)
-SEARCH = replace(CLASSIC, name="search", base=0, message=0, result=0, searches=True)  # bare text, whatever the roles
+SEARCH = replace(CLASSIC, name="search", base=0, message=0, result=0, hidden_search=True)  # bare text without roles
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (CLASSIC, ESCAPING, JUNE_2023, REASONING, CHANNELS, HARMONY, WRAPPING, AUDIO, SEARCH)
@@ -79,22 +87,24 @@ RECIPES: Mapping[str, Recipe] = {
 
 def approximate(ratio: float, prompt: float, message: float, tools: float, tool_json: float) -> Recipe:
     """The recipe of models whose encoding is not public, from figures in the model's own tokens: `prompt` once,
-    `message` for each message, `tools` once where there are tools, `tool_json` for one token of the encoding in a
-    tool's JSON. `ratio` is tokens of the model for one of the encoding. Equal figures give equal names."""
-    base, each, result, once = (round(tokens / ratio) for tokens in (prompt, message, message + 4, tools))
-    weight = tool_json / ratio
+    `message` for each message, `tools` once if there are tools, `tool_json` for one token of the encoding in a tool's
+    JSON. `ratio` is tokens of the model per token of the encoding. Equal figures give equal names."""
+    base, message_tokens, result, tools_tokens = (
+        round(tokens / ratio) for tokens in (prompt, message, message + 4, tools)
+    )
+    tool_json_rate = tool_json / ratio
     return Recipe(
-        name=f"approximate-{base}-{each}-{result}-{once}-{weight:.6g}",
+        name=f"approximate-{base}-{message_tokens}-{result}-{tools_tokens}-{tool_json_rate:.6g}",
         base=base,
-        message=each,
+        message=message_tokens,
         result=result,
-        wraps=False,
-        tools=once,
-        with_system=0,
-        joint="",
-        weight=weight,
-        choice=None,
-        no_choice=0,
-        schema=(20, 20, 20),
-        schema_spoken=(0, 0),
+        wraps_parallel=False,
+        tools=tools_tokens,
+        tools_after_system=0,
+        tools_separator="",
+        tool_json=tool_json_rate,
+        forced_choice=None,
+        choice_none=0,
+        response_schema=(20, 20, 20),
+        schema_assistant_text=(0, 0),
     )

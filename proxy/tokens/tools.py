@@ -1,6 +1,6 @@
-"""Tools as the models see them: functions and their JSON schemas written as TypeScript; it counts nothing.
+"""Renders tools as the models read them: functions and their JSON schemas as TypeScript. It does not count.
 
-The rules were read off recorded requests and the prompt tokens that the provider reported for them.
+The format was derived from recorded requests and the prompt tokens that the provider reported for them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from proxy.model.lenient_json import Json, mapping
 
-NESTING = 16  # schemas may refer to themselves: what lies deeper is `any`
-SIZE = 2_000_000  # characters: schemas may refer to parts that refer to parts; what comes later is `any`
-NODE = 16  # characters that any part of a schema is thought to take
+MAX_DEPTH = 16  # schemas may be recursive; below this depth a type is `any`
+MAX_SIZE = 2_000_000  # characters; references can expand exponentially, and after this every type is `any`
+NODE_SIZE = 16  # characters that every node of a schema counts for
 SCALARS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
-# What is told of a value after its type, by the type that it bounds.
+# Keywords that are written after a value's type, by type.
 BOUNDS = {
     "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
@@ -26,7 +26,7 @@ BOUNDS = {
 
 
 class Typed(NamedTuple):
-    """A schema in words: the comment lines before it, its type, and what is told after it."""
+    """A rendered schema: the comment lines before it, its type, and the comment after it."""
 
     comments: tuple[str, ...]
     type: str
@@ -34,22 +34,22 @@ class Typed(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether it can stand in the middle of a line."""
+        """Whether it fits inside a line."""
         return not self.comments and not self.after and "\n" not in self.type
 
 
-def render(functions: Sequence[Mapping[str, Json]], old: bool = False) -> str:
-    """The namespace that these functions (name, description, parameters) stand in.
+def render(functions: Sequence[Mapping[str, Json]], legacy: bool = False) -> str:
+    """The namespace with these functions (fields: name, description, parameters).
 
-    `old` is how the models of June 2023 saw it: every object on lines of its own, no titles, no bounds.
+    `legacy` is the format of the models of June 2023: every object on several lines, no titles, no bounds.
     """
-    return "namespace functions {\n\n" + "".join(_function(f, old) for f in functions) + "} // namespace functions"
+    return "namespace functions {\n\n" + "".join(_function(f, legacy) for f in functions) + "} // namespace functions"
 
 
-def _function(function: Mapping[str, Json], old: bool) -> str:
+def _function(function: Mapping[str, Json], legacy: bool) -> str:
     parameters = mapping(function.get("parameters"))
-    schema = Schema(parameters, old)
-    title = [] if old else _comment(parameters.get("title"))
+    schema = Schema(parameters, legacy)
+    title = [] if legacy else _comment(parameters.get("title"))
     lines = [*title, *(["//"] if title else []), *_comment(function.get("description"))]
     lines += _comment(parameters.get("description"))
     argument = f"(_: {schema.object(parameters)})" if mapping(parameters.get("properties")) else "()"
@@ -58,14 +58,14 @@ def _function(function: Mapping[str, Json], old: bool) -> str:
 
 @dataclass(slots=True)
 class Schema:
-    """Writes the parts of one JSON schema; `root` is what its references point into."""
+    """Renders one JSON schema. `root` resolves its references; `written` counts characters, up to `MAX_SIZE`."""
 
     root: Mapping[str, Json]
-    old: bool = False
+    legacy: bool = False
     written: int = 0
 
     def object(self, schema: Mapping[str, Json], depth: int = 0) -> str:
-        """An object's properties, on one line where none of them has anything to tell."""
+        """An object's properties; on one line if none has a comment."""
         properties = mapping(schema.get("properties"))
         if not properties:
             return "object"
@@ -74,29 +74,29 @@ class Schema:
         parts = [
             (f"{key}{'' if key in needed else '?'}:", self.typed(value, depth + 1)) for key, value in properties.items()
         ]
-        if not self.old and all(part.plain for _, part in parts):
+        if not self.legacy and all(part.plain for _, part in parts):
             return "{ " + ", ".join(f"{key} {part.type}" for key, part in parts) + " }"
         return "{\n" + "".join(_property(key, part) for key, part in parts) + "}"
 
     def typed(self, schema: Json, depth: int) -> Typed:
-        """A schema with what is told before and after its type."""
+        """A schema's type with its comments."""
         found = self.resolved(schema)
         kinds = found.get("type")
-        after = [] if self.old else _told(found, kinds if isinstance(kinds, str) else "")
+        after = [] if self.legacy else _bounds(found, kinds if isinstance(kinds, str) else "")
         if "default" in found:
             after.insert(0, f"default: {_dumped(found['default'])}")
         comments = self._comments(found)
-        self.written += NODE + sum(map(len, comments))
+        self.written += NODE_SIZE + sum(map(len, comments))
         return Typed(comments, self.type(found, depth), ", ".join(after))
 
     def _comments(self, schema: Mapping[str, Json]) -> tuple[str, ...]:
-        title = [] if self.old else _comment(schema.get("title"))
+        title = [] if self.legacy else _comment(schema.get("title"))
         description = _comment(schema.get("description"))
         return (*title, *(["//"] if title and description else []), *description)
 
     def type(self, schema: Mapping[str, Json], depth: int) -> str:
-        """A schema's type alone."""
-        if depth > NESTING or self.written > SIZE:
+        """A schema's type without comments."""
+        if depth > MAX_DEPTH or self.written > MAX_SIZE:
             return "any"
         for key in ("anyOf", "oneOf"):
             if isinstance(schema.get(key), list):
@@ -138,9 +138,9 @@ class Schema:
         return merged
 
     def resolved(self, schema: Json) -> Mapping[str, Json]:
-        """What a reference points to, with what stands beside the reference laid over it."""
+        """A schema with its reference replaced by the target; keywords next to the reference override the target's."""
         found = mapping(schema)
-        for _ in range(NESTING):
+        for _ in range(MAX_DEPTH):
             path = found.get("$ref")
             if not isinstance(path, str):
                 break
@@ -160,12 +160,12 @@ def _line(comments: Iterable[str], text: str, after: str) -> str:
     return "".join(f"{line}\n" for line in comments) + text + (f" // {after}" if after else "") + "\n"
 
 
-def _told(schema: Mapping[str, Json], kind: str) -> list[str]:
+def _bounds(schema: Mapping[str, Json], kind: str) -> list[str]:
     return [f"{key}: {_dumped(schema[key])}" for key in BOUNDS.get(kind, ()) if key in schema]
 
 
 def _comment(text: Json) -> list[str]:
-    """A text as comment lines: each stripped, blank ones inside kept, blank ones around it dropped."""
+    """A text as comment lines, each stripped; blank lines at both ends are removed."""
     if not isinstance(text, str) or not text.strip():
         return []
     return [f"// {line.strip()}".rstrip() for line in text.strip().split("\n")]

@@ -1,8 +1,8 @@
-"""What an upstream's count of a prompt says beside ours: whether it has read all of the prompt.
+"""Detects silent truncation: compares an upstream's count of a prompt with ours.
 
-Some servers cut a prompt that is too long for them without a word (Ollama to its `num_ctx`), and answer what is left.
-That they read so much of one prompt proves no bound: they may have dropped whole messages, or report only what they did
-not have in a cache. That they read the same of several that differ does.
+Some servers truncate a prompt that is too long without an error (Ollama to its `num_ctx`) and answer the rest. One such
+prompt proves no limit: the server may have dropped whole messages, or may report only tokens that it had not cached.
+The same count for several different prompts does.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from dataclasses import dataclass
 from proxy.model.limits import Quality
 from proxy.model.outcome import Usage
 
-READ = 0.6  # of our count: fewer is no error of counting; of what may be trusted the worst was 36 % off, and over
-FEWER = 200  # tokens at least: short prompts are off by more than shares say
-SAME = 0.02  # by so much figures may differ and count as the same
-PROVES = 3  # prompts, one after another, of which the same was read
-LEAST_BOUND = 1_000  # tokens; nobody serves a model that reads less
-LEAST = 64  # tokens: a usage of fewer counts something else than the prompt
+MIN_READ_SHARE = 0.6  # of our count. A smaller share is no counting error: the largest of a trusted count was 36 %
+MIN_MISSING = 200  # tokens: counts of short prompts differ by a larger share
+TOLERANCE = 0.02  # figures within this share of each other are equal
+MIN_PROMPTS = 3  # consecutive prompts with the same figure prove a limit
+MIN_LIMIT = 1_000  # tokens; no server reads fewer
+MIN_USAGE = 64  # tokens; a smaller usage does not count the prompt
 
 
 def truncated(counted: int, quality: Quality | str, unit: float | None, usage: Usage) -> bool:
-    """Whether usage speaks of far fewer tokens than were sent. Never where the count is an estimate or holds parts
-    whose cost is assumed (no `unit`), nor where tokens from a cache may be what is missing."""
-    if unit is None or quality == Quality.ESTIMATED or usage.prompt < LEAST:
+    """Whether usage reports far fewer tokens than were sent. `counted` is our count, of the given quality.
+
+    Always False if the count is an estimate or has parts with assumed costs (`unit` is None), or if cached tokens
+    explain the difference.
+    """
+    if unit is None or quality == Quality.ESTIMATED or usage.prompt < MIN_USAGE:
         return False
     read = usage.prompt + usage.cached
-    return read < READ * counted and counted - read > FEWER
+    return read < MIN_READ_SHARE * counted and counted - read > MIN_MISSING
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """What was read of prompts that were cut without a word: `read` tokens (the most), the last time of `sent` ones;
-    `count` prompts in a row."""
+class SilentTruncation:
+    """`count` consecutive prompts of which the upstream read at most `read` tokens; the last one had `sent` tokens."""
 
     read: int
     sent: int
@@ -40,19 +42,19 @@ class Cut:
 
     @property
     def proves(self) -> bool:
-        """Whether no longer prompt is read."""
-        return self.count >= PROVES and self.read >= LEAST_BOUND
+        """Whether the figures prove that the upstream reads no longer prompt."""
+        return self.count >= MIN_PROMPTS and self.read >= MIN_LIMIT
 
-    def again(self, read: int, sent: int) -> Cut:
-        """After another prompt that was cut. The same prompt says nothing new; where as much was read as a prompt is
-        longer than the one before, what was read is what was new."""
-        if abs(read - self.read) > SAME * self.read:
-            return Cut(read, sent)
+    def again(self, read: int, sent: int) -> SilentTruncation:
+        """The figures after another truncated prompt. The same prompt adds nothing. A prompt longer by just the tokens
+        that were read restarts the count: the upstream then reported only what it had not cached."""
+        if abs(read - self.read) > TOLERANCE * self.read:
+            return SilentTruncation(read, sent)
         more = abs(sent - self.sent)
-        if more <= SAME * self.sent:
+        if more <= TOLERANCE * self.sent:
             return self
-        return Cut(max(read, self.read), sent, 1 if abs(more - read) < 0.25 * read else self.count + 1)
+        return SilentTruncation(max(read, self.read), sent, 1 if abs(more - read) < 0.25 * read else self.count + 1)
 
     def holds(self, read: int) -> bool:
-        """Whether it may still be so after a prompt that was read as a whole."""
-        return read <= self.read * (1 + SAME)
+        """Whether a limit is still possible after a prompt of `read` tokens that was read completely."""
+        return read <= self.read * (1 + TOLERANCE)

@@ -1,41 +1,42 @@
 """The terms that models count on, and the names of what is remembered."""
 
 from proxy.model.names import LONGEST_NAME
-from proxy.tokens.counting_key import terms_for
+from proxy.tokens.counting_key import counting_key_for
 
 
 def test_models_that_count_alike_share_their_terms_name_and_seed() -> None:
-    first, other = terms_for("gpt-4o", 0, False), terms_for("openai/gpt-4.1-mini", 0, False)
+    first, other = counting_key_for("gpt-4o", 0, False), counting_key_for("openai/gpt-4.1-mini", 0, False)
     assert (first.id, first.seed) == (other.id, other.seed)
     assert first.id == b"o200k_base|classic|0"
-    assert terms_for("gpt-4", 0, False).seed != first.seed
+    assert counting_key_for("gpt-4", 0, False).seed != first.seed
 
 
 def test_where_there_may_be_images_their_price_is_part_of_the_name() -> None:
-    first, other = terms_for("gpt-4o", 0, True), terms_for("gpt-4.1-mini", 0, True)
+    first, other = counting_key_for("gpt-4o", 0, True), counting_key_for("gpt-4.1-mini", 0, True)
     assert first.id != other.id and first.seed != other.seed
 
 
 def test_a_schema_makes_assistant_messages_dearer_and_so_has_terms_of_its_own() -> None:
-    spoken = [terms_for("gpt-4o", schema, False).how.spoken for schema in (0, 1, 2)]
-    assert spoken == [0, 3, 4]
-    assert len({terms_for("gpt-4o", schema, False).id for schema in (0, 1, 2)}) == 3
+    assistant_text = [counting_key_for("gpt-4o", schema, False).rules.assistant_text for schema in (0, 1, 2)]
+    assert assistant_text == [0, 3, 4]
+    assert len({counting_key_for("gpt-4o", schema, False).id for schema in (0, 1, 2)}) == 3
 
 
 def test_images_weigh_what_the_models_own_tokens_are_worth() -> None:
-    terms = terms_for("claude-sonnet-4-5", 0, True)
-    assert terms.family.ratio is not None and terms.how.unit * terms.family.ratio == 1
+    counting = counting_key_for("claude-sonnet-4-5", 0, True)
+    assert counting.family.ratio is not None and counting.rules.unit * counting.family.ratio == 1
 
 
 def test_names_that_are_too_long_to_be_a_models_count_as_nobodys() -> None:
-    long = terms_for("gpt-4o-".ljust(LONGEST_NAME + 1, "x"), 0, False)
-    assert long is terms_for("claude" * 10_000, 0, False)
+    long = counting_key_for("gpt-4o-".ljust(LONGEST_NAME + 1, "x"), 0, False)
+    assert long is counting_key_for("claude" * 10_000, 0, False)
     assert (
-        long.family.name == "other" and terms_for("gpt-4o-".ljust(LONGEST_NAME, "x"), 0, False).family.name == "gpt-4o"
+        long.family.name == "other"
+        and counting_key_for("gpt-4o-".ljust(LONGEST_NAME, "x"), 0, False).family.name == "gpt-4o"
     )
 
 
 def test_the_terms_count_with_their_own_encoding() -> None:
     text = "お誕生日おめでとう"
-    assert terms_for("gpt-4o", 0, False).how.count(text) == 8
-    assert terms_for("gpt-4", 0, False).how.count(text) == 9
+    assert counting_key_for("gpt-4o", 0, False).rules.count(text) == 8
+    assert counting_key_for("gpt-4", 0, False).rules.count(text) == 9

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 from proxy.tokens import encodings
-from proxy.tokens.encodings import PIECE, SAFE, Encoding, encoding, own, pieces
+from proxy.tokens.encodings import PIECE, SPLIT_POINT, Encoding, encoding, own, pieces
 from proxy.tokens.ranks import EncodingUnavailable, ranks_of, source_of
 from tests.tokens.vocabulary import write
 
@@ -98,7 +98,7 @@ def test_a_text_has_the_tokens_that_it_has_by_the_published_pattern(name: str) -
 @given(names, texts)
 def test_at_a_safe_place_the_parts_count_what_the_whole_counts(name: str, text: str) -> None:
     count = encoding(name).count
-    for place in (match.start() for match in SAFE.finditer(text)):
+    for place in (match.start() for match in SPLIT_POINT.finditer(text)):
         assert count(text) == count(text[:place]) + count(text[place:])
 
 
@@ -215,7 +215,7 @@ def test_a_piece_is_short_enough_for_other_threads_to_have_their_turn() -> None:
 
 
 def test_what_was_counted_lately_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encodings, "TEXTS", 2)
+    monkeypatch.setattr(encodings, "CACHED_LONG", 2)
     encoded: list[str] = []
 
     def encode(text: str) -> list[int]:
@@ -223,7 +223,7 @@ def test_what_was_counted_lately_is_not_encoded_again(monkeypatch: pytest.Monkey
         return list(text.encode())
 
     made = Encoding("made", encode, lambda ranks: bytes(ranks))
-    short, long = "a" * encodings.LINE, ["b" * 300, "c" * 400, "d" * 500]
+    short, long = "a" * encodings.MAX_KEY_LENGTH, ["b" * 300, "c" * 400, "d" * 500]
     assert [made.count(text) for text in (short, short, *long[:2], *long[:2])] == [256, 256, 300, 400, 300, 400]
     assert encoded == [short, *long[:2]]
     assert [made.count(text) for text in (long[2], long[0])] == [500, 300]

@@ -166,7 +166,7 @@ def test_a_row_with_a_ratio_has_its_overhead_in_the_models_own_tokens() -> None:
     family = parse_family(APPROXIMATE)
     recipe = family.recipe
     assert (family.factor, family.margin, family.images, family.second) == (2.0, Margin(200, 0.2), Crops(), 32)
-    assert (recipe.base, recipe.message, recipe.result, recipe.tools, recipe.weight) == (4, 2, 4, 50, 1.5)
+    assert (recipe.base, recipe.message, recipe.result, recipe.tools, recipe.tool_json) == (4, 2, 4, 50, 1.5)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from proxy.apis.openai_chat import messages as chat_messages
 from proxy.model.conversation import Kind, Message
 from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
-from proxy.tokens.messages import Counting, certain, costs, fields_of, text_of_raw
+from proxy.tokens.messages import CountingRules, certain, costs, fields_of, text_of_raw
 from proxy.tokens.recipes import CHANNELS, CLASSIC, ESCAPING, HARMONY, JUNE_2023, SEARCH, WRAPPING
 
-HOW = Counting(len, CLASSIC, Tiles(85, 170))
+HOW = CountingRules(len, CLASSIC, Tiles(85, 170))
 LINK = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 
 
@@ -21,12 +21,12 @@ def message(fields: Any) -> Message:
     return Message(raw, "user", Kind.USER, chat_messages)
 
 
-def cost(fields: Any, how: Counting = HOW) -> int:
-    return costs([message(fields)], how)[0]
+def cost(fields: Any, rules: CountingRules = HOW) -> int:
+    return costs([message(fields)], rules)[0]
 
 
-def block(*fields: Any, how: Counting = HOW) -> tuple[int, ...]:
-    return costs([message(f) for f in fields], how)
+def block(*fields: Any, rules: CountingRules = HOW) -> tuple[int, ...]:
+    return costs([message(f) for f in fields], rules)
 
 
 def call(ident: str, arguments: Any = "{}", name: str = "find") -> dict[str, Any]:
@@ -56,9 +56,9 @@ def test_a_message_costs_its_frame_and_what_stands_in_it(fields: Any, tokens: in
 
 
 def test_an_assistant_message_of_text_costs_a_channel_more_where_there_are_channels() -> None:
-    spoken = replace(HOW, recipe=CHANNELS, spoken=CHANNELS.spoken)
-    assert cost({"role": "assistant", "content": "hello"}, spoken) == 4 + 5 + 2
-    assert cost({"role": "user", "content": "hello"}, spoken) == 4 + 5
+    assistant_text = replace(HOW, recipe=CHANNELS, assistant_text=CHANNELS.assistant_text)
+    assert cost({"role": "assistant", "content": "hello"}, assistant_text) == 4 + 5 + 2
+    assert cost({"role": "user", "content": "hello"}, assistant_text) == 4 + 5
 
 
 def test_a_search_models_prompt_is_its_bare_text() -> None:
@@ -128,7 +128,7 @@ def test_calls_made_at_once_are_one_object_and_their_results_one_list() -> None:
 
 
 def test_older_models_see_the_list_in_ascii() -> None:
-    _, *results = block(*PARALLEL, how=replace(HOW, recipe=ESCAPING))
+    _, *results = block(*PARALLEL, rules=replace(HOW, recipe=ESCAPING))
     assert sum(results) == 8 + len(LISTED) + len("\\u00e9") - 1
 
 
@@ -137,22 +137,24 @@ def test_calls_made_at_once_without_results_have_no_list() -> None:
 
 
 def test_where_calls_are_wrapped_and_results_are_not_each_result_costs_its_own() -> None:
-    how = replace(HOW, recipe=WRAPPING)
+    rules = replace(HOW, recipe=WRAPPING)
     turn = {"role": "assistant", "content": None, "tool_calls": [call("1", '{"a": 1}'), call("2", name="see")]}
     uses = (
         '{"tool_uses":[{"recipient_name":"functions.find","parameters":{"a":1}},'
         '{"recipient_name":"functions.see","parameters":{}}]}'
     )
-    found = block(turn, result("2", "é" * 9), result("1", "x"), how=how)
+    found = block(turn, result("2", "é" * 9), result("1", "x"), rules=rules)
     assert found == (16 + len(uses), 6 + len("functions.see") + 9, 6 + len("functions.find") + 1)
     alone = {"role": "assistant", "content": None, "tool_calls": [call("1")]}
-    assert block(alone, result("1", "x"), how=how) == block(alone, result("1", "x"), how=replace(HOW, recipe=HARMONY))
+    assert block(alone, result("1", "x"), rules=rules) == block(
+        alone, result("1", "x"), rules=replace(HOW, recipe=HARMONY)
+    )
 
 
 def test_where_calls_are_not_wrapped_a_turn_of_calls_costs_its_frame_once() -> None:
     asks = {"role": "assistant", "tool_calls": [call("1"), call("2")]}
-    how = replace(HOW, recipe=HARMONY)
-    assert block(asks, result("1", "a"), result("2", "b"), how=how) == (6 + 2 * (4 + 4 + 2), 8 + 14 + 1, 8 + 14 + 1)
+    rules = replace(HOW, recipe=HARMONY)
+    assert block(asks, result("1", "a"), result("2", "b"), rules=rules) == (6 + 2 * (4 + 4 + 2), 8 + 14 + 1, 8 + 14 + 1)
 
 
 def test_images_weigh_less_where_a_token_of_the_encoding_is_worth_more() -> None:

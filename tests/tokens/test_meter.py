@@ -18,7 +18,7 @@ from proxy.model.outcome import Usage
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN
-from proxy.tokens.messages import Counting
+from proxy.tokens.messages import CountingRules
 from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
@@ -296,7 +296,7 @@ def test_a_schema_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mon
 
 
 def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_deep(messages: Sequence[Message], how: Counting) -> tuple[int, ...]:
+    def too_deep(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
         raise RecursionError
 
     monkeypatch.setattr("proxy.tokens.meter.costs", too_deep)
@@ -307,7 +307,7 @@ def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mo
 LAZY = """
 import sys
 from proxy.tokens import encodings
-from proxy.tokens.messages import Counting
+from proxy.tokens.messages import CountingRules
 from proxy.tokens.meter import meter_for
 from proxy.apis.openai_chat.request import parse
 class Memory(dict):

@@ -7,18 +7,18 @@ import pytest
 
 from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
-from proxy.tokens.messages import Counting
+from proxy.tokens.messages import CountingRules
 from proxy.tokens.recipes import CLASSIC, HARMONY, JUNE_2023, SEARCH, Recipe
 from proxy.tokens.request_overhead import fixed_as_text, fixed_costs, functions_in, has_schema, is_certain
-from proxy.tokens.schema import seen
+from proxy.tokens.schema import render as render_schema
 from proxy.tokens.tools import render
 
-HOW = Counting(len, CLASSIC, Tiles(85, 170))
+HOW = CountingRules(len, CLASSIC, Tiles(85, 170))
 F = {"name": "find", "description": "Finds.", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
 TOOLS = [{"type": "function", "function": F}]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 WANTED = {"type": "json_schema", "json_schema": {"name": "num", "schema": SCHEMA}}
-SEEN = len(seen(SCHEMA)) + len(" num") + len("num")
+SEEN = len(render_schema(SCHEMA)) + len(" num") + len("num")
 PROMPTED = "Be brief."
 
 
@@ -45,8 +45,8 @@ def test_tools_cost_a_frame_and_the_functions_as_they_are_written() -> None:
 
 def test_tools_behind_instructions_share_a_frame_and_are_joined_to_them() -> None:
     assert fixed(PROMPTED, tools=TOOLS)[1] == 9 + len(render([F])) - 4 + len("\n")
-    how = replace(HOW, count=melting)
-    assert fixed_costs(head(tools=TOOLS), PROMPTED, how)[1] == 9 + len(render([F]).replace(".\n", ".")) - 4
+    rules = replace(HOW, count=melting)
+    assert fixed_costs(head(tools=TOOLS), PROMPTED, rules)[1] == 9 + len(render([F]).replace(".\n", ".")) - 4
 
 
 def test_tools_of_later_models_bring_hidden_instructions() -> None:
@@ -57,7 +57,7 @@ def test_tools_of_later_models_bring_hidden_instructions() -> None:
 
 
 def test_where_only_a_weight_is_known_tools_cost_their_json_times_it() -> None:
-    rough = replace(CLASSIC, weight=1.5, tools=100)
+    rough = replace(CLASSIC, tool_json=1.5, tools=100)
     assert fixed(recipe=rough, tools=TOOLS)[1] == 100 + round(1.5 * len(json.dumps([F], separators=(",", ":"))))
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from proxy.model.limits import Quality
 from proxy.model.outcome import Usage
-from proxy.tokens.usage import FEWER, LEAST_BOUND, READ, Cut, truncated
+from proxy.tokens.usage import MIN_LIMIT, MIN_MISSING, MIN_READ_SHARE, SilentTruncation, truncated
 
 
 @pytest.mark.parametrize("quality", [Quality.EXACT, Quality.CALIBRATED])
 def test_far_fewer_tokens_than_were_sent_were_not_all_read(quality: Quality) -> None:
     assert truncated(10_000, quality, 1.0, Usage(2048))
-    assert truncated(10_000, quality, 1.0, Usage(int(READ * 10_000) - 1))
-    assert not truncated(10_000, quality, 1.0, Usage(int(READ * 10_000)))
+    assert truncated(10_000, quality, 1.0, Usage(int(MIN_READ_SHARE * 10_000) - 1))
+    assert not truncated(10_000, quality, 1.0, Usage(int(MIN_READ_SHARE * 10_000)))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_far_fewer_tokens_than_were_sent_were_not_all_read(quality: Quality) -> 
         (10_000, Quality.EXACT, 1.0, Usage(2048, cached=7_000)),  # what is missing may be told beside
         (10_000, Quality.EXACT, 1.0, Usage(0)),  # it does not count
         (10_000, Quality.EXACT, 1.0, Usage(1)),
-        (FEWER + 100, Quality.EXACT, 1.0, Usage(100)),  # a short prompt
+        (MIN_MISSING + 100, Quality.EXACT, 1.0, Usage(100)),  # a short prompt
         (10_000, Quality.EXACT, 1.0, Usage(20_000)),
     ],
 )
@@ -32,9 +32,9 @@ def test_nothing_else_says_so(counted: int, quality: Quality, unit: float | None
     assert not truncated(counted, quality, unit, usage)
 
 
-def after(*cuts: tuple[int, int]) -> Cut:
+def after(*cuts: tuple[int, int]) -> SilentTruncation:
     """What cuts of prompts tell, each by what was read and what was sent."""
-    made = Cut(*cuts[0])
+    made = SilentTruncation(*cuts[0])
     for read, sent in cuts[1:]:
         made = made.again(read, sent)
     return made
@@ -52,7 +52,7 @@ def test_the_same_read_of_prompts_that_differ_is_a_bound() -> None:
         [(2_048, 8_000)] * 9,  # the same prompt
         [(1_800, 8_000), (1_950, 9_000), (1_700, 6_000), (1_810, 7_000)],  # whole messages are dropped
         [(1_500, 8_000), (1_500, 9_500), (1_510, 11_000), (1_500, 12_500)],  # what was not in a cache
-        [(LEAST_BOUND - 1, sent) for sent in (8_000, 9_000, 6_000, 7_000)],
+        [(MIN_LIMIT - 1, sent) for sent in (8_000, 9_000, 6_000, 7_000)],
     ],
 )
 def test_anything_else_is_none(cuts: list[tuple[int, int]]) -> None:
