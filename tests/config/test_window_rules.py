@@ -129,7 +129,7 @@ def test_a_tokenizer_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"version": "1.0"}')
     _, problems = parsed('[[window]]\nmodel = "m"\ntokenizer = "x.json"', tmp_path)
     assert len(problems) == 1
-    assert problems[0].startswith(f"window 1 (m): tokenizer: {tmp_path / 'x.json'} is no tokenizer.json that can be")
+    assert problems[0].startswith(f"window 1 (m): tokenizer: {tmp_path / 'x.json'} is not a valid tokenizer.json")
 
 
 def test_without_the_package_a_tokenizer_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
