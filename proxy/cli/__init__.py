@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: parses arguments, calls the other packages and prints. No other package imports it."""

@@ -1,4 +1,4 @@
-"""`python -m proxy.cli`: the command plimsoll."""
+"""Runs the command line: `python -m proxy.cli` is `plimsoll`."""
 
 from proxy.cli.main import main
 

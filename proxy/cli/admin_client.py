@@ -1,4 +1,4 @@
-"""Questions of the command line to a running proxy: what it learned of a model, and to forget that."""
+"""A client of a running proxy's admin endpoints: reads what it learned about a model, or makes it forget that."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-SECONDS = 5.0  # that an answer is waited for
+TIMEOUT_S = 5.0
 HEADERS = {"x-plimsoll-admin": "1"}
-MOST_BYTES = 16 << 20  # of an answer
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}  # where to ask what listens on every address
+MAX_RESPONSE_BYTES = 16 << 20
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}  # to reach a proxy that listens on all addresses
 
 
-class Unanswered(Exception):
-    """It did not do what it was asked; its text says why. `reached` says that something answered."""
+class RequestFailed(Exception):
+    """The request failed; the text has the reason. `reached`: there was a response."""
 
     def __init__(self, text: str, *, reached: bool) -> None:
         super().__init__(text)
         self.reached = reached
 
 
-def place(host: str, port: int) -> str:
-    """The URL of a proxy that listens there."""
-    host = ANYWHERE.get(host, host)
+def url_of(host: str, port: int) -> str:
+    """The URL of a proxy that listens on this address."""
+    host = LOOPBACK.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
 
 
 def learned(url: str, model: str) -> dict[str, Any]:
-    """What the proxy at a URL learned of a model. Raises Unanswered, and ValueError for what is no URL."""
-    return _asked(url, "GET", f"/learned?model={quote(model, safe='')}")
+    """What the proxy at `url` learned about a model, as JSON.
+
+    Raises `RequestFailed`, and `ValueError` for an invalid URL.
+    """
+    return _request(url, "GET", f"/learned?model={quote(model, safe='')}")
 
 
 def forget(url: str, model: str) -> dict[str, Any]:
-    """Has the proxy at a URL forget what it learned of a model; what that was. Raises as `learned`."""
-    return _asked(url, "POST", "/forget", json.dumps({"model": model}))
+    """Makes the proxy at `url` forget what it learned about a model, and returns that. Raises as `learned`."""
+    return _request(url, "POST", "/forget", json.dumps({"model": model}))
 
 
-def _asked(url: str, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+def _request(url: str, method: str, path: str, body: str | None = None) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -46,27 +49,27 @@ def _asked(url: str, method: str, path: str, body: str | None = None) -> dict[st
     if host is None or parts.scheme not in ("http", "https"):
         raise ValueError("must be the URL of a running proxy, such as http://127.0.0.1:8080")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(host, port, timeout=SECONDS)
+    connection = kind(host, port, timeout=TIMEOUT_S)
     try:
         connection.request(method, parts.path.rstrip("/") + path, body, HEADERS)
-        answer = connection.getresponse()
-        status, payload = answer.status, answer.read(MOST_BYTES)
+        response = connection.getresponse()
+        status, payload = response.status, response.read(MAX_RESPONSE_BYTES)
     except (OSError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise Unanswered(f"no proxy answers at {url}: {why}", reached=False) from None
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise RequestFailed(f"no proxy responds at {url}: {reason}", reached=False) from None
     finally:
         connection.close()
-    return _read(url, status, payload)
+    return _parse(url, status, payload)
 
 
-def _read(url: str, status: int, payload: bytes) -> dict[str, Any]:
+def _parse(url: str, status: int, payload: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(payload)
+        body = json.loads(payload)
     except ValueError:
-        told = None
-    if status == 200 and isinstance(told, dict) and {"model", "limits", "counts", "agreed"} <= told.keys():
-        return told
-    error = told.get("error") if isinstance(told, dict) else None
-    said = error.get("message") if isinstance(error, dict) else None
-    why = f"it answers {status}" + (f": {said}" if isinstance(said, str) else "; is that Plimsoll's admin port?")
-    raise Unanswered(f"{url} does not tell: {why}", reached=True)
+        body = None
+    if status == 200 and isinstance(body, dict) and {"model", "limits", "counts", "agreed"} <= body.keys():
+        return body
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    reason = f": {message}" if isinstance(message, str) else "; is this Plimsoll's admin port?"
+    raise RequestFailed(f"{url} returned {status}{reason}", reached=True)

@@ -1,4 +1,4 @@
-"""What `plimsoll models` shows: what we know of a model, from where, how it is counted, and what a proxy learned."""
+"""The output of `plimsoll models`: a model's limits, their source, how it is counted, and what a proxy learned."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 
 COLUMNS = ("model", "window", "max input", "max output", "from", "count", "margin", "can")
-LONG = ("model", "can")  # they wrap where there is no room
-ROOMY = 110  # columns
-FIGURES = ("window", "max input", "max output")
+WRAPPED = ("model", "can")  # these columns wrap in a narrow terminal
+MIN_WIDTH_OF_ALL = 110  # terminal columns; the last column is left out below
+NUMERIC = ("window", "max input", "max output")
 Row = dict[str, Any]
 
 
-class Forgetful:
-    """A memory for one look: it remembers nothing."""
+class NoMemory:
+    """Implements `Memory` and keeps nothing."""
 
     def get(self, key: bytes) -> tuple[int, ...] | None:
-        """Nothing."""
+        """Always a miss."""
         return None
 
     def put(self, key: bytes, value: tuple[int, ...]) -> None:
-        """Forgets it."""
+        """Keeps nothing."""
 
 
-def known(model: str, windows: Windows, families: Families) -> Row:
-    """All that is known of one model; figures in tokens."""
+def describe(model: str, windows: Windows, families: Families) -> Row:
+    """One model's limits, source and count, as JSON values; figures are in tokens."""
     window = windows.find(model)
     empty = Prompt(model, ())
-    meter = meter_for(empty, model, Forgetful(), tokenizer=windows.tokenizer(model), families=families)
+    meter = meter_for(empty, model, NoMemory(), tokenizer=windows.tokenizer(model), families=families)
     return {
         "model": model,
         "window": window.tokens,
@@ -50,48 +50,48 @@ def known(model: str, windows: Windows, families: Families) -> Row:
 
 
 def table(rows: Sequence[Row], console: Console | None = None) -> None:
-    """Prints them for people; a column in which nothing stands is left out, and the last one where there is no room."""
+    """Prints a table of models. Empty columns are left out, and the last one in a narrow terminal."""
     console = console or Console()
-    told = [_cells(row) for row in rows]
-    drawn = Table(box=None, header_style="dim", padding=(0, 1))
-    columns = COLUMNS if console.width >= ROOMY else COLUMNS[:-1]
-    shown = [name for name in columns if any(cells[name] for cells in told)]
+    cells_of_rows = [_cells(row) for row in rows]
+    grid = Table(box=None, header_style="dim", padding=(0, 1))
+    columns = COLUMNS if console.width >= MIN_WIDTH_OF_ALL else COLUMNS[:-1]
+    shown = [name for name in columns if any(cells[name] for cells in cells_of_rows)]
     for name in shown:
-        drawn.add_column(
-            name, justify="right" if name in FIGURES else "left", no_wrap=name not in LONG, overflow="fold"
+        grid.add_column(
+            name, justify="right" if name in NUMERIC else "left", no_wrap=name not in WRAPPED, overflow="fold"
         )
-    for cells in told:
-        drawn.add_row(*(cells[name] for name in shown))
-    console.print(drawn)
+    for cells in cells_of_rows:
+        grid.add_row(*(cells[name] for name in shown))
+    console.print(grid)
 
 
-def lessons(told: Sequence[Row], console: Console | None = None) -> None:
-    """Prints for people what a running proxy learned of models."""
+def learned(rows: Sequence[Row], console: Console | None = None) -> None:
+    """Prints what a running proxy learned about models."""
     console = console or Console()
-    for row in told:
+    for row in rows:
         limits, counts, agreed = row["limits"], row["counts"], row["agreed"]
         if not limits and not counts and agreed["ratio"] is None:
             console.print(f"\n{row['model']}: nothing learned", markup=False, highlight=False)
             continue
         console.print(f"\n{row['model']}: learned", markup=False, highlight=False)
-        for one in limits:
-            console.print(f"  {_limit(one)}", markup=False, highlight=False)
-        for one in counts:
-            margin = "" if one["margin"] is None else f" with a margin of {one['margin']:.0%}"
-            said = f"counts x {one['ratio']:g}{margin}, from {one['answers']} answers to caller {one['caller']}"
-            console.print(f"  {said}", markup=False, highlight=False)
+        for limit in limits:
+            console.print(f"  {_limit(limit)}", markup=False, highlight=False)
+        for count in counts:
+            margin = "" if count["margin"] is None else f" with a margin of {count['margin']:.0%}"
+            line = f"counts x {count['ratio']:g}{margin}, from {count['answers']} answers to caller {count['caller']}"
+            console.print(f"  {line}", markup=False, highlight=False)
         if agreed["ratio"] is not None:
-            said = f"counts x {agreed['ratio']:g} for new callers, agreed on by {agreed['callers']}"
-            console.print(f"  {said}", markup=False, highlight=False)
+            line = f"counts x {agreed['ratio']:g} for new callers, agreed on by {agreed['callers']}"
+            console.print(f"  {line}", markup=False, highlight=False)
 
 
-def _limit(one: Row) -> str:
-    value = f"{one['value']:,}" if isinstance(one["value"], int) else f"{one['value']:g}"
-    named = f", the upstream {one['named']:,}" if one["named"] else ""
-    tried = f", tried from {one['probe_due']}" if one["probe_due"] else ""
+def _limit(limit: Row) -> str:
+    value = f"{limit['value']:,}" if isinstance(limit["value"], int) else f"{limit['value']:g}"
+    named = f", the upstream {limit['named']:,}" if limit["named"] else ""
+    probed = f", probed from {limit['probe_due']}" if limit["probe_due"] else ""
     return (
-        f"{one['kind']} {value} for caller {one['caller']}, until {one['until']}{tried}; by {one['rule']} at "
-        f"{one['taught_at']}: we counted {one['counted']:,} ({one['quality']}){named}"
+        f"{limit['kind']} {value} for caller {limit['caller']}, until {limit['until']}{probed}; by {limit['rule']} at "
+        f"{limit['taught_at']}: we counted {limit['counted']:,} ({limit['quality']}){named}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Draws what /inspect says: the window before and after, parts, steps, each message's fate; it plans nothing."""
+"""Draws the JSON of /inspect for a terminal: the window before and after, its parts, the steps and the messages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-WIDEST = 120  # columns of the bars: wider ones say no more
-FIGURES = 26  # columns that stand beside them
-MOST_ROWS = 24  # of the table of messages: an agent's conversation has hundreds
-MOST_LOAD = 2.0  # windows in a bar; of what is longer the rest is left out, so that the window itself stays in sight
-LINE = "┃"  # the window's end: the Plimsoll line itself
-MORE = "»"
+MAX_BAR_WIDTH = 120  # columns
+LABEL_WIDTH = 26  # columns next to a bar
+MAX_ROWS = 24  # of the table of messages: an agent's conversation has hundreds
+MAX_LOAD = 2.0  # windows that a bar shows; the rest is left out, so that the window stays visible
+LINE = "┃"  # the end of the window: the Plimsoll line
+OVERFLOW = "»"
 OVER = "bold red"
 
 
 class Part(NamedTuple):
-    """What takes room: its name, and how it is drawn, with colours and without."""
+    """A part of the prompt: its key in the JSON, its name, and how it is drawn with and without colours."""
 
     key: str
     name: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     colour: str
 
 
-PARTS = (  # in the order in which they stand in the bar
+PARTS = (  # in the order of the bar
     Part("system", "system", "█", "blue"),
     Part("tools", "tools", "▓", "magenta"),
     Part("history", "history", "▒", "green"),
@@ -43,51 +43,51 @@ FATES = {
     "summarised": "magenta",
     "dropped": "red",
 }
-ALONE = ("shortened", "joined")  # they have a row each
+SEPARATE = ("shortened", "joined")  # fates with one row per message
 
-Told = Mapping[str, Any]
+Inspection = Mapping[str, Any]  # the JSON of /inspect, or a part of it
 
 
-def picture(told: Told, width: int = 100) -> RenderableType:
-    """All of an inspection's JSON as something that rich can print."""
+def picture(inspection: Inspection, width: int = 100) -> RenderableType:
+    """The whole picture of an inspection, for rich. `width` is in columns."""
     drawn: list[RenderableType] = [
-        _head(told),
+        _head(inspection),
         Text(),
-        _bars(told, width),
+        _bars(inspection, width),
         Text(),
-        _parts(told),
+        _parts(inspection),
         Text(),
-        _verdict(told),
+        _verdict(inspection),
     ]
-    drawn += [Text(f"note: {said}", style="yellow") for said in told.get("notices", ())]
-    if told["steps"]:
-        drawn += [Text(), _steps(told["steps"])]
-    return Group(*drawn, Text(), _messages(told["messages"]))
+    drawn += [Text(f"note: {notice}", style="yellow") for notice in inspection.get("notices", ())]
+    if inspection["steps"]:
+        drawn += [Text(), _steps(inspection["steps"])]
+    return Group(*drawn, Text(), _messages(inspection["messages"]))
 
 
-def _head(told: Told) -> Text:
-    head = Text(told["model"], style="bold")
-    if told["model_sent"] != told["model"]:
-        head.append(f" → {told['model_sent']}", style="bold cyan")
-    source = "a guess: nobody knows it" if told["window_guessed"] else f"from {told['window_source']}"
-    head.append(f"   window {told['window']:,} ({source})   count {told['tokens']['quality']}", style="dim")
+def _head(inspection: Inspection) -> Text:
+    head = Text(inspection["model"], style="bold")
+    if inspection["model_sent"] != inspection["model"]:
+        head.append(f" → {inspection['model_sent']}", style="bold cyan")
+    source = "a guess: unknown model" if inspection["window_guessed"] else f"from {inspection['window_source']}"
+    head.append(f"   window {inspection['window']:,} ({source})   count {inspection['tokens']['quality']}", style="dim")
     return head
 
 
-def _bars(told: Told, width: int) -> Table:
-    """Both to one scale, unless they are of different windows."""
-    before, sent = told["parts"]["before"], told["parts"]["sent"]
-    rows = [("before", before, told["window"])]
-    if told["steps"]:
-        rows.append(("sent", sent, told["window_sent"]))
-    cells = max(20, min(WIDEST, width - FIGURES))
+def _bars(inspection: Inspection, width: int) -> Table:
+    """Both bars at one scale, unless their windows differ."""
+    before, sent = inspection["parts"]["before"], inspection["parts"]["sent"]
+    rows = [("before", before, inspection["window"])]
+    if inspection["steps"]:
+        rows.append(("sent", sent, inspection["window_sent"]))
+    cells = max(20, min(MAX_BAR_WIDTH, width - LABEL_WIDTH))
     loads = [sum(parts.values()) / window for _, parts, window in rows]
-    widest = max(loads) if told["window"] == told["window_sent"] else 0.0
+    widest = max(loads) if inspection["window"] == inspection["window_sent"] else 0.0
     table = Table.grid(padding=(0, 1))
     for justify in ("left", "left", "right", "right"):
         table.add_column(justify=justify, no_wrap=True)
     for (name, parts, window), load in zip(rows, loads, strict=True):
-        scale = min(MOST_LOAD, max(1.0, load, widest))
+        scale = min(MAX_LOAD, max(1.0, load, widest))
         style = OVER if load > 1 else ""
         drawn = bar(parts, window, cells, scale)
         table.add_row(name, drawn, Text(f"{sum(parts.values()):,}", style), Text(f"{load:.0%}", style))
@@ -95,37 +95,37 @@ def _bars(told: Told, width: int) -> Table:
 
 
 def bar(parts: Mapping[str, int], window: int, cells: int, scale: float = 1.0) -> Text:
-    """The parts in `cells` columns that hold `scale` windows, the line where the window ends among them; what is over
-    the line is red."""
+    """The parts in a bar of `cells` columns that stands for `scale` windows. A line marks the end of the window; parts
+    beyond it are red."""
     line = max(1, round(cells / scale))
     sizes = _sizes(parts, window * scale, cells)
     signs = [part for part in PARTS for _ in range(sizes.get(part.key, 0))]
     drawn = Text()
-    for place in range(cells):
-        if place == line:
+    for i in range(cells):
+        if i == line:
             drawn.append(LINE, style="bold")
-        part = signs[place] if place < len(signs) else None
-        more = place == cells - 1 and len(signs) > cells
+        part = signs[i] if i < len(signs) else None
+        more = i == cells - 1 and len(signs) > cells
         drawn.append(
-            MORE if more else part.sign if part else " ", OVER if more or place >= line else part.colour if part else ""
+            OVERFLOW if more else part.sign if part else " ", OVER if more or i >= line else part.colour if part else ""
         )
     return drawn if line < cells else drawn.append(LINE, style="bold")
 
 
-def _sizes(parts: Mapping[str, int], whole: float, cells: int) -> dict[str, int]:
-    """Columns for each part: its share, at least one where there is any; what that makes too many the largest gives."""
-    sizes = {key: max(1, round(cells * tokens / whole)) for key, tokens in parts.items() if tokens > 0}
+def _sizes(parts: Mapping[str, int], total: float, cells: int) -> dict[str, int]:
+    """Columns of each part: in proportion, at least one if it is not empty. The largest part absorbs the rounding."""
+    sizes = {key: max(1, round(cells * tokens / total)) for key, tokens in parts.items() if tokens > 0}
     if sizes:
         largest = max(sizes, key=lambda key: sizes[key])
-        wanted = max(len(sizes), round(cells * sum(parts.values()) / whole))
-        sizes[largest] -= sum(sizes.values()) - wanted
+        columns = max(len(sizes), round(cells * sum(parts.values()) / total))
+        sizes[largest] -= sum(sizes.values()) - columns
     return sizes
 
 
-def _parts(told: Told) -> Table:
-    """What each sign is, in tokens."""
-    before, sent = told["parts"]["before"], told["parts"]["sent"]
-    table = Table("", "takes", "before", "sent", box=None, header_style="dim", padding=(0, 1))
+def _parts(inspection: Inspection) -> Table:
+    """The legend: tokens of each part."""
+    before, sent = inspection["parts"]["before"], inspection["parts"]["sent"]
+    table = Table("", "part", "before", "sent", box=None, header_style="dim", padding=(0, 1))
     for column in table.columns[2:]:
         column.justify = "right"
     for part in PARTS:
@@ -137,21 +137,23 @@ def _parts(told: Told) -> Table:
     return table
 
 
-def _verdict(told: Told) -> Text:
-    if not told["fits"] and told["possible"]:
-        return Text(f"just fits: {told['excess']:,} tokens of the margin or the reply's floor are missing", OVER)
-    if not told["fits"]:
-        return Text(f"does not fit: {told['excess']:,} tokens too many, whatever may be cut", OVER)
-    said = "" if told["steps"] else "forwarded byte for byte, "
-    free = told["window_sent"] - sum(told["parts"]["sent"].values())
-    if told["tokens"]["max_tokens_sent"] is None:
-        said += f"{max(0, free + told['tokens']['reserve']):,} tokens left for the reply (the request sets no limit)"
+def _verdict(inspection: Inspection) -> Text:
+    if not inspection["fits"] and inspection["possible"]:
+        return Text(f"fits only with {inspection['excess']:,} tokens less for the margin or the reply", OVER)
+    if not inspection["fits"]:
+        return Text(f"does not fit: {inspection['excess']:,} tokens too many after all cuts", OVER)
+    text = "" if inspection["steps"] else "forwarded byte for byte, "
+    free = inspection["window_sent"] - sum(inspection["parts"]["sent"].values())
+    if inspection["tokens"]["max_tokens_sent"] is None:
+        text += (
+            f"{max(0, free + inspection['tokens']['reserve']):,} tokens left for the reply (the request sets no limit)"
+        )
     else:
-        said += f"{max(0, free):,} tokens stay free"
-    return Text("fits", "bold green").append(f": {said}", style="dim")
+        text += f"{max(0, free):,} tokens free"
+    return Text("fits", "bold green").append(f": {text}", style="dim")
 
 
-def _steps(steps: Sequence[Told]) -> Table:
+def _steps(steps: Sequence[Inspection]) -> Table:
     table = Table("step", "prompt", "", "max_tokens", "model", box=None, header_style="dim")
     table.columns[2].justify = "right"
     for step in steps:
@@ -163,28 +165,29 @@ def _steps(steps: Sequence[Told]) -> Table:
     return table
 
 
-def _change(step: Told, key: str) -> str:
+def _change(step: Inspection, key: str) -> str:
     return f"{step[key + '_before']} → {step[key + '_after']}" if key + "_after" in step else ""
 
 
-def _messages(messages: Told) -> Table:
-    """One row a message; messages in a row that fared alike are one, and of too many rows the middle is left out."""
+def _messages(messages: Inspection) -> Table:
+    """One row per message. Consecutive messages with the same fate share a row; of too many rows the middle is left
+    out."""
     table = Table("message", "role", "tokens", "sent", "", "why", box=None, header_style="dim")
     for column in table.columns[2:4]:
         column.justify = "right"
     rows = runs(messages["detail"])
-    gap = range(MOST_ROWS // 2, len(rows) - MOST_ROWS // 2) if len(rows) > MOST_ROWS else range(0)
-    for place, run in enumerate(rows):
-        if place not in gap:
+    omitted = range(MAX_ROWS // 2, len(rows) - MAX_ROWS // 2) if len(rows) > MAX_ROWS else range(0)
+    for i, run in enumerate(rows):
+        if i not in omitted:
             table.add_row(*_row(run))
-        elif place == gap.start:
-            hidden = [row for run in rows[gap.start : gap.stop] for row in run]
+        elif i == omitted.start:
+            hidden = [row for run in rows[omitted.start : omitted.stop] for row in run]
             table.add_row("…", *_row(hidden)[1:4], "", "")
     table.add_row("", "", "", "", "", Text(f"{messages['sent']} of {messages['in']} messages sent", style="dim"))
     return table
 
 
-def _row(run: Sequence[Told]) -> tuple[str | Text, ...]:
+def _row(run: Sequence[Inspection]) -> tuple[str | Text, ...]:
     first, last = run[0], run[-1]
     places = f"#{first['index']}" if first is last else f"#{first['index']}…#{last['index']}"
     role = first["role"] if first is last else f"{len(run)} messages"
@@ -192,19 +195,19 @@ def _row(run: Sequence[Told]) -> tuple[str | Text, ...]:
     return places, role, before, after, Text(first["fate"], FATES.get(first["fate"], "")), first["why"]
 
 
-def runs(detail: Sequence[Told]) -> list[list[Told]]:
-    """Neighbours with the same fate for the same reason, together; what was shortened stands alone."""
-    found: list[list[Told]] = []
+def runs(detail: Sequence[Inspection]) -> list[list[Inspection]]:
+    """Groups consecutive messages with the same fate and reason. Shortened and joined messages are separate."""
+    found: list[list[Inspection]] = []
     for row in detail:
         alike = found and (found[-1][0]["fate"], found[-1][0]["why"]) == (row["fate"], row["why"])
-        if alike and row["fate"] not in ALONE:
+        if alike and row["fate"] not in SEPARATE:
             found[-1].append(row)
         else:
             found.append([row])
     return found
 
 
-def show(told: Told, console: Console | None = None) -> None:
-    """Prints the picture."""
+def show(inspection: Inspection, console: Console | None = None) -> None:
+    """Prints the picture of an inspection."""
     console = console or Console()
-    console.print(picture(told, console.width))
+    console.print(picture(inspection, console.width))

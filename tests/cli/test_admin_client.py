@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from proxy.cli.admin_client import Unanswered, forget, learned, place
+from proxy.cli.admin_client import RequestFailed, forget, learned, url_of
 
 TOLD = {"model": "a/b c", "limits": [], "counts": [], "agreed": {"callers": 0, "ratio": None}}
 
@@ -54,15 +54,15 @@ def test_a_proxy_is_asked_for_one_model() -> None:
 @pytest.mark.parametrize(
     ("status", "payload", "said"),
     [
-        (403, b'{"error":{"message":"No."}}', "it answers 403: No."),
-        (404, b"<html>", "it answers 404; is that Plimsoll's admin port?"),
-        (200, b"[]", "it answers 200; is that"),
-        (200, b'{"model":"x"}', "it answers 200; is that"),
-        (500, b'{"error":"x"}', "it answers 500; is that"),
+        (403, b'{"error":{"message":"No."}}', "returned 403: No."),
+        (404, b"<html>", "returned 404; is this Plimsoll's admin port?"),
+        (200, b"[]", "returned 200; is this"),
+        (200, b'{"model":"x"}', "returned 200; is this"),
+        (500, b'{"error":"x"}', "returned 500; is this"),
     ],
 )
 def test_what_does_not_tell_is_said_not_to(status: int, payload: bytes, said: str) -> None:
-    with answering(status, payload) as (url, _), pytest.raises(Unanswered, match="does not tell") as told:
+    with answering(status, payload) as (url, _), pytest.raises(RequestFailed, match="returned") as told:
         learned(url, "m")
     assert said in str(told.value) and told.value.reached
 
@@ -70,7 +70,7 @@ def test_what_does_not_tell_is_said_not_to(status: int, payload: bytes, said: st
 def test_nobody_there_is_said_with_the_reason() -> None:
     with answering(200, b"") as (url, _):
         pass
-    with pytest.raises(Unanswered, match=f"no proxy answers at {url}: Connection refused") as told:
+    with pytest.raises(RequestFailed, match=f"no proxy responds at {url}: Connection refused") as told:
         forget(url, "m")
     assert not told.value.reached
 
@@ -82,5 +82,5 @@ def test_what_is_no_url_is_said_to_be_none(url: str) -> None:
 
 
 def test_what_listens_everywhere_is_asked_on_this_machine() -> None:
-    assert place("0.0.0.0", 1) == place("127.0.0.1", 1) == "http://127.0.0.1:1"
-    assert place("::", 1) == "http://[::1]:1"
+    assert url_of("0.0.0.0", 1) == url_of("127.0.0.1", 1) == "http://127.0.0.1:1"
+    assert url_of("::", 1) == "http://[::1]:1"

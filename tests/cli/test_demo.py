@@ -51,7 +51,7 @@ def test_it_shows_400_straight_200_through_the_proxy_and_what_was_done(shown: st
         "x-plimsoll-steps: prune_history;-2779",
         "x-plimsoll-tokens: 7793",
         "x-plimsoll-tokens-sent: 5014",
-        "usage, as the provider counted it: 5,014 prompt tokens",
+        "usage reported by the provider: 5,014 prompt tokens",
     ):
         assert line in told
     assert "40 of 144 messages sent" in shown
@@ -126,11 +126,11 @@ def test_a_process_that_does_not_end_is_made_to() -> None:
     with Impatient([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        assert demo._ended(process) == -signal.SIGKILL
+        assert demo._stop(process) == -signal.SIGKILL
 
 
 def test_what_does_not_come_up_is_waited_for_no_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "START_SECONDS", 0.2)
+    monkeypatch.setattr(demo, "START_TIMEOUT_S", 0.2)
     with pytest.raises(TimeoutError, match="nothing came up on port"):
         demo.wait_for(demo.free_ports()[0], "/readyz")
 

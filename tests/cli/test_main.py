@@ -284,7 +284,7 @@ def test_a_proxy_that_is_named_must_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    said = f"plimsoll: no proxy answers at {nowhere}: Connection refused\n"
+    said = f"plimsoll: no proxy responds at {nowhere}: Connection refused\n"
     assert ended(capsys, command, "gpt-4o", "--url", nowhere) == (1, "", said)
     code, out, err = ended(capsys, command, "gpt-4o", "--url", "gpt-4o")
     assert (code, out) == (2, "") and "--url must be the URL of a running proxy" in err
@@ -301,7 +301,7 @@ def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_wher
     assert ended(capsys, "forget", "gpt-4o")[0] == 1
     monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")
     code, _, err = ended(capsys, "forget", "gpt-4o")
-    assert (code, err) == (2, "plimsoll: nobody says where the proxy is: name it with --url\n")
+    assert (code, err) == (2, "plimsoll: the proxy's address is unknown: set --url\n")
 
 
 def test_the_built_in_rules_have_no_problems(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from proxy.cli.models import Forgetful, known, table
+from proxy.cli.models import NoMemory, describe, table
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
 from proxy.tokens.families import BUILT_IN
@@ -22,25 +22,25 @@ def windows() -> Windows:
 
 def drawn(windows: Windows, width: int, *models: str) -> list[str]:
     out = io.StringIO()
-    table([known(model, windows, BUILT_IN) for model in models], Console(file=out, width=width))
+    table([describe(model, windows, BUILT_IN) for model in models], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def test_a_model_that_is_counted_to_the_token_needs_a_margin_of_100(windows: Windows) -> None:
-    row = known("gpt-4o", windows, BUILT_IN)
+    row = describe("gpt-4o", windows, BUILT_IN)
     assert (row["window"], row["max_output"], row["source"], row["guessed"]) == (128_000, 16_384, "litellm", False)
     assert (row["count"], row["margin"]) == ("exact", {"base": 100, "share": 0})
     assert "tools" in row["can"]
 
 
 def test_one_that_is_not_needs_more(windows: Windows) -> None:
-    row = known("claude-opus-4-5", windows, BUILT_IN)
+    row = describe("claude-opus-4-5", windows, BUILT_IN)
     assert row["count"] == "estimated"
     assert row["margin"]["share"] > 0
 
 
 def test_a_guess_is_called_one(windows: Windows) -> None:
-    row = known("nobody-knows-it", windows, BUILT_IN)
+    row = describe("nobody-knows-it", windows, BUILT_IN)
     assert (row["window"], row["guessed"], row["can"]) == (8192, True, None)
     assert "a guess" in drawn(windows, 80, "nobody-knows-it")[1]
 
@@ -61,13 +61,13 @@ def test_a_column_in_which_nothing_stands_is_left_out(windows: Windows) -> None:
 
 
 def test_a_bound_on_the_prompt_alone_is_shown(windows: Windows) -> None:
-    row = {**known("gpt-4o", windows, BUILT_IN), "max_input": 272_000}
+    row = {**describe("gpt-4o", windows, BUILT_IN), "max_input": 272_000}
     out = io.StringIO()
     table([row], Console(file=out, width=100))
     assert "272,000" in out.getvalue()
 
 
 def test_nothing_is_remembered() -> None:
-    memory = Forgetful()
+    memory = NoMemory()
     memory.put(b"key", (1,))
     assert memory.get(b"key") is None

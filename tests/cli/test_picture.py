@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxy.cli.picture import MOST_ROWS, PARTS, bar, picture, runs, show
+from proxy.cli.picture import MAX_ROWS, PARTS, bar, picture, runs, show
 
 LINE, WIDTHS = "┃", (80, 100, 160)
 
@@ -133,17 +133,17 @@ def test_a_request_that_fits_has_one_bar_and_no_steps() -> None:
 
 
 def test_what_stays_free_is_said() -> None:
-    assert "fits: 4,092 tokens stay free" in drawn(told())
+    assert "fits: 4,092 tokens free" in drawn(told())
 
 
 def test_what_does_not_fit_is_said_in_figures() -> None:
-    assert "does not fit: 1,234 tokens too many, whatever may be cut" in drawn(
+    assert "does not fit: 1,234 tokens too many after all cuts" in drawn(
         told(fits=False, possible=False, excess=1234)
     )
 
 
 def test_what_goes_out_without_its_margin_is_said_in_figures() -> None:
-    assert "just fits: 60 tokens of the margin or the reply's floor are missing" in drawn(told(fits=False, excess=60))
+    assert "fits only with 60 tokens less for the margin or the reply" in drawn(told(fits=False, excess=60))
 
 
 def test_another_model_and_a_guess_are_named() -> None:
@@ -151,7 +151,7 @@ def test_another_model_and_a_guess_are_named() -> None:
     assert lines[0] == "gpt-4 → gpt-4o   window 8,192 (from litellm)   count exact"
     sent = next(line for line in lines if line.startswith("sent "))
     assert sent.endswith("  3%"), "its own window is the measure"
-    assert "a guess: nobody knows it" in drawn(told(window_guessed=True))[0]
+    assert "a guess: unknown model" in drawn(told(window_guessed=True))[0]
 
 
 def test_messages_that_fared_alike_are_one_row_and_shortened_ones_stand_alone() -> None:
@@ -163,7 +163,7 @@ def test_of_too_many_rows_the_middle_is_left_out() -> None:
     rows = [detail(i, "shortened", f"reason {i}") for i in range(100)]
     lines = drawn(told(messages={"in": 100, "sent": 100, "detail": rows}))
     shown = [line for line in lines if "reason" in line]
-    assert len(shown) == MOST_ROWS
+    assert len(shown) == MAX_ROWS
     assert "reason 0" in shown[0] and "reason 99" in shown[-1]
     assert next(line for line in lines if line.startswith(" … ")).split() == ["…", "76", "messages", "760", "760"]
 
