@@ -131,7 +131,7 @@ def test_a_process_that_does_not_end_is_made_to() -> None:
 
 def test_what_does_not_come_up_is_waited_for_no_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "START_TIMEOUT_S", 0.2)
-    with pytest.raises(TimeoutError, match="nothing came up on port"):
+    with pytest.raises(TimeoutError, match="nothing responds on port"):
         demo.wait_for(demo.free_ports()[0], "/readyz")
 
 
