@@ -137,9 +137,7 @@ def test_what_stays_free_is_said() -> None:
 
 
 def test_what_does_not_fit_is_said_in_figures() -> None:
-    assert "does not fit: 1,234 tokens too many after all cuts" in drawn(
-        told(fits=False, possible=False, excess=1234)
-    )
+    assert "does not fit: 1,234 tokens too many after all cuts" in drawn(told(fits=False, possible=False, excess=1234))
 
 
 def test_what_goes_out_without_its_margin_is_said_in_figures() -> None:
