@@ -1,4 +1,4 @@
-"""A bounded map: what a process remembers of what clients sent, limited by entries and by bytes."""
+"""A thread-safe cache, bounded by entries and by bytes. It has no clock: entries do not expire."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-SMALL = 256  # bytes of an entry where nobody says more: a short key, a figure, and their place in a dict
+SMALL = 256  # the default weight of an entry, in bytes: a short key, a number, and their slot in a dict
 
 
 class Bounded(Generic[K, V]):
-    """A map of at most `most` entries that weigh at most `limit` bytes together. Safe between threads.
+    """A cache of at most `max_entries` entries and `max_bytes` bytes (by default `SMALL` bytes per entry). Thread-safe.
 
-    Two generations of a dict: when the younger is at half of either bound, the older is dropped. What is used moves to
-    the younger, so what was used last is kept. A lookup takes 0.1 us, half of what an ordered dict under a lock takes.
+    It has two generations, both dicts. When the younger one reaches half of either bound, the older one is dropped and
+    the younger takes its place. A hit moves an entry to the younger generation, so recently used entries stay. A lookup
+    takes 0.1 us, half of what an ordered dict under a lock takes.
     """
 
     __slots__ = (
@@ -32,21 +33,21 @@ class Bounded(Generic[K, V]):
         "misses",
     )
 
-    def __init__(self, most: int, limit: int | None = None) -> None:
-        self._half = max(1, most // 2)
-        self._half_bytes = (most * SMALL if limit is None else limit) // 2
+    def __init__(self, max_entries: int, max_bytes: int | None = None) -> None:
+        self._half = max(1, max_entries // 2)
+        self._half_bytes = (max_entries * SMALL if max_bytes is None else max_bytes) // 2
         self._lock = threading.Lock()
-        self.filled = False  # whether anything was ever put: a look at this costs a tenth of a call
+        self.filled = False  # whether anything was ever put: reading this costs a tenth of a lookup
         self.hits = 0
         self.misses = 0
         self._young: dict[K, V] = {}
         self._old: dict[K, V] = {}
-        self._weights: dict[K, int] = {}  # of the younger: those that are not SMALL
+        self._weights: dict[K, int] = {}  # of the younger generation: weights other than SMALL
         self._old_weights: dict[K, int] = {}
-        self._used = 0  # bytes of the younger
+        self._used = 0  # bytes of the younger generation
 
     def get(self, key: K) -> V | None:
-        """What was remembered, or None."""
+        """The cached value, or None."""
         value = self._young.get(key)
         if value is None:
             value = self._old.get(key)
@@ -58,8 +59,8 @@ class Bounded(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V, weight: int = SMALL) -> V:
-        """Remembers and returns it; the oldest may go. `weight` is in bytes; what alone weighs over half of the limit
-        is not remembered."""
+        """Stores a value and returns it; older entries may be dropped. `weight` is in bytes. An entry of more than half
+        of `max_bytes` is not stored."""
         with self._lock:
             if key in self._young or key in self._old:
                 self._drop(key)
@@ -76,12 +77,12 @@ class Bounded(Generic[K, V]):
         return value
 
     def take(self, key: K) -> V | None:
-        """What was remembered and now is the caller's alone: for values that grow where they stand."""
+        """Removes and returns a value, or None: for values that the caller changes in place."""
         with self._lock:
             return self._drop(key)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Removes all entries."""
         with self._lock:
             self._young, self._old, self._weights, self._old_weights, self._used = {}, {}, {}, {}, 0
 
@@ -95,7 +96,7 @@ class Bounded(Generic[K, V]):
 
     @property
     def weight(self) -> int:
-        """Bytes of all that is remembered now."""
+        """The weight of all entries, in bytes."""
         old = sum(self._old_weights.values()) + SMALL * (len(self._old) - len(self._old_weights))
         return self._used + old
 

@@ -1,7 +1,6 @@
-"""What a model can hold: windows, margins, and what was learned of them.
+"""The limits of a model: windows, margins and learned limits, in tokens of the upstream's own tokenizer.
 
 `Window.excess` is the one inequality: every comparison of a request with a window uses it, or `Window.fits`.
-Units: tokens of the upstream's own tokenizer.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEFAULT_RESERVE = 3000  # seed 000: the reply that a request is thought to want where it sets no limit
-# Some clients set a reply limit as large as the window. Of a larger share than this only this share reduces the prompt.
+DEFAULT_RESERVE = 3000  # seed 000: the reserve for a request without a reply limit
+# Some clients set a reply limit as large as the window. It reduces the room by at most this share of the window.
 MAX_RESERVE_SHARE = 0.5
-FLOOR = 500  # seed 001: the least reply worth asking for
-UNKNOWN_WINDOW = 8192  # seed 000: what a model counts as that nobody knows
-# Floor and margin are constants that suit large windows. In a window under this many tokens the floor is at most a
-# 16th of it (500 of 8,000) and the margin's constant part at most a 64th, so that what the upstream answers is not cut.
+FLOOR = 500  # seed 001: the smallest useful reply
+UNKNOWN_WINDOW = 8192  # seed 000: the window of an unknown model
+# Floor and margin are constants for large windows. In a window below this many tokens the floor is at most a 16th of it
+# (500 of 8,000) and the base of the margin at most a 64th, so that a request that the upstream would answer is not cut.
 SMALL_WINDOW = 8_000
 FLOOR_PART, MARGIN_PART = 16, 64
 
 
 class Quality(StrEnum):
-    """How far a count may be trusted."""
+    """The accuracy of a count; the margin depends on it."""
 
     EXACT = "exact"
     CALIBRATED = "calibrated"
@@ -31,12 +30,11 @@ class Quality(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a model can hold: `tokens` in all, and where known its own bounds on prompt and reply.
+    """The window of a model: `tokens` of prompt and reply together; `max_input`, `max_output`: of each alone, if known.
 
-    `source` says where we know it from; `guessed` that nobody knew it. `can` names what the model is known to be
-    able to do (tools, vision, schema, ...); None where nothing is known. `limit_field` is the one field for a reply
-    limit that the model takes; None where either will do. `alternates` says whether it takes user and assistant in turn
-    only; None where nobody says.
+    `source`: where the figures are from. `guessed`: the model is unknown. `can`: the model's capabilities (tools,
+    vision, schema, ...); None if unknown. `limit_field`: the only field that the model accepts for a reply limit; None
+    if it accepts either. `alternates`: user and assistant must alternate; None if unknown.
     """
 
     tokens: int
@@ -49,22 +47,22 @@ class Window:
     alternates: bool | None = None
 
     def floor(self, floor: int) -> int:
-        """The least reply worth asking for in this window, where it is `floor` tokens in a large one."""
+        """The smallest useful reply in this window; `floor` is that of a large window."""
         return floor if self.tokens >= SMALL_WINDOW else max(1, min(floor, self.tokens // FLOOR_PART))
 
     def margin(self, margin: Margin) -> Margin:
-        """The margin kept in this window, where it is `margin` in a large one."""
+        """The margin in this window; `margin` is that of a large window."""
         if self.tokens >= SMALL_WINDOW or margin.base <= self.tokens // MARGIN_PART:
             return margin
         return Margin(self.tokens // MARGIN_PART, margin.share)
 
     def excess(self, prompt: int, reply: int, margin: Margin) -> int:
-        """Tokens by which a prompt does not fit beside a reply; at most 0 means that it fits (section 1)."""
-        gap = self.margin(margin)
-        over = prompt + reply + gap.of(prompt) - self.tokens
+        """Tokens by which prompt, reply and margin exceed the window; the prompt fits if the result is at most 0."""
+        own = self.margin(margin)
+        over = prompt + reply + own.of(prompt) - self.tokens
         if self.max_input is None:
             return over
-        return max(over, prompt + gap.of(prompt) - gap.base - self.max_input)
+        return max(over, prompt + own.of(prompt) - own.base - self.max_input)
 
     def fits(self, prompt: int, reply: int, margin: Margin) -> bool:
         """Whether `prompt + reply + margin <= tokens` and the prompt is within `max_input`."""
@@ -73,14 +71,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The gap kept between prompt + reply and the window: `base` tokens and a `share` of the prompt. A small window
-    keeps less (`Window.margin`)."""
+    """The safety margin between prompt + reply and the window: `base` tokens plus a `share` of the prompt (0 to 1).
+    Small windows have a smaller base (`Window.margin`)."""
 
     base: int = 100
     share: float = 0.0
 
     def of(self, prompt: int) -> int:
-        """The margin in tokens beside a prompt of so many."""
+        """The margin for a prompt of `prompt` tokens, in tokens."""
         return self.base + math.ceil(self.share * prompt)
 
 
@@ -89,8 +87,8 @@ NO_MARGIN = Margin(0)
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What answers told of a model's counts: `ratio` is how many of its tokens one of the encoding's proved to be
-    worth, `share` the margin that such counts need, as a share of the prompt; None: the family's own."""
+    """A correction of a model's counts, learned from usage. `ratio`: tokens of the model per token of the encoding.
+    `share`: the margin's share of the prompt for such counts; None: that of the model's family."""
 
     ratio: float
     share: float | None = None
@@ -98,10 +96,12 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimits:
-    """What an upstream itself taught us about one of its models: its window, its bound on the prompt, and by how
-    much its counts differ from ours (`scale`, from refusals, and `correction`, from answers). `supposed` says that no
-    figure was named for the window: it was worked out from what was too much; `alternates` that it takes user and
-    assistant in turn only."""
+    """What responses of an upstream taught about one of its models: its window, its bound on the prompt, and the ratio
+    of its counts to ours (`scale` from refusals, `correction` from usage).
+
+    `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
+    assistant must alternate.
+    """
 
     window: int | None = None
     max_input: int | None = None
@@ -112,7 +112,7 @@ class LearnedLimits:
 
     @property
     def bounds(self) -> bool:
-        """Whether it says anything of the window."""
+        """Whether it limits requests: by a window, a bound on the prompt, or the order of roles."""
         return self.window is not None or self.max_input is not None or self.alternates
 
 
@@ -121,10 +121,12 @@ NOTHING_LEARNED = LearnedLimits()
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What one refusal proved, and from what: `value` is the limit in tokens, or how much more than we an upstream
-    counts (0: taken back), `at` the time in seconds since 1970. `rule` is the row that knew the refusal, `counted` our
-    count of the refused prompt, of the given `quality`, `reply` the reply that it asked for (0: none), and `named` the
-    upstream's own count of the prompt (0: it named none)."""
+    """What one refusal proved, and the evidence.
+
+    `value`: the limit in tokens, or the ratio of the upstream's count to ours (0: withdrawn). `at`: seconds since 1970.
+    `rule`: the row of refusals.toml that matched. `counted`: our count of the refused prompt, of quality `quality`.
+    `reply`: the reply limit that was requested (0: none). `named`: the upstream's own count of the prompt (0: none).
+    """
 
     value: float
     at: float

@@ -1,11 +1,11 @@
-"""Names of models as they are kept: clients choose them, so they are bounded."""
+"""Bounds the names of models, which clients choose and caches keep."""
 
 from __future__ import annotations
 
-LONGEST_NAME = 200  # characters of a model's name: longer ones are nobody's, and clients choose them
-NAMELESS = "(a name of over 200 characters)"  # what all of those are known by
+LONGEST_NAME = 200  # characters; no model has a longer name
+NAMELESS = "(a name of over 200 characters)"  # stands for every longer name
 
 
 def name_of(model: str) -> str:
-    """What a model is known by: its name, or for all names that are too long to be any model's the same."""
+    """The name, or `NAMELESS` if it is longer than `LONGEST_NAME`."""
     return model if len(model) <= LONGEST_NAME else NAMELESS

@@ -1,4 +1,4 @@
-"""What became of a request: usage, refusals, and the outcome for metrics and log."""
+"""The result of a request: usage, refusals, and the outcome for metrics and log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import msgspec
 
 from proxy.model.plan import Note
 
-# The endpoints of requests that are passed through; every other endpoint is the name of an API.
+# The endpoints of requests that are not fitted. Every other endpoint is the name of an API.
 PASSTHROUGH, WEBSOCKET = "passthrough", "websocket"
 UNFITTED = frozenset({PASSTHROUGH, WEBSOCKET})
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A passage of an error: its words, and those next to it. `figure` says that it is a number that was read."""
+    """A passage of an error by which it was recognised, with the words before and after it. `figure`: it is a number
+    that was parsed."""
 
     words: tuple[str, ...]
     before: str = ""
@@ -25,13 +26,12 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An upstream's answer that the request was too long, with whatever figures it named.
+    """An upstream's refusal of a request for its length, with the figures that it names, in tokens.
 
-    `bounds` says what `limit` limits: the `window`, only the `input`, or what says nothing of a window: the `body` in
-    bytes, or this `request` alone, in tokens; `roles` that no length was refused, but roles that do not alternate.
-    `at_least` marks a prompt count that the upstream cut short and so only bounds from below. `rule` is the row of
-    rules/refusals.toml that knew it. `quotes` are the words and figures that it was known by: what a client sent itself
-    proves nothing.
+    `bounds`: what `limit` limits: the `window`; the `input` alone; the `body`, in bytes; this `request` alone, without
+    a conclusion about the window; or `roles`: the roles do not alternate, and the length was not refused. `at_least`:
+    the upstream stopped counting, so `prompt` is a lower bound. `rule`: the row of rules/refusals.toml that matched.
+    `quotes`: the passages that matched; text that the client itself sent proves nothing.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Refusal:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What the upstream said it counted."""
+    """The token counts that the upstream reported. `cached` is the part of `prompt` that it had cached."""
 
     prompt: int
     completion: int = 0
@@ -54,11 +54,11 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """All that is to be told of one request once it is over; holds no content and no key. Times in seconds.
+    """Everything that metrics and log report about a finished request. It has no content and no key. Times in seconds.
 
-    `notes` is what was done to what was sent, `planned` what would have been done where the mode only observes. `path`
-    is without its query and without what may be an id; `attempts` counts requests to the upstream, `request_id` is the
-    upstream's or else the client's own. Extra calls are those of our own for this request, as far as they were over.
+    `notes`: the steps that changed what was sent; `planned`: the steps that mode `observe` did not apply. `path`:
+    without the query and ids. `attempts`: requests to the upstream. `request_id`: the upstream's, else the client's.
+    `extra_*`: the proxy's own calls for this request that had ended, such as summaries.
     """
 
     endpoint: str
@@ -84,14 +84,14 @@ class Outcome(msgspec.Struct, frozen=True):
     refusals: tuple[str, ...] = ()
     healed: bool = False
     usage: Usage | None = None
-    uncounted: bool = False  # its bytes proved that it fits, and there was no time to count it
+    uncounted: bool = False  # its bytes proved that it fits, and it was never counted
     stream: bool = False
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
-    truncated: bool = False  # by the upstream, which says nothing but that it read far fewer tokens
-    bytes_in: int = 0  # that a WebSocket's client sent through its tunnel
-    bytes_out: int = 0  # that it was sent
+    truncated: bool = False  # silently, by the upstream: its usage is far below our count
+    bytes_in: int = 0  # from the client of a WebSocket
+    bytes_out: int = 0  # to the client of a WebSocket
     path: str = ""
     attempts: int = 0
     request_id: str = ""

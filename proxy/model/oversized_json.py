@@ -1,7 +1,7 @@
-"""JSON out of all proportion: what is in it, and the same without its long strings' middles; it is never decoded whole.
+"""Works on oversized JSON in slices: finds strings, cuts out the middles of long ones. It never decodes the whole.
 
-A call into C holds the interpreter's lock until it returns, and a text of 64 MB takes 256 MB once one emoji stands in
-it: so everything here looks at a piece at a time.
+A call into C holds the GIL until it returns, and a text of 64 MB takes 256 MB once it contains one emoji. Therefore no
+call here reads more than a slice.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-OUTSIZE = 2 << 20  # bytes of a message or text over which it is not read whole
-SLICE = 1 << 20  # bytes that one search may look at: at most 1 ms
-STRETCH = 1 << 18  # bytes of a string whose escapes are looked at: at most 10 ms
+OUTSIZE = 2 << 20  # bytes of a message or text above which it is not decoded whole
+SLICE = 1 << 20  # bytes per search: at most 1 ms
+STRETCH = 1 << 18  # bytes per search for escapes: at most 10 ms
 LONGEST = 8 << 20  # bytes of JSON that are decoded at once: 64 MB of escapes take 90 ms
 PIECE = 1 << 15  # bytes of a string that are decoded at once
-SHORTEST = 1 << 16  # bytes of a string that is not cut, unless many messages share what is too little for them
-LONGEST_ESCAPE = 12  # bytes: two halves of a pair
-HEAD = 0.5  # the share of what stays that goes to a string's beginning
+SHORTEST = 1 << 16  # bytes; shorter strings are not cut by default
+LONGEST_ESCAPE = 12  # bytes: a surrogate pair
+HEAD = 0.5  # the share of the kept bytes that is at the start of the string
 QUOTE, BACKSLASH = b'"', ord("\\")
-DATA = (b'"data"', b'"file_data"', b'"url"')  # keys of strings that are no text: images, sounds, files
+DATA = (b'"data"', b'"file_data"', b'"url"')  # keys of data that is not text: images, audio, files
 IMAGE = b"data:image"
 KEYS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"refusal"', b'"description"', b'"reasoning', *DATA)
-STRANGE = 1 << 20  # bytes of a string under another key: a name, a role, a key itself
-MARKER = " [… {:,} bytes left out …] "  # no line end: it may stand in a string of JSON that is itself text
+STRANGE = 1 << 20  # bytes of a string under any other key: a name, a role
+MARKER = " [… {:,} bytes left out …] "  # no line break: it may be inside JSON that is itself a string
 
-# A string that stands under one of these keys tells nothing of what a request is; any other may be an id or a name.
-APART = 1 << 9  # bytes of such a string that is left out of an outline
+# Strings under these keys are content; any other string may be an id or a name.
+APART = 1 << 9  # bytes of content above which it is left out of an outline
 CONTENT = re.compile(
     rb'"(?:content|text|arguments|input|refusal|description|reasoning\w*|data|file_data|url)"\s*:\s*"\Z'
 )
-TOKEN = b"%b " % os.urandom(12).hex().encode()  # of this process: nobody outside can write it
+TOKEN = b"%b " % os.urandom(12).hex().encode()  # per process, so that no client can send it
 
 SAID = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
@@ -42,12 +42,12 @@ STRING = msgspec.json.Decoder(str)
 
 
 def count(raw: bytes, sign: bytes) -> int:
-    """How often a sign stands there."""
+    """How often a byte sequence occurs."""
     return sum(raw.count(sign, start, start + SLICE) for start in range(0, len(raw), SLICE))
 
 
 def find(raw: bytes, sign: bytes, start: int = 0) -> int:
-    """Where a sign stands next; -1 where it does not."""
+    """The index of the next occurrence of a byte sequence; -1 if there is none."""
     while start < len(raw):
         found = raw.find(sign, start, start + SLICE)
         if found >= 0:
@@ -57,7 +57,7 @@ def find(raw: bytes, sign: bytes, start: int = 0) -> int:
 
 
 def holds(raw: msgspec.Raw, signs: Sequence[bytes]) -> bool:
-    """Whether one of these signs stands there, each of at most 16 bytes."""
+    """Whether one of these byte sequences (at most 16 bytes each) occurs."""
     view = memoryview(raw)
     if view.nbytes <= SLICE:
         whole = bytes(view)
@@ -67,7 +67,7 @@ def holds(raw: msgspec.Raw, signs: Sequence[bytes]) -> bool:
 
 
 def copy(raw: msgspec.Raw | memoryview) -> bytes:
-    """Its bytes. Joining them lets other threads have their turn, as copying them at once would not."""
+    """A copy as bytes, made in slices so that other threads can run in between."""
     view = memoryview(raw)
     if view.nbytes <= OUTSIZE:
         return bytes(view)
@@ -75,13 +75,12 @@ def copy(raw: msgspec.Raw | memoryview) -> bytes:
 
 
 def signs(raw: bytes) -> int:
-    """How many signs before values there are in JSON, those in strings included: no fewer than values. A megabyte takes
-    0.3 to 1 ms."""
+    """An upper bound of the number of values in JSON: commas and brackets, also those in strings. Up to 1 ms per MB."""
     return sum(count(raw, sign) for sign in (b",", b"[", b"{"))
 
 
 def values(raw: bytes, most: int) -> int:
-    """About how many values there are in JSON, strings left unread; over `most` it does not go on."""
+    """About how many values JSON has, without the content of strings. Stops counting above `most`."""
     found, at = 0, 0
     if (all_of_them := signs(raw)) <= most:
         return all_of_them
@@ -94,7 +93,7 @@ def values(raw: bytes, most: int) -> int:
 
 
 def _opened(raw: bytes, start: int, end: int) -> int:
-    """Values that begin between two strings."""
+    """The number of values that start between two strings."""
     if end - start <= 2:
         return 1
     steps = range(start, end, SLICE)
@@ -102,13 +101,13 @@ def _opened(raw: bytes, start: int, end: int) -> int:
 
 
 def strings(raw: bytes) -> Iterator[Cut]:
-    """Where each string of JSON begins, behind its quotation mark, and where it ends, before the other."""
+    """Start and end of each string in JSON, without its quotation marks."""
     start = find(raw, QUOTE) + 1
     while start:
         end = start
         while end < len(raw) and raw[end] != QUOTE[0]:
             after = _said(raw, end, end + STRETCH)
-            end = after if after > end else end + 2  # behind an escape that a slice ended in
+            end = after if after > end else end + 2  # after an escape at the end of a slice
         if end >= len(raw):
             return
         yield start, end
@@ -116,13 +115,13 @@ def strings(raw: bytes) -> Iterator[Cut]:
 
 
 def _said(raw: bytes, start: int, end: int) -> int:
-    """How far a string goes on within a slice that begins at none of its escapes' second half."""
+    """The end of a string within a slice. `start` must not be inside an escape."""
     found = SAID.match(raw, start, end)
     return start if found is None else found.end()
 
 
 def _escaped(raw: bytes, start: int, place: int) -> bool:
-    """Whether the character at a place in a string stands behind an odd number of backslashes."""
+    """Whether a character of a string follows an odd number of backslashes."""
     at = place
     while at > start and raw[at - 1] == BACKSLASH:
         low = max(start, at - PIECE)
@@ -135,15 +134,14 @@ def _escaped(raw: bytes, start: int, place: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """JSON without the long strings of its contents: `text` has tokens in their places, `gone` is where they stand in
-    `raw`."""
+    """JSON with its long content strings replaced by tokens: `text`. `gone` are their positions in `raw`."""
 
     raw: bytes
     text: bytes
     gone: Sequence[Cut]
 
     def whole(self, value: msgspec.Raw | bytes) -> memoryview:
-        """What stands in the JSON itself where a value of the outline stands."""
+        """The original bytes of a value of the outline."""
         if not self.gone:
             return memoryview(value)
         said = bytes(value)
@@ -156,7 +154,7 @@ class Outline:
 
 
 def outline(raw: bytes) -> Outline | None:
-    """The outline of JSON that is too long to be decoded at once; None where it is not."""
+    """The outline of JSON above `LONGEST` bytes; None for shorter JSON."""
     if len(raw) <= LONGEST:
         return None
     long = ((start, end) for start, end in strings(raw) if end - start > APART)
@@ -177,8 +175,8 @@ def _number(said: bytes, place: int) -> int:
 
 
 def cuts(raw: bytes, most: int, images: bool = False, shortest: int = SHORTEST) -> list[Cut]:
-    """The middles of strings over `shortest` bytes, without which there are about `most` bytes. Data stays (`images`:
-    but for images, whose sizes stand at their beginning)."""
+    """Which middles of strings to cut so that about `most` bytes remain. Strings of up to `shortest` bytes are kept,
+    and so is data; with `images`, images are cut, because their size is in their first bytes."""
     long = [
         (start, end)
         for start, end in strings(raw)
@@ -198,7 +196,7 @@ def cuts(raw: bytes, most: int, images: bool = False, shortest: int = SHORTEST) 
 
 
 def strange(raw: bytes) -> bool:
-    """Whether there is a very long string where no text and no data stand: whoever reads it, reads it whole."""
+    """Whether a very long string is neither content nor data, so that a decoder would read it whole."""
     return any(
         end - start > STRANGE and not any(key in raw[max(0, start - 32) : start] for key in KEYS)
         for start, end in strings(raw)
@@ -211,25 +209,25 @@ def _is_data(raw: bytes, start: int) -> bool:
 
 
 def _safe(raw: bytes, start: int, place: int, end: int) -> int:
-    """The next place in a string that does not stand in a character or an escape; its end where there is none near."""
+    """The next position in a string that is not inside a character or an escape; its end if there is none nearby."""
     for at in range(place, min(end, place + SHORTEST)):
         if raw[at] & 0xC0 == 0x80 or (raw[at - 1] == BACKSLASH and _escaped(raw, start, at)):
-            continue  # within a character, or behind the beginning of an escape
+            continue  # inside a character or an escape
         if BACKSLASH in raw[max(0, at - LONGEST_ESCAPE) : at] and raw[at] != BACKSLASH:
             continue
         if raw[at] == BACKSLASH and raw[at + 1 : at + 3].lower() == b"ud" and raw[at + 3 : at + 4] in b"cdefCDEF":
-            continue  # the second half of a pair
+            continue  # the second half of a surrogate pair
         return at
     return end
 
 
 def is_image(raw: bytes, cut: Cut) -> bool:
-    """Whether a cut is of an image's data."""
+    """Whether a cut is in an image's data."""
     return raw.rfind(IMAGE, max(0, cut[0] - SLICE), cut[0]) > raw.rfind(QUOTE, max(0, cut[0] - SLICE), cut[0])
 
 
 def without(raw: bytes, gone: Sequence[Cut]) -> bytes:
-    """The JSON with a marker in place of each cut."""
+    """The JSON with a marker for each cut."""
     parts, at = [], 0
     for start, end in gone:
         parts += [raw[at:start], MARKER.format(end - start).encode()]
@@ -238,7 +236,7 @@ def without(raw: bytes, gone: Sequence[Cut]) -> bytes:
 
 
 def pieces(raw: bytes, cut: Cut) -> Iterator[str]:
-    """The text of a cut, a piece at a time."""
+    """The text of a cut, in pieces of about `PIECE` bytes."""
     start, stop = cut
     while start < stop:
         piece, start = _piece(raw, start, stop)

@@ -1,4 +1,4 @@
-"""Protocols between packages: what counts, and what remembers counts."""
+"""Protocols between packages: the meter, which counts tokens, and the memory, which caches counts."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from proxy.model.limits import Margin, Quality
 
 
 class Meter(Protocol):
-    """Counts for one request: bound to its model, its tools and whatever else its head adds to the prompt.
+    """Counts tokens for one request, with its model, tools and other top-level fields.
 
-    Every method is a pure function of its arguments; what it remembers only makes it faster.
+    Every method is a pure function of its arguments; its cache only saves time.
     """
 
     @property
     def quality(self) -> Quality:
-        """How far its counts may be trusted."""
+        """The accuracy of its counts."""
 
     @property
     def margin(self) -> Margin:
-        """The gap that counts of this quality need."""
+        """The margin that counts of this quality need."""
 
     @property
     def fixed(self) -> Mapping[str, int]:
-        """What the prompt costs besides its messages, by what takes it: base, tools, schema, ..."""
+        """Tokens besides the messages, by name: base, tools, schema, ..."""
 
     def text(self, text: str) -> int:
-        """Tokens of a bare text."""
+        """Tokens of a text on its own."""
 
     def cut(self, text: str, tokens: int, *, tail: bool = False) -> str:
-        """The longest head (or tail) of a text that costs at most so many tokens."""
+        """The longest head (or tail) of a text of at most `tokens` tokens."""
 
     def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """What each message of one block adds to the prompt; the sum is exact, shares within the block may not be."""
+        """Tokens that each message of one block adds to the prompt. The sum is exact; the shares may not be."""
 
     def scaled(self, ratio: float) -> Meter:
-        """A meter whose counts are this one's times a ratio that an upstream taught us."""
+        """A meter with counts `ratio` times as large, as learned from a refusal."""
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
-        """None where this block's cost is remembered; else the key it will be remembered by, and the bytes it
-        depends on (for a keyed hash that may leave the process)."""
+        """None if the block's cost is cached; else its cache key, and the bytes that the cost depends on (for a keyed
+        hash that may leave the process)."""
 
 
 class Memory(Protocol):
-    """Where a meter remembers counts: a bounded map of a short key to the costs of one block's messages."""
+    """The cache of a meter: maps a short key to the costs of one block's messages. Bounded."""
 
     def get(self, key: bytes) -> tuple[int, ...] | None:
-        """What was remembered, or None."""
+        """The cached costs, or None."""
 
     def put(self, key: bytes, value: tuple[int, ...]) -> object:
-        """Remember it; the oldest may go."""
+        """Stores costs; older entries may be dropped."""

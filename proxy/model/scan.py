@@ -1,4 +1,4 @@
-"""What a scan of a request's bytes finds without reading its messages."""
+"""The result of scanning a request's bytes, without decoding its messages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from proxy.model.limits import Margin, Quality
 
 
 class PrefixDigest(msgspec.Struct, frozen=True):
-    """Digests of the messages of a conversation, each of it and of all before it, under a `seed`: the first, how many
-    there are, the latest ones (a bounded number), and the digest's `state`, to be copied and gone on with."""
+    """Digests of the prefixes of a conversation: each covers a message and all before it, under `seed`. `first` is the
+    digest of the first message, `count` the number of messages, `latest` the last digests (a bounded number), `state`
+    the hash state, to be copied and continued."""
 
     seed: int
     first: int
@@ -22,11 +23,11 @@ class PrefixDigest(msgspec.Struct, frozen=True):
 
 
 class ScanState(msgspec.Struct, frozen=True):
-    """What a look at messages one after another found so far.
+    """What the scan of consecutive messages found so far.
 
-    `opaque` and `heard` say that some cost is not bounded by bytes, `surplus` is by how much the others may cost more
-    than their bytes. `led` says that instructions stand first, `late` that there are some behind other messages alone,
-    `parallel` that the latest calls are several, `keyed` that a message bears the key of our own.
+    `opaque`, `heard`: the cost of an image or of audio is not bounded by its bytes. `surplus`: tokens by which other
+    parts may exceed their bytes. `led`: the first message is a system message; `late`: there are system messages, but
+    only after others. `parallel`: the latest message with calls has several. `keyed`: a message has our own key.
     """
 
     count: int = 0
@@ -40,8 +41,8 @@ class ScanState(msgspec.Struct, frozen=True):
 
 
 class KnownPrefix(msgspec.Struct, frozen=True):
-    """The messages that a body begins with, read before: they stand between the bytes `start` and `end`. `lead` is the
-    JSON of the first one where that holds instructions."""
+    """The first messages of a body, scanned before with an earlier request: the bytes from `start` to `end`. `lead` is
+    the JSON of the first message if it is a system message."""
 
     start: int
     end: int
@@ -51,12 +52,11 @@ class KnownPrefix(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What a first look at a body tells without reading its messages: enough to prove that it fits.
+    """The result of scanning a body: enough to prove that it fits.
 
-    `most` bounds its prompt tokens from above by its bytes; None where bytes prove nothing (images, `$ref`, ...).
-    `head` are the bytes that what the prompt costs besides its messages depends on; `marks` makes digests of its
-    messages under a seed; None where a count cannot be kept by bytes (images). `text` is the body without the messages
-    that were `known`.
+    `most`: an upper bound of its prompt tokens, from its bytes; None if bytes are no bound (images, `$ref`, ...).
+    `head`: the bytes that the cost besides the messages depends on. `marks`: makes the digests under a seed; None if a
+    count cannot be cached by bytes (images). `text`: the body without the `known` messages.
     """
 
     model: str
@@ -71,14 +71,14 @@ class Scan(msgspec.Struct, frozen=True):
 
     @property
     def new(self) -> int:
-        """How many bytes had to be read."""
+        """How many bytes were scanned."""
         return len(self.text)
 
 
 class Total(msgspec.Struct, frozen=True):
-    """What a request costs that was counted but not planned: all that can be said of one that need not be cut.
+    """The count of a request that fits and needs no plan. `prompt` is in tokens.
 
-    `unit` is how many of the model's tokens one of its encoding was taken for; None where the count cannot teach.
+    `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request.
     """
 
     prompt: int
