@@ -546,7 +546,7 @@ class Metrics(Collector):
     def _snapshot(self) -> Snapshot:
         """The values of this process."""
         self._add_up()
-        made = Snapshot(time.time(), {metric.name: tally.cells for metric, tally in self._tallies}, {})
+        made = Snapshot(time.monotonic(), {metric.name: tally.cells for metric, tally in self._tallies}, {})
         for row, read in self._figures:
             (made.gauges if row.mode else made.counters)[row.name] = {labels: [value] for labels, value in read()}
         made.gauges[IN_FLIGHT.name] = {(): [self.in_flight.value]}

@@ -23,7 +23,7 @@ Mode = Literal["sum", "max", "newest"]  # how the gauges of several workers beco
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    """The values of one worker at a time in seconds since the epoch, by the name of the metric."""
+    """The values of one worker by the names of the metrics, at a time of the system's monotonic clock."""
 
     at: float
     counters: dict[str, dict[Labels, list[float]]]
@@ -45,7 +45,7 @@ class WorkerFiles:
         """Replaces this process's values. Raises OSError."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._name = f"{self._pid}-{time.time_ns()}"  # a process id may come again
+            self._name = f"{self._pid}-{time.monotonic_ns()}"  # a process id may come again
         self._replace(self._name, snapshot)
 
     def _replace(self, name: str, snapshot: Snapshot) -> None:

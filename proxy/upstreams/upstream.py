@@ -6,8 +6,8 @@ It changes no byte of a target, of a body or of an answer, follows no redirect a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Protocol
 
 import httpx
 
@@ -16,7 +16,7 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.answer import Answer, Reply, UpstreamError
 from proxy.http.client.egress import DIRECT, PORTS, Egress
 from proxy.http.client.pool import MOST, Pool, Timeouts, WireRequest
-from proxy.http.client.response import Fault, LinkError, Sink
+from proxy.http.client.response import LinkError
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
 
@@ -28,16 +28,15 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 PLAIN_IDLE = 4.0
 CHUNKED = (b"transfer-encoding", b"chunked")
 
-# What httpx's exceptions are to us, the most special first.
-FAULTS: Final[tuple[tuple[type[httpx.TransportError], Fault], ...]] = (
-    (httpx.ConnectTimeout, Fault.CONNECT_TIMEOUT),
-    (httpx.WriteTimeout, Fault.STALLED),
-    (httpx.TimeoutException, Fault.SILENT),
-    (httpx.ConnectError, Fault.CONNECT),
-    (httpx.ProxyError, Fault.CONNECT),
-    (httpx.ProtocolError, Fault.ILLEGAL),
-    (httpx.TransportError, Fault.LOST),
-)
+
+class Link(Protocol):
+    """What sends requests to one origin: a pool of connections."""
+
+    async def send(self, request: WireRequest) -> Reply:
+        """Sends a request and waits for the head of its answer. Raises LinkError."""
+
+    async def close(self) -> None:
+        """Closes its connections."""
 
 
 class Upstream:
@@ -47,7 +46,7 @@ class Upstream:
     `/v1/models?x` is sent as it is, with `http://host:8000` it becomes `/models?x`, and a path that does not
     begin with `/v1/` is appended whole. Raises ConfigError where the URL is none that can be sent to.
 
-    Connections are our own (`pool`), and leave as `egress` says, unless a `transport` of httpx's interface is given.
+    Connections leave as `egress` says, unless a `link` is given that has its own way.
     """
 
     def __init__(
@@ -55,20 +54,16 @@ class Upstream:
         base: str,
         timeouts: Timeouts = DEFAULT,
         api_key: str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
         egress: Egress = DIRECT,
         connections: int = MOST,
         event: Event = ignore,
+        link: Link | None = None,
     ) -> None:
         self._url = _base_url(base)
         self._path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self._key = f"Bearer {api_key}".encode() if api_key else b""
-        self._link: Pool | _OverHttpx = (
-            _pool(self._url, timeouts, egress, connections, event)
-            if transport is None
-            else _OverHttpx(transport, self._url, timeouts)
-        )
+        self._link: Link = link or _pool(self._url, timeouts, egress, connections, event)
 
     async def send(
         self,
@@ -168,74 +163,3 @@ def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress, most: int, event: 
     tls = egress.identified(egress.trusting(httpx.create_ssl_context()))
     tls.set_alpn_protocols(["http/1.1"])
     return Pool(host, port, tls, timeouts, proxy, most, event)
-
-
-class _OverHttpx:
-    """Sends over a transport of httpx's interface, which must heed the extension `target`, as httpx's own does."""
-
-    def __init__(self, transport: httpx.AsyncBaseTransport, url: httpx.URL, timeouts: Timeouts) -> None:
-        self._transport, self._url = transport, url
-        self._timeout = {**asdict(timeouts), "pool": timeouts.connect}
-
-    async def send(self, wired: WireRequest) -> Reply:
-        if wired.upgrades:
-            raise LinkError(Fault.CONNECT, "Connections of httpx cannot be taken over.")
-        request = httpx.Request(
-            wired.method,
-            self._url,
-            headers=wired.headers,
-            stream=_Outgoing(wired.body),
-            extensions={"target": wired.target, "timeout": self._timeout},
-        )
-        try:
-            return _Incoming(await self._transport.handle_async_request(request))
-        except httpx.TransportError as error:
-            raise _fault(error) from error
-
-    async def close(self) -> None:
-        await self._transport.aclose()
-
-
-class _Outgoing(httpx.AsyncByteStream):
-    def __init__(self, body: bytes | AsyncIterator[bytes]) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if isinstance(self._body, bytes):
-            yield self._body
-            return
-        async for chunk in self._body:
-            yield chunk
-
-
-class _Incoming:
-    def __init__(self, response: httpx.Response) -> None:
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        self.status = response.status_code
-        self.headers = [(name.lower(), value) for name, value in response.headers.raw]
-        self._stream = response.stream
-        self._chunks: Any = aiter(response.stream)
-
-    async def read(self) -> bytes:
-        try:
-            while True:
-                if chunk := await anext(self._chunks):
-                    return bytes(chunk)
-        except StopAsyncIteration:
-            return b""
-        except httpx.TransportError as error:
-            raise _fault(error) from error
-
-    async def flow_into(self, sink: Sink) -> None:
-        return  # httpx has nothing to flow
-
-    def at_hand(self) -> bytes | None:
-        return None
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _fault(error: httpx.TransportError) -> LinkError:
-    fault = next(fault for kind, fault in FAULTS if isinstance(error, kind))
-    return LinkError(fault, f"The upstream failed: {fault.value}.")

@@ -26,6 +26,7 @@ from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 from tests.makers import ladder, prompt, user, words
+from tests.over_httpx import OverHttpx
 from tests.tokens.vocabulary import write
 
 NOBODY = "acme/harbour-9b"
@@ -64,7 +65,7 @@ def knowledge(
 ) -> Knowledge:
     """Knowledge as the house has it, with an upstream that knows one model more."""
     transport = httpx.MockTransport(answering or (answers if lists else has_none))
-    upstream = Upstream("http://upstream/v1", transport=transport)
+    upstream = Upstream("http://upstream/v1", link=OverHttpx(transport))
     found = load_rules(rules)
     return Knowledge(limit, load_windows(found.windows), found.families, Cache(), ModelsListing(upstream), offline)
 

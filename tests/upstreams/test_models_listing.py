@@ -15,6 +15,7 @@ from proxy.model.limits import Window
 from proxy.upstreams import models_listing as module
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
+from tests.over_httpx import OverHttpx
 
 LIST = json.dumps({"data": [{"id": "a", "max_model_len": 4_096}, {"id": "b", "context_length": 9_000}]}).encode()
 LARGE = json.dumps({"data": [{"id": f"m{i}", "context_length": 1_000 + i} for i in range(3_000)]}).encode()
@@ -24,7 +25,7 @@ Answer = Callable[[httpx.Request], Coroutine[None, None, httpx.Response]]
 
 def listing(answer: Answer) -> ModelsListing:
     """A listing whose upstream answers so."""
-    return ModelsListing(Upstream("http://upstream/v1", transport=httpx.MockTransport(answer)))
+    return ModelsListing(Upstream("http://upstream/v1", link=OverHttpx(httpx.MockTransport(answer))))
 
 
 def telling(*answers: tuple[int, bytes]) -> tuple[ModelsListing, list[httpx.Request]]:

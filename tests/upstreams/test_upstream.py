@@ -1,4 +1,4 @@
-"""What is sent to a provider and what its answers and failures become, over our connections and httpx's interface."""
+"""What is sent to a provider and what its answers and failures become."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from proxy.errors import ConfigError
 from proxy.http.client.answer import MEANING, Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, LinkError
-from proxy.upstreams.upstream import FAULTS, Upstream
+from proxy.upstreams.upstream import Upstream
+from tests.over_httpx import OverHttpx
 from tests.recorder import Peer, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
 
@@ -19,7 +20,7 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 def over(handler: Handler, base: str = "https://api.example/v1") -> Upstream:
-    return Upstream(base, transport=httpx.MockTransport(handler))
+    return Upstream(base, link=OverHttpx(httpx.MockTransport(handler)))
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
@@ -49,7 +50,7 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
     ],
 )  # fmt: skip
 def test_a_clients_path_goes_behind_the_bases(base: str, target: bytes, sent: bytes) -> None:
-    assert Upstream(base, transport=httpx.MockTransport(lambda _: httpx.Response(200))).target(target) == sent
+    assert Upstream(base, link=OverHttpx(httpx.MockTransport(lambda _: httpx.Response(200)))).target(target) == sent
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_base_that_cannot_be_sent_to_is_refused_at_start(base: str) -> None:
 # Requests
 
 
-def test_a_request_over_httpx_has_the_target_the_headers_and_the_timeouts() -> None:
+def test_a_request_has_the_target_and_the_headers() -> None:
     seen: list[httpx.Request] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -81,7 +82,6 @@ def test_a_request_over_httpx_has_the_target_the_headers_and_the_timeouts() -> N
             (b"content-length", b"4"),
         ]
         assert request.extensions["target"] == b"/v1/../y?"
-        assert request.extensions["timeout"]["read"] == 600.0
         assert request.content == b"body"
         assert (got.status, got.headers) == (201, [(b"x-a", b"1"), (b"x-a", b"2"), (b"content-length", b"2")])
         assert await got.read(100) == b"{}"
@@ -129,20 +129,6 @@ def test_a_streamed_body_goes_out_under_its_length_or_in_chunks(length: bytes | 
     run(check())
 
 
-def test_a_streamed_body_goes_over_httpx_too() -> None:
-    async def check() -> None:
-        async with recording() as up:
-            upstream = Upstream(up.url, transport=httpx.AsyncHTTPTransport())
-            got = await upstream.send("POST", b"/v1/../x|y", [], pieces(b"abc", b"def"))
-            assert await got.read(10) == b"{}"
-            await got.close()
-            assert (up.requests[0].body, up.requests[0].target) == (b"abcdef", b"/v1/../x|y")
-            assert upstream.connections == 0
-            await upstream.close()
-
-    run(check())
-
-
 def test_a_key_is_added_where_the_client_has_none() -> None:
     seen: list[str | None] = []
 
@@ -151,7 +137,7 @@ def test_a_key_is_added_where_the_client_has_none() -> None:
         return httpx.Response(200)
 
     async def check() -> None:
-        upstream = Upstream("https://api.example/v1", api_key="ours", transport=httpx.MockTransport(handler))
+        upstream = Upstream("https://api.example/v1", api_key="ours", link=OverHttpx(httpx.MockTransport(handler)))
         for headers in ([], [(b"authorization", b"Bearer theirs")], [(b"api-key", b"theirs")]):
             await upstream.send("GET", b"/v1/models", headers)
         assert seen == ["Bearer ours", "Bearer theirs", None]
@@ -239,62 +225,6 @@ def test_every_fault_has_a_meaning(fault: Fault) -> None:
     told = error.for_client()
     assert (told.status, told.code, told.retry) == (error.status, error.code, True)
     assert str(error) == told.message == "text"
-
-
-@pytest.mark.parametrize(
-    ("raised", "status", "code"),
-    [
-        (httpx.ConnectError("sk-secret"), 502, "upstream_unreachable"),
-        (httpx.ConnectTimeout("x"), 504, "upstream_timeout"),
-        (httpx.ReadTimeout("x"), 504, "upstream_timeout"),
-        (httpx.WriteTimeout("x"), 504, "upstream_timeout"),
-        (httpx.PoolTimeout("x"), 504, "upstream_timeout"),
-        (httpx.ReadError("x"), 502, "upstream_error"),
-        (httpx.RemoteProtocolError("x"), 502, "upstream_error"),
-        (httpx.ProxyError("x"), 502, "upstream_unreachable"),
-        (httpx.UnsupportedProtocol("x"), 502, "upstream_error"),
-    ],
-)
-def test_httpxs_exceptions_do_not_cross_the_border(raised: Exception, status: int, code: str) -> None:
-    def handler(request: httpx.Request) -> httpx.Response:
-        raise raised
-
-    async def check() -> None:
-        with pytest.raises(UpstreamError) as caught:
-            await over(handler).send("GET", b"/v1/x", [])
-        assert (caught.value.status, caught.value.code) == (status, code)
-        assert "sk-secret" not in caught.value.message
-
-    run(check())
-
-
-def test_every_exception_of_httpxs_transports_is_known() -> None:
-    assert FAULTS[-1][0] is httpx.TransportError
-
-
-def test_an_answer_over_httpx_that_breaks_off_is_an_error_of_ours() -> None:
-    class Breaks(httpx.AsyncByteStream):
-        closed = False
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield b""
-            yield b"one"
-            raise httpx.ReadError("x")
-
-        async def aclose(self) -> None:
-            self.closed = True
-
-    stream = Breaks()
-
-    async def check() -> None:
-        got = await over(lambda _: httpx.Response(200, stream=stream)).send("GET", b"/v1/x", [])
-        assert await got.next() == b"one"
-        with pytest.raises(UpstreamError):
-            await got.next()
-        await got.close()
-        assert stream.closed
-
-    run(check())
 
 
 def test_a_silent_upstream_is_a_timeout() -> None:
