@@ -39,7 +39,7 @@ class ExtraCalls:
     """Admission and accounting of extra calls for one worker process.
 
     `budget` is the number of tokens that may be billed to the operator in 24 hours. `allow_keyless` permits such calls
-    for clients without a key, who all count as one caller.
+    for clients without a key, who all count as one caller. `event` logs that the budget is spent.
     """
 
     budget: int

@@ -1,4 +1,4 @@
-"""Ranks the older blocks of an agent's run for what it is about to do; it chooses none of them."""
+"""Ranks the older blocks of an agent's run for its current task. It chooses none of them (see `replay`)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from proxy.fit.relevance.text.bm25 import Document, Index, Query, query
 from proxy.fit.relevance.text.reading import Reading
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH
 
-B = 0.5  # blocks differ in length more than chat messages do (measured)
-ACTIONS = 3  # the last so many actions of the assistant tell what it is at
-REUSE = 5.0  # weight of the prior beside the best match (measured): what was used again will be used again
-COST_EXPONENT = 0.3  # how much cheaper blocks are preferred
+B = 0.5  # BM25's length normalisation: blocks differ more in length than chat messages (measured)
+ACTIONS = 3  # latest actions of the assistant that are part of the query
+REUSE = 5.0  # weight of reuse against the best match (measured): what was used again will be used again
+COST_EXPONENT = 0.3  # preference for short blocks: score / tokens ** this
 
 
 class Reuse:
-    """How often what a block was first to name the assistant named again later. Blocks are added in their order."""
+    """Counts for each block how often the assistant later used an identifier that the block was the first to contain.
+
+    Blocks must be added in order.
+    """
 
     def __init__(self) -> None:
         self._first: dict[str, int] = {}
         self._times: list[int] = []
 
     def add(self, document: Document, spoken: Iterable[Reading]) -> None:
-        """The next block: all of its messages, and of those the assistant's own."""
+        """Adds the next block: the readings of all its messages, and of those the assistant's."""
         place = len(self._times)
         self._times.append(0)
         for name in {name for reading in spoken for name in reading.names}:
@@ -38,7 +41,8 @@ class Reuse:
 
 
 def asked_now(user: Reading | None, actions: Sequence[Sequence[Reading]], index: Index) -> Query:
-    """What the run is at: the words of the last user message, and those of the last actions, each action's once."""
+    """The query for the current task: the words of the last user message with their occurrences, and the distinct words
+    of each of the latest actions."""
     words: dict[str, float] = {}
     spoken = [reading for action in actions for reading in action]
     for reading in (user,) if user is not None else ():
@@ -56,8 +60,8 @@ def _add(words: dict[str, float], more: Mapping[str, float]) -> None:
 
 
 def rank_blocks(index: Index, asked: Query, reuse: Reuse, places: Sequence[int]) -> dict[int, float]:
-    """What each of these blocks is worth: how well it matches, and how often what it brought was needed again, both in
-    units of the best of them."""
+    """The value of each of these blocks: its BM25 score plus `REUSE` times its reuse, each as a share of the highest
+    among them."""
     scores = index.scores_at(places, asked, b=B)
     best = max(scores.values(), default=0.0) or 1.0
     most = max((reuse[place] for place in places), default=0) or 1

@@ -1,4 +1,4 @@
-"""How near old turns are to a question in what they mean, by a model's embeddings, which it asks for with a `Want`."""
+"""The similarity of old turns to a question by a model's embeddings. Missing embeddings are requested with a `Want`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Facts, Want
 
 KIND = "embeddings"
-# A share of what the words say, added to it (the facts: sums do, fusion of ranks does not help). The facts give what
-# embeddings gain and no weight, and no model was at hand to measure it with: this one was chosen.
+# Weight of the similarity, as a share of the best BM25 score; it is added (sums help, fusion of ranks does not). The
+# value was chosen, not measured: no embedding model was available for it.
 WEIGHT = 0.5
-# Power: a long chat has many turns that are a little like any question, and the turns around share in each. Chosen by
-# what embeddings cost that know nothing the words do not (measured: hashed words, means of the word table's vectors):
-# 0.3 points of recall at most; with 2 it is 0.8 to 1.3, with 1 it is 1.8.
+# Power of the similarity: a long chat has many turns that are slightly similar to any question. Chosen by the loss of
+# recall with embeddings that carry no information beyond the words (hashed words, means of the word table's vectors):
+# at most 0.3 points; 0.8 to 1.3 with power 2, 1.8 with power 1.
 SHARPNESS = 4
 
 
 def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -> list[float] | Want | None:
-    """How near each block is to the question: 1 for the nearest, 0 for those that are no nearer than most. What is
-    not known yet is wanted: under the want's key, vectors by text. None where there is no model, nothing to compare,
-    or where the vectors could not be had."""
+    """The similarity of each block to the question, from 0 (the mean or less) to 1 (the most similar).
+
+    A Want if embeddings are missing; the answer in `facts.knowledge`, under the want's key, maps text to vector. None
+    if there is no model, nothing to compare, or the embeddings could not be obtained.
+    """
     asked = ends(question)
     texts = [said(block) for block in blocks] if model and asked.strip() else ()
     if not any(texts):
@@ -35,19 +37,19 @@ def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -
     vectors: Mapping[str, Vector] = facts.knowledge[key] or {}
     if not vectors.keys() >= set(wanted):
         return None
-    return standing_out([cosine(vectors[asked], vectors[text]) if text else None for text in texts])
+    return rescaled([cosine(vectors[asked], vectors[text]) if text else None for text in texts])
 
 
 def said(block: Block) -> str:
-    """What is compared of a block: what people and the model said, its beginning and its end. Tool results gain
-    nothing from it (the facts), and models of embeddings seldom read more than 512 tokens."""
+    """The text of a block that is embedded: the beginning and the end of what users and the model wrote. Embeddings do
+    not help with tool results, and few embedding models read more than 512 tokens."""
     text = "\n".join(m.own_text() for m in block.messages if not m.answers or m.kind is Kind.USER)
     return ends(text) if text.strip() else ""
 
 
-def standing_out(cosines: Sequence[float | None]) -> list[float]:
-    """From 0 for the mean to 1 for the best. A model's own scale says nothing: with some of them 0.8 is nothing alike.
-    What has no vector stands out by nothing."""
+def rescaled(cosines: Sequence[float | None]) -> list[float]:
+    """Cosines rescaled from 0 (the mean or less) to 1 (the highest), because models differ in scale: with some, 0.8
+    means unrelated. 0 for a block without a vector."""
     known = [value for value in cosines if value is not None]
     mean = sum(known) / max(1, len(known))
     best = max(known, default=0.0) - mean
@@ -57,9 +59,9 @@ def standing_out(cosines: Sequence[float | None]) -> list[float]:
 
 
 def mixed(scores: Sequence[float], alike: Sequence[float] | None) -> list[float]:
-    """What the words say of each turn, and a share for what it means; where no turn has a word of the question, the
-    meaning alone. The scores as they are where nothing is known of meanings."""
+    """BM25 scores plus the weighted similarity. If no turn has a score, the similarity alone. The scores unchanged if
+    `alike` is None."""
     if alike is None:
         return list(scores)
     best = max(scores, default=0.0) or 1.0
-    return [score + WEIGHT * best * near for score, near in zip(scores, alike, strict=True)]
+    return [score + WEIGHT * best * similarity for score, similarity in zip(scores, alike, strict=True)]

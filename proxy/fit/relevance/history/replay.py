@@ -1,8 +1,16 @@
-"""Two marks (section 5): replays a run from its start, and cuts where it cut before; it only says what to drop.
+"""Cuts an agent's run with two marks, so that the cut stays in the same place over many turns. It drops nothing itself.
 
-Whenever the run passes the room, it is cut to a share of what is not pinned: half of that for the newest blocks, half
-for the older ones that bear on what the run is at. The cut stays until the room is passed again. It depends on nothing
-but the blocks, so every replica and every later turn cuts in the same place.
+Theory of operation
+===================
+
+Providers bill a repeated prefix of a prompt at a fraction of its price, so a cut must not move at every turn. The upper
+mark is the room: as long as the run fits, nothing is cut. When it no longer fits, it is cut to the lower mark, a share
+`low` of the room that is not pinned: half of that for the newest blocks, half for older blocks that are relevant to the
+current task. The cut then stays until the room is exceeded again.
+
+No state is needed for that: the run is replayed from its start with the token counts of its blocks, and every cut is
+made again as it was made then. A cut depends only on the blocks up to it, so every replica and every later turn cuts in
+the same place. Cuts are cached, which only saves time.
 """
 
 from __future__ import annotations
@@ -17,19 +25,19 @@ from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Kind
 
-BRIEF = 150  # tokens of a result in its short form (measured): what it was, and what of it mattered
-WHOLE = 4  # the newest blocks that keep the whole text of their results; of older ones a short form is kept (measured)
-LATER = 1000  # characters that are read of a result that is yet to be shortened (measured: 6,000 show hardly more)
-CUTS, CUTS_BYTES = 4096, 8 << 20  # cuts remembered
-PLACE = 150  # bytes of one of a cut's places
+BRIEF = 150  # tokens of a result in its short form (measured)
+WHOLE = 4  # the newest blocks, whose results stay whole; older ones are kept in their short form (measured)
+LATER = 1000  # characters used of a result that is not shortened yet (measured: 6,000 gain hardly more)
+CUTS, CUTS_BYTES = 4096, 8 << 20  # cached
+PLACE = 150  # bytes of a cut for each block in it
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """`room`: tokens at which a cut is made, `fixed` of them the prompt's own. `low`: the share of what is not pinned
-    that it is cut to. `recalled`: the share of that which goes to older blocks by their worth; 0 keeps the newest only.
-    `brief`: how short the short form is, in tokens a result, and `exact` whether its cost was counted: what was cut
-    under other figures is another cut."""
+    """The parameters of a cut. `room`: tokens over which a cut is made, of which `fixed` are taken by tools and the
+    like. `low`: the share of what is not pinned to which it is cut. `recalled`: the share of that for older blocks by
+    value; 0 keeps the newest only. `brief`: tokens of a result in its short form; `exact`: whether the short forms'
+    tokens were counted instead of estimated."""
 
     room: int
     fixed: int
@@ -41,14 +49,14 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The blocks that stay, by their places: what each costs in the form in which it stays, in order. `worth`: for what
-    each older one was chosen (a best match alone is worth 1)."""
+    """The blocks that stay. `costs`: index -> tokens in the form in which the block stays, in order. `worth`: index of
+    an older block -> the value for which it was chosen (1 for the best match without reuse)."""
 
     costs: Mapping[int, int]
     worth: Mapping[int, float]
 
     def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
-        """The places of those that stay in their short form."""
+        """The indices of the blocks that stay in their short form."""
         return frozenset(place for place, cost in self.costs.items() if cost < blocks[place].tokens)
 
 
@@ -57,14 +65,14 @@ CUT: Bounded[int, Kept] = Bounded(CUTS, CUTS_BYTES)
 
 
 def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
-    """What is left of the blocks once the last cut was made. `brief` tells what a block costs in its short form; it
-    must depend on the blocks up to that one only. Linear; a cut made before is not made again."""
+    """The blocks that are left after the last cut. `brief` returns the tokens of a block's short form; it must depend
+    only on the blocks up to that one. Linear time; cached cuts are not made again."""
     pins = lasting(blocks)
     numbers = _numbers(blocks, marks, pins)
     start, kept = next(
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
     )
-    seen = _Seen(blocks)
+    seen = _Replayed(blocks)
     live = dict(kept.costs)
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
@@ -80,8 +88,8 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
 
 
 def lasting(blocks: Sequence[Block]) -> set[int]:
-    """What every cut leaves: instructions, the first user message, and what the client pinned. What is pinned only for
-    being the last must not count: it was not the last for earlier cuts, and will not be for later ones."""
+    """The indices of the blocks that every cut keeps: instructions, the first user message, and what the client pinned.
+    Blocks that are pinned only because they are the last are excluded: they were not the last for earlier cuts."""
     users = [i for i, block in enumerate(blocks) if block.user is not None]
     last = {*users[-1:], len(blocks) - 1}
     instructions = {i for i, block in enumerate(blocks) if block.messages[0].kind is Kind.INSTRUCTION}
@@ -89,7 +97,7 @@ def lasting(blocks: Sequence[Block]) -> set[int]:
 
 
 def _numbers(blocks: Sequence[Block], marks: Marks, pins: Set[int]) -> list[int]:
-    """A number for every beginning of the run under these marks, the same only for the same blocks and pins."""
+    """A cache key for each beginning of the run: a hash of its blocks, its pins and the marks."""
     number, found = hash(marks), []
     for place, block in enumerate(blocks):
         number = hash((number, block.tokens, place in pins, *[message.raw for message in block.messages]))
@@ -97,8 +105,8 @@ def _numbers(blocks: Sequence[Block], marks: Marks, pins: Set[int]) -> list[int]
     return found
 
 
-class _Seen:
-    """The blocks as far as the replay has come: their readings, index and reuse. Nothing is read before a cut asks."""
+class _Replayed:
+    """The readings, index and reuse of the blocks up to the current one. Computed when a cut needs them."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = blocks
@@ -108,7 +116,7 @@ class _Seen:
         self._index: Index | None = None
 
     def upto(self, count: int) -> tuple[Index, Reuse]:
-        """Index and reuse of the first so many blocks."""
+        """Index and reuse of the first `count` blocks."""
         new = [_read(block) for block in self.blocks[len(self._documents) : count]]
         for place, document in enumerate(new, len(self._documents)):
             self._reuse.add(document, _spoken(self.blocks[place], document))
@@ -121,22 +129,22 @@ class _Seen:
         return self._index, self._reuse
 
     def spoken(self, place: int) -> list[Reading]:
-        """What the assistant said in a block."""
+        """The readings of the assistant's messages in a block."""
         return _spoken(self.blocks[place], self._documents[place])
 
     def user(self, place: int) -> Reading:
-        """What the user said in a block."""
+        """The reading of the first user message in a block."""
         kinds = [message.kind for message in self.blocks[place].messages]
         return self._documents[place][kinds.index(Kind.USER)]
 
     def close(self) -> None:
-        """Leaves the index for the next replay."""
+        """Releases the index for the next replay."""
         if self._index is not None:
             release_index(self._index)
 
 
 def _read(block: Block) -> Document:
-    """A block's readings; of results that are yet to be shortened only the beginning."""
+    """The readings of a block; of results that are not shortened yet only the beginning."""
     if block.later is None:
         return tuple(map(read_message, block.messages))
     return tuple(read_message(m, LATER) if m.answers else read_message(m) for m in block.messages)
@@ -148,7 +156,7 @@ def _spoken(block: Block, document: Document) -> list[Reading]:
     ]
 
 
-def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
+def _cut(seen: _Replayed, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
     users = [place for place in live if seen.blocks[place].user is not None]
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
@@ -157,7 +165,7 @@ def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, bri
     def short(place: int) -> int:
         return min(live[place], brief(place))
 
-    def own(place: int) -> int:  # an answer is short only where it stays for nothing but the round that it closes
+    def own(place: int) -> int:  # an answer is shortened only if it stays just to close its round
         return short(place) if seen.blocks[place].has_results else live[place]
 
     newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
@@ -175,7 +183,7 @@ def _cut(seen: _Seen, live: Mapping[int, int], pins: Set[int], marks: Marks, bri
 
 
 def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int], int]) -> dict[int, int]:
-    """The newest blocks that fit, and what they cost: the first few whole, of the others the rounds in short."""
+    """The newest blocks that fit, index -> tokens: the first `WHOLE` as they are, then rounds in their short form."""
     found: dict[int, int] = {}
     for place in (p for p in reversed(live) if p not in kept):
         cost = live[place] if len(found) < WHOLE else own(place)
@@ -186,8 +194,8 @@ def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Ca
     return found
 
 
-def _worth(seen: _Seen, live: Mapping[int, int], users: Sequence[int], older: Sequence[int]) -> dict[int, float]:
-    """What the older blocks are worth for what the run is at now."""
+def _worth(seen: _Replayed, live: Mapping[int, int], users: Sequence[int], older: Sequence[int]) -> dict[int, float]:
+    """The values of the older blocks for the current task."""
     index, reuse = seen.upto(max(live) + 1)
     user = seen.user(users[-1]) if users else None
     asked = asked_now(user, [seen.spoken(place) for place in list(live)[-ACTIONS:]], index)
@@ -201,8 +209,9 @@ def _recalled(
     own: Callable[[int], int],
     closer: Callable[[int], Mapping[int, int]],
 ) -> dict[int, int]:
-    """The older blocks that fit, rounds in short, the best for its cost first; with a round what closes it (`closer`:
-    its place, and its cost in short), whole only where that is worth it itself."""
+    """The older blocks that fit, index -> tokens, the best value for its cost first, rounds in their short form. With a
+    round the block that closes it is kept (`closer`: its index and tokens), in its short form unless it is chosen
+    itself."""
     found: dict[int, int] = {}
     for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
         if worth[place] <= 0:

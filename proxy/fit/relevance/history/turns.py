@@ -1,4 +1,4 @@
-"""Ranks the turns of a chat for a question, and chooses what of them a budget holds; it counts nothing."""
+"""Ranks the turns of a chat for a question, and chooses turns within a budget of tokens. It counts no tokens itself."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from proxy.fit.relevance.text.bm25 import acquire_index, release_index
 from proxy.fit.relevance.text.dates import date_match, first_date
 from proxy.fit.relevance.text.reading import Reading, read_text
 
-NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # of a turn's score that those 1, 2, 3, 4 places away get too (measured)
-WINDOW = 20  # turns to either side whose mean ...
-WINDOW_WEIGHT = 4.0  # ... counts so much: an answer stands where its subject is spoken of (measured)
+NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # shares of a turn's score that turns 1, 2, 3, 4 away get too (measured)
+WINDOW = 20  # turns on either side whose mean score ...
+WINDOW_WEIGHT = 4.0  # ... has this weight: an answer is found where its subject is discussed (measured)
 MEETING_WEIGHT = 10.0  # the same among more than two: turns are shorter, subjects last longer (measured: 10 to 14)
-ONE_OF_TWO = 1.3  # for the turns of the speaker that a question names; more harms where it names the wrong one
-ONE_OF_MANY = 1.5  # the same in a meeting, before neighbours share
+ONE_OF_TWO = 1.3  # factor for turns of the speaker that a question names; a larger one harms if that is the wrong one
+ONE_OF_MANY = 1.5  # the same in a meeting, applied before smoothing
 DATED = 0.5  # of the best score, for turns of the month (and day) that a question names
-COST_EXPONENT = 0.15  # how much cheaper turns are preferred: an answer is seldom a long turn's only content
+COST_EXPONENT = 0.15  # preference for short turns: score / tokens ** this
 NONE: Mapping[int, int] = {}
-EXCHANGE = 2  # the newest turns that always stay where they fit: what "it" in a question means stands there
+EXCHANGE = 2  # the newest turns, which stay if they fit: they contain what "it" in a question refers to
 
 
 def rank_turns(
@@ -31,9 +31,9 @@ def rank_turns(
     meaning: bool = True,
     alike: Sequence[float] | None = None,
 ) -> list[float]:
-    """How far each turn (a message, or a block as one) bears on the question: 1 for the best, 0 for one that does not
-    at all. `meaning`: whether words count too that only mean nearly what the question says. `alike`: how near each
-    turn is to the question by a model's embeddings, from 0 to 1."""
+    """The relevance of each turn (a message, or a block as one) for the question: 1 for the best, 0 for an irrelevant
+    one. `meaning`: words of similar meaning count too. `alike`: each turn's similarity to the question by embeddings,
+    from 0 to 1."""
     asked = read_text(question)
     index = acquire_index(turns)
     scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
@@ -56,7 +56,7 @@ def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked:
 
 
 def speakers_of(names: Sequence[str]) -> set[str]:
-    """Who speaks here: names that stand before several turns, where most turns bear one. `Note:` is no speaker."""
+    """The speakers: names in front of several turns, if most turns have one (otherwise `Note:` would be a speaker)."""
     counts = Counter(filter(None, names))
     known = {name for name, times in counts.items() if times > 1}
     return known if 2 * sum(counts[name] for name in known) > len(names) else set()
@@ -68,7 +68,7 @@ def _is_named(name: str, asked: Reading) -> bool:
 
 
 def smoothed(scores: Sequence[float], weight: float = WINDOW_WEIGHT) -> list[float]:
-    """Each score with its share of its neighbours' and of the mean of the turns around it. Linear."""
+    """Each score plus shares of its neighbours' scores and of the mean of its window. Linear time."""
     edge = [0.0] * WINDOW
     padded = [*edge, *scores, *edge]
     near = [
@@ -98,10 +98,10 @@ def choose_turns(
     exchange: int = EXCHANGE,
     closing: Mapping[int, int] = NONE,
 ) -> dict[int, float]:
-    """The places of turns that fit into `room` tokens together, and the score that each was chosen for (the newest: 0).
+    """The indices of the chosen turns, which fit into `room` tokens together, with the score of each (newest turns: 0).
 
-    First the newest, for a share `newest` of the room and at least `exchange` turns; then the best for their cost; what
-    is left goes to the newest again. `closing` names the later turn that one must not stay without.
+    First the newest turns, for a share `newest` of the room and at least `exchange` of them; then the best for their
+    cost; then the newest again for what is left. `closing` maps a turn to the later one that must be kept with it.
     """
     chosen: dict[int, float] = {}
     left = room - _add_newest(chosen, costs, int(room * newest), len(costs))
@@ -130,6 +130,6 @@ def _add_newest(chosen: dict[int, float], costs: Sequence[int], room: int, most:
 
 
 def by_worth(scores: Sequence[float], costs: Sequence[int], exponent: float) -> list[int]:
-    """The places with a score, best for its cost first; of equals the older."""
+    """The indices with a score above 0, the best score for its cost first, of equals the older."""
     places = [place for place, score in enumerate(scores) if score > 0]
     return sorted(places, key=lambda place: (-scores[place] / max(1, costs[place]) ** exponent, place))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, said, standing_out
+from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, rescaled, said
 from proxy.fit.relevance.results.sources import USER_HEAD, USER_TAIL
 from proxy.fit.relevance.text.vectors import quantize
 from proxy.model.conversation import Block
@@ -82,9 +82,9 @@ def test_what_has_no_text_stands_out_by_nothing() -> None:
 
 
 def test_only_differences_count_not_a_models_own_scale() -> None:
-    low, high = standing_out([0.1, 0.2, 0.6]), standing_out([0.80, 0.81, 0.85])
+    low, high = rescaled([0.1, 0.2, 0.6]), rescaled([0.80, 0.81, 0.85])
     assert low == pytest.approx(high) and low[2] == 1.0 and low[0] == 0.0
-    assert standing_out([0.7, 0.7, None]) == [0.0] * 3 and standing_out([]) == []
+    assert rescaled([0.7, 0.7, None]) == [0.0] * 3 and rescaled([]) == []
 
 
 def test_a_share_is_added_to_what_the_words_say() -> None:
