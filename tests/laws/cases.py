@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import msgspec
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat import request
 from proxy.fit.lore import LOREBOOKS, Entry, Logic
 from proxy.fit.plan import start
 from proxy.model.conversation import Prompt
@@ -20,6 +18,7 @@ from proxy.model.limits import Margin, Quality, Window
 from proxy.model.plan import CandidateModel, Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
+from tests.laws.dialects import CHAT, DIALECTS, Dialect
 from tests.laws.meters import CharMeter
 from tests.makers import WordMeter, ladder, words
 
@@ -47,6 +46,7 @@ CHOICES = 14  # digits: how the conversation opens, how it is fitted (9), and wh
 class Case:
     """A request, and what is known when it is planned."""
 
+    dialect: Dialect
     body: bytes
     facts: Facts
     default_reserve: int
@@ -57,7 +57,11 @@ class Case:
     @property
     def prompt(self) -> Prompt:
         """The request parsed."""
-        return request.parse(self.body, self.pins)
+        return self.dialect.parse(self.body, self.pins)
+
+    def opened(self, before: Draft) -> int:
+        """The uid from which the newest block begins: its calls may be unanswered yet."""
+        return min(int(m["x-uid"]) for one in before.blocks[-1].messages for m in self.dialect.unfold(one))
 
     def counted(self, prompt: Prompt) -> Draft:
         """What the client sent, counted."""
@@ -171,23 +175,24 @@ def case(
     fit: tuple[int, ...],
     extras: tuple[int, ...],
     talk: Talk = conversation,
+    dialect: Dialect = CHAT,
 ) -> Case:
     """The request of these numbers: the same numbers, the same request, in whatever process."""
     tight, space, ask, reserve, floor, bound, kind, margin, ratio = fit
     n, fields, pin, candidates = extras
     told = talk(turns, opening)
     meter = meter_of(kind, margin, ratio)
-    encoded = msgspec.Raw(msgspec.json.encode(told))
-    plain = request.parse(msgspec.json.encode({"model": "m", "messages": encoded}))
+    plain = dialect.parse(dialect.body(told, {}, {"model": "m"}, {}))
     size = start(plain, ladder(), Facts(Window(10**6), meter)).prompt
     tokens = max(40, int(size * TIGHT[tight % len(TIGHT)])) + SPACE[space % len(SPACE)]
     asked = ASKS[ask % len(ASKS)]
     limit = max(1, int(asked * tokens)) if isinstance(asked, float) else asked
     head: dict[str, Any] = {"x-first": {"b": [1.0, 2]}, "model": "m", "n": 1 + n % 3} if n % 2 else {"model": "m"}
-    head |= {"messages": encoded} | {f: limit for f in FIELDS[fields % 3] if limit is not None}
-    head |= {"tools": [{"type": "function", "function": {"name": "search"}}], "x-last": "é", "stream": bool(n % 2)}
+    limits = {f: limit for f in FIELDS[fields % 3] if limit is not None}
+    tools = [{"type": "function", "function": {"name": "search"}}]
+    tail: dict[str, Any] = {"tools": tools, "x-last": "é", "stream": bool(n % 2)}
     if fields % 5 == 4:
-        head["thinking"] = {"type": "enabled", "budget_tokens": 30}
+        tail["thinking"] = {"type": "enabled", "budget_tokens": 30}
     max_input = (None, None, int(tokens * 0.5), int(tokens * 0.9))[bound % 4]
     other = meter.scaled(1.2)
     others = tuple(
@@ -197,12 +202,13 @@ def case(
         for i in range(candidates % 4)
     )
     return Case(
-        body=msgspec.json.encode(head),
+        dialect=dialect,
+        body=dialect.body(told, limits, head, tail),
         facts=Facts(Window(tokens, max_input, (None, 400)[bound % 2]), meter, others, {LOREBOOKS: LORE}),
         default_reserve=(0, 30, 3000)[reserve % 3],
         floor=(1, 20, 100, 500)[floor % 4],
         valid=all(kind < VALID for kind, _, _ in turns),
-        pins=frozenset({pin % len(told)} if pin % 3 == 0 else ()),
+        pins=frozenset({pin % len(plain.messages)} if pin % 3 == 0 else ()),
     )
 
 
@@ -211,27 +217,27 @@ def digits(number: int, count: int) -> tuple[int, ...]:
     return tuple(number // 12**i % 12 for i in range(count))
 
 
-def made(turns: list[int], choices: int, talk: Talk = conversation) -> Case:
+def made(turns: list[int], choices: int, talk: Talk = conversation, dialect: Dialect = CHAT) -> Case:
     """The case of a list of turns and of all other choices, each a number."""
     opening, *rest = digits(choices, CHOICES)
     kinds = [(code // 108, code // 12 % 9, code % 12) for code in turns]
-    return case(kinds, opening, tuple(rest[:9]), tuple(rest[9:]), talk)
+    return case(kinds, opening, tuple(rest[:9]), tuple(rest[9:]), talk, dialect)
 
 
-def cases(kinds: int = KINDS, most: int = 14) -> st.SearchStrategy[Case]:
-    """Random requests, with kinds of turns under this number, and at most so many turns."""
+def cases(kinds: int = KINDS, most: int = 14, dialects: Sequence[Dialect] = DIALECTS) -> st.SearchStrategy[Case]:
+    """Random requests of these APIs, with kinds of turns under this number, and at most so many turns."""
     turns = st.lists(st.integers(0, kinds * 108 - 1), max_size=most)
-    return st.builds(made, turns, st.integers(0, 12**CHOICES - 1))
+    return st.builds(made, turns, st.integers(0, 12**CHOICES - 1), st.just(conversation), st.sampled_from(dialects))
 
 
 def orderly(most: int = 9) -> st.SearchStrategy[Case]:
     """Random requests that the strictest provider takes."""
     turns = st.lists(st.integers(0, VALID * 108 - 1), max_size=most)
-    return st.builds(made, turns, st.integers(0, 12**CHOICES - 1), st.just(exchanges))
+    return st.builds(made, turns, st.integers(0, 12**CHOICES - 1), st.just(exchanges), st.sampled_from(DIALECTS))
 
 
-def drawn(seed: int, kinds: int = KINDS, most: int = 14) -> Case:
+def drawn(seed: int, kinds: int = KINDS, most: int = 14, dialect: Dialect = CHAT) -> Case:
     """A request drawn by a plain seed, for processes that have no hypothesis."""
     rng = random.Random(seed)
     turns = [rng.randrange(kinds * 108) for _ in range(rng.randrange(most))]
-    return made(turns, rng.randrange(12**CHOICES))
+    return made(turns, rng.randrange(12**CHOICES), dialect=dialect)

@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
-from proxy.apis.openai_chat import request
 from proxy.fit.plan import start
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Kind, Prompt
 from proxy.model.plan import Draft, Facts, Plan
 from tests.laws.cases import Case
-from tests.makers import fields, ladder
+from tests.laws.dialects import Dialect
+from tests.makers import ladder
 
 MAY_CHANGE_PINNED = ("truncate_longest",)  # the one step whose job that is
-OURS = ("model", "messages", "max_tokens", "max_completion_tokens")  # fields that a plan may change
 MAY_SHORTEN_NEWEST = ("trim_tool_results", "compact_json")  # results in the newest block
 
 
@@ -70,7 +69,8 @@ def assert_said(before: Draft, after: Draft, name: str = "") -> None:
     """What is pinned is still said whole, be it in a message of its own or in one that it was joined to."""
     left = "\0".join(m.text() for m in after.messages)
     for block in before.blocks:
-        assert not block.pinned or all(m.text() in left for m in block.messages if m.role in ("system", "user"))
+        speaking = [m for m in block.messages if m.kind in (Kind.INSTRUCTION, Kind.USER)]
+        assert not block.pinned or all(m.own_text() in left for m in speaking)
 
 
 def assert_accounts(sent: Prompt, draft: Draft) -> None:
@@ -81,41 +81,26 @@ def assert_accounts(sent: Prompt, draft: Draft) -> None:
     assert all(drop.why for drop in draft.drops)
 
 
-def assert_untouched(sent: Prompt, draft: Draft) -> None:
+def assert_untouched(dialect: Dialect, sent: Prompt, draft: Draft) -> None:
     """A message is the client's own bytes, or it says why not; whatever happened, only its content changed, and what
     its calls were called with."""
     for m in draft.messages:
         if m.index < 0:
-            assert m.why and m.role == "user"  # of our own, and it says for what
+            assert m.why and m.kind is Kind.USER  # of our own, and it says for what
             continue
         mine = sent.messages[m.index]
         if m.raw is mine.raw:
             continue
         assert m.why and m.raw != mine.raw
-        now, then = (msgspec.json.decode(raw, type=dict[str, msgspec.Raw]) for raw in (m.raw, mine.raw))
-        assert list(now) == list(then)
-        assert all(bytes(now[key]) == bytes(then[key]) for key in then if key not in ("content", "tool_calls"))
-        assert other_parts(m) == other_parts(mine) and called(m) == called(mine)
-
-
-def called(message: Message) -> list[Any]:
-    """The calls without their arguments."""
-    calls = fields(message).get("tool_calls") or []
-    return [{**c, "function": {**c["function"], "arguments": type(c["function"]["arguments"])}} for c in calls]
-
-
-def other_parts(message: Message) -> list[Any]:
-    """The parts of a list content that are no text."""
-    content = fields(message)["content"]
-    return [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
+        assert dialect.frame(m) == dialect.frame(mine)
 
 
 def assert_pins(name: str, before: Draft, after: Draft) -> None:
     """What is pinned is still there, and (but for two exceptions) with the same bytes."""
     left = {m.index: m.raw for m in after.messages if m.index >= 0}
     ours = [m.raw for m in after.messages if m.index < 0]
-    users = [m.index for m in before.messages if m.role == "user" and m.index >= 0]
-    always = {m.index for m in before.messages if m.role in ("system", "developer")}
+    users = [m.index for m in before.messages if m.kind is Kind.USER and m.index >= 0]
+    always = {m.index for m in before.messages if m.kind is Kind.INSTRUCTION}
     assert always | {*users[:1], *users[-1:]} <= set(left)
     for place, block in enumerate(before.blocks):
         newest = place == len(before.blocks) - 1
@@ -124,20 +109,20 @@ def assert_pins(name: str, before: Draft, after: Draft) -> None:
                 assert m.raw in ours or name in MAY_CHANGE_PINNED
                 continue
             assert m.index in left
-            free = name in MAY_CHANGE_PINNED or (name in MAY_SHORTEN_NEWEST and newest and m.answers is not None)
+            free = name in MAY_CHANGE_PINNED or (name in MAY_SHORTEN_NEWEST and newest and m.answers)
             assert free or left[m.index] == m.raw
 
 
-def assert_fields_kept(before: bytes, after: bytes) -> None:
+def assert_fields_kept(dialect: Dialect, before: bytes, after: bytes) -> None:
     """Every field of the body is still there, in its order; those that no step may touch have their bytes."""
     then, now = (msgspec.json.decode(body, type=dict[str, msgspec.Raw]) for body in (before, after))
     assert list(now) == list(then)
-    assert all(bytes(now[key]) == bytes(then[key]) for key in then if key not in OURS)
+    assert all(bytes(now[key]) == bytes(then[key]) for key in then if key not in dialect.changing)
 
 
 def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
     """The bytes that would be sent, parsed and counted anew, are what the plan says; and they fit, or it says not."""
-    draft, again = plan.draft, request.parse(body, case.pins)
+    draft, again = plan.draft, case.dialect.parse(body, case.pins)
     assert (again.model, again.ask) == (draft.model, draft.reply)
     prompt = start(again, ladder(), Facts(draft.window, draft.meter)).prompt
     assert prompt == draft.prompt

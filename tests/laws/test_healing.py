@@ -8,31 +8,30 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
 from proxy.fit.learn import learn
 from proxy.fit.plan import plan, start
-from proxy.model.conversation import Prompt
 from proxy.model.limits import Margin, Window
 from proxy.model.outcome import Refusal
-from proxy.model.plan import Draft, Facts, Plan
+from proxy.model.plan import Draft, Facts
 from tests.laws.cases import VALID, Case, cases
+from tests.laws.dialects import Dialect
 from tests.makers import WordMeter, ladder
 
 DEFAULT = load_rules(None).ladders["default"]
 HEALS = 2  # as often as the gateway sends again
 
 
-def truth(body: bytes, ratio: float) -> tuple[int, int]:
+def truth(dialect: Dialect, body: bytes, ratio: float) -> tuple[int, int]:
     """What an upstream counts: prompt and reply."""
-    sent = request.parse(body)
+    sent = dialect.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), WordMeter())).prompt
     return math.ceil(ratio * counted), sent.ask or 0
 
 
-def refusal(body: bytes, ratio: float, window: int, told: int) -> Refusal | None:
+def refusal(case: Case, body: bytes, ratio: float, window: int, told: int) -> Refusal | None:
     """An upstream's answer, in one of the ways in which they word it; None where it takes the request."""
-    prompt, reply = truth(body, ratio)
+    prompt, reply = truth(case.dialect, body, ratio)
     if prompt + reply <= window:
         return None
     return (
@@ -40,10 +39,6 @@ def refusal(body: bytes, ratio: float, window: int, told: int) -> Refusal | None
         Refusal("sum", limit=window, total=prompt + reply, completion=reply),
         Refusal("input", limit=window, prompt=prompt),
     )[told]
-
-
-def sent(prompt: Prompt, made: Plan) -> bytes:
-    return request.render(prompt, made)
 
 
 @given(
@@ -61,13 +56,13 @@ def test_two_refusals_with_figures_are_enough(case: Case, ratio: float, share: f
     true_window = int(share * believed.tokens)
     made = plan(prompt, found, facts)
     for _ in range(HEALS):
-        answer = refusal(sent(prompt, made), ratio, true_window, told) if made.fits else None
+        answer = refusal(case, case.dialect.render(prompt, made), ratio, true_window, told) if made.fits else None
         if answer is None:
             break
         taught = learn(facts, made.draft, answer)
         assert taught is not None
         facts, made = taught, plan(prompt, found, taught)
-    assert not made.fits or refusal(sent(prompt, made), ratio, true_window, told) is None
+    assert not made.fits or refusal(case, case.dialect.render(prompt, made), ratio, true_window, told) is None
 
 
 @given(

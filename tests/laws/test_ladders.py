@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat import request
 from proxy.config.rules import load_rules
 from proxy.fit.plan import due, plan
 from proxy.model.plan import Ladder, Want
@@ -15,7 +14,6 @@ from proxy.wire.report import fates
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, orderly
 from tests.laws.steps import NAMES, TO, ladder_step
-from tests.laws.test_steps import parsed
 from tests.makers import ladder
 
 SHIPPED = load_rules(None, defaults={"switch_model": {"to": TO}}).ladders
@@ -38,6 +36,7 @@ def walked(case: Case, found: Ladder) -> None:
     """Every rung in its turn keeps the laws, whatever came before it."""
     prompt = case.prompt
     draft = first = case.counted(prompt)
+    parsed = case.dialect.parsed
     facts = replace(case.facts, original=first)
     for one in of(case, found).steps:
         after = one.apply(draft, facts) if due(one, draft, first) else draft
@@ -50,7 +49,7 @@ def walked(case: Case, found: Ladder) -> None:
         else:
             laws.assert_pins(one.step, before, made)
         laws.assert_accounts(prompt, made)
-        laws.assert_untouched(prompt, made)
+        laws.assert_untouched(case.dialect, prompt, made)
         laws.assert_paired(parsed(first), parsed(made))
         assert laws.users_after_results(parsed(made)) == 0 or laws.users_after_results(parsed(first))
         draft = after
@@ -84,10 +83,10 @@ def test_where_users_and_answers_must_alternate_they_do(case: Case, found: Ladde
     case = strict(case)
     prompt = case.prompt
     made = plan(prompt, of(case, found), case.facts)
-    laws.assert_in_turn(parsed(made.draft))
-    assert laws.users_after_results(parsed(made.draft)) == 0
+    laws.assert_in_turn(case.dialect.parsed(made.draft))
+    assert laws.users_after_results(case.dialect.parsed(made.draft)) == 0
     laws.assert_accounts(prompt, made.draft)
-    laws.assert_recounted(case, made, request.render(prompt, made))
+    laws.assert_recounted(case, made, case.dialect.render(prompt, made))
     plain = plan(prompt, of(case, found), replace(case.facts, window=replace(case.facts.window, alternates=False)))
     if made.draft.model == plain.draft.model and not {n.step for n in made.notes} & {*laws.MAY_CHANGE_PINNED}:
         laws.assert_said(plain.before, made.draft)
@@ -109,16 +108,16 @@ def test_what_was_joined_for_turns_is_told_of_every_message(case: Case, found: L
 def test_what_would_be_sent_fits_or_the_plan_says_that_it_does_not(case: Case, found: Ladder) -> None:
     prompt = case.prompt
     made = plan(prompt, of(case, found), case.facts)
-    body = request.render(prompt, made)
+    body = case.dialect.render(prompt, made)
     laws.assert_recounted(case, made, body)
-    laws.assert_fields_kept(case.body, body)
+    laws.assert_fields_kept(case.dialect, case.body, body)
 
 
 @given(case=cases(VALID), found=any_ladder)
 def test_what_was_valid_is_sent_valid(case: Case, found: Ladder) -> None:
     prompt = case.prompt
     made = plan(prompt, of(case, found), case.facts)
-    laws.assert_valid(parsed(made.draft), opened=len(prompt.messages) - len(made.before.blocks[-1].messages))
+    laws.assert_valid(case.dialect.parsed(made.draft), case.opened(made.before))
 
 
 @given(case=cases(), found=any_ladder)
@@ -131,7 +130,9 @@ def test_what_fits_and_is_under_every_line_is_left_alone(case: Case, found: Ladd
 @every_ladder
 @given(case=cases())
 def test_the_same_request_gives_the_same_bytes(name: str, case: Case) -> None:
-    one, two = (request.render(p, plan(p, of(case, SHIPPED[name]), case.facts)) for p in (case.prompt, case.prompt))
+    one, two = (
+        case.dialect.render(p, plan(p, of(case, SHIPPED[name]), case.facts)) for p in (case.prompt, case.prompt)
+    )
     assert one == two
 
 
@@ -141,7 +142,7 @@ def test_what_the_default_ladder_made_fit_is_left_alone_by_the_next_one(case: Ca
     prompt = case.prompt
     made = plan(prompt, found, case.facts)
     if made.fits:
-        again = request.parse(request.render(prompt, made), case.pins)
+        again = case.dialect.parse(case.dialect.render(prompt, made), case.pins)
         assert plan(again, replace(found, floor=min(found.floor, again.ask or found.floor)), case.facts).notes == ()
 
 

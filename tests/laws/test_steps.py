@@ -6,18 +6,17 @@ import os
 import subprocess
 import sys
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat import request
 from proxy.fit.plan import plan
-from proxy.model.conversation import Prompt
+from proxy.model.conversation import Kind, Prompt
 from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, drawn, orderly
+from tests.laws.dialects import INVENTED
 from tests.laws.steps import NAMES, VARIATIONS, ladder_step, step
 from tests.makers import ladder
 
@@ -38,10 +37,6 @@ def known(case: Case) -> tuple[Prompt, Draft, Facts]:
     return prompt, before, replace(case.facts, original=before)
 
 
-def parsed(draft: Draft) -> list[dict[str, object]]:
-    return [msgspec.json.decode(m.raw) for m in draft.messages]
-
-
 def looks(draft: Draft) -> tuple[object, ...]:
     """All of a draft that can be seen outside."""
     return draft.model, draft.reply, draft.prompt, draft.drops, [m.raw for m in draft.messages]
@@ -56,21 +51,21 @@ def test_the_steps_are_found() -> None:
 def test_calls_and_results_stay_together_and_what_is_pinned_stays(name: str, case: Case, variation: int) -> None:
     prompt, before, facts = known(case)
     after = applied(name, variation, before, facts)
-    laws.assert_paired(parsed(before), parsed(after))
+    laws.assert_paired(case.dialect.parsed(before), case.dialect.parsed(after))
     laws.assert_pins(name, before, after)
     laws.assert_accounts(prompt, after)
-    laws.assert_untouched(prompt, after)
+    laws.assert_untouched(case.dialect, prompt, after)
     if case.valid:
-        laws.assert_valid(parsed(after), opened=len(prompt.messages) - len(before.blocks[-1].messages))
+        laws.assert_valid(case.dialect.parsed(after), case.opened(before))
 
 
 @every_step
 @given(case=orderly(), variation=variations)
 def test_no_user_comes_straight_after_a_result(name: str, case: Case, variation: int) -> None:
-    prompt, before, facts = known(case)
+    _, before, facts = known(case)
     after = applied(name, variation, before, facts)
-    assert laws.users_after_results(parsed(after)) == 0
-    laws.assert_valid(parsed(after), opened=len(prompt.messages) - len(before.blocks[-1].messages))
+    assert laws.users_after_results(case.dialect.parsed(after)) == 0
+    laws.assert_valid(case.dialect.parsed(after), case.opened(before))
 
 
 @every_step
@@ -106,7 +101,7 @@ def test_under_the_line_nothing_is_done(name: str, case: Case, variation: int, a
 def test_what_nobody_knows_is_kept_as_it_came(name: str, case: Case, variation: int) -> None:
     steps = ladder(ladder_step(name, variation, 0.0), default_reserve=case.default_reserve, floor=case.floor)
     prompt = case.prompt
-    laws.assert_fields_kept(case.body, request.render(prompt, plan(prompt, steps, case.facts)))
+    laws.assert_fields_kept(case.dialect, case.body, case.dialect.render(prompt, plan(prompt, steps, case.facts)))
 
 
 def digest(count: int) -> str:
@@ -128,6 +123,13 @@ def test_every_process_makes_the_same_of_a_request() -> None:
         for seed in ("0", "1", "4242")
     ]
     assert len(told[0]) == 65 and told == told[:1] * 3
+
+
+def test_the_invented_api_has_what_chat_has_not() -> None:
+    messages = [m for seed in range(200) for m in drawn(seed, dialect=INVENTED).prompt.messages]
+    assert {m.kind for m in messages} == {*Kind} - {Kind.OTHER}
+    assert any(len(m.answers) > 1 for m in messages)
+    assert any(m.answers and m.kind is Kind.USER for m in messages)
 
 
 def test_the_cases_hold_what_they_are_for() -> None:

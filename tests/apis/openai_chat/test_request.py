@@ -19,6 +19,7 @@ from proxy.model.plan import Draft, Facts, Plan
 from proxy.model.structs import replace
 from proxy.wire.scan import NotUnderstood
 from tests.laws.cases import Case, cases
+from tests.laws.dialects import CHAT
 from tests.makers import WordMeter, assistant, body, facts, ladder, tool_round, user
 
 HELLO = [user("hello")]
@@ -258,7 +259,7 @@ def test_dropped_messages_are_gone_and_the_others_keep_their_bytes() -> None:
     )
 
 
-@given(case=cases())
+@given(case=cases(dialects=[CHAT]))
 def test_a_request_written_again_is_the_same_request(case: Case) -> None:
     sent = case.prompt
     made: Draft = start(sent, ladder(), Facts(Window(10**6), WordMeter()))

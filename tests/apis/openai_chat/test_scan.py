@@ -13,6 +13,7 @@ from proxy.apis.openai_chat.scan import ESCAPED, REWRITTEN, known_prefix, scan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
 from proxy.wire.scan import LATEST, MAX_NUMBER, NotUnderstood
 from tests.laws.cases import Case, cases
+from tests.laws.dialects import CHAT
 from tests.makers import assistant, body, tool_round, user
 
 HELLO = [user("hello")]
@@ -199,7 +200,7 @@ def test_of_a_conversation_that_grew_what_is_new_is_read(order: tuple[str, ...],
     assert known_prefix(sent(len(LONG)), again, marked(again)) is None  # nothing is new in it
 
 
-@given(cases(), st.data())
+@given(cases(dialects=[CHAT]), st.data())
 def test_however_a_conversation_grows_a_look_at_it_says_the_same(case: Case, data: st.DataObject) -> None:
     messages = [json.loads(m.raw) for m in case.prompt.messages]
     cut = data.draw(st.integers(1, len(messages)))
