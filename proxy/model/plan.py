@@ -59,11 +59,12 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Knowledge that a step lacks: `kind` says what (a summary), `key` under which name it goes into the facts."""
+    """Knowledge that a step lacks: `kind` says what (a summary), `key` under which name it goes into the facts, and
+    `payload` what is needed to get it, in a type of its kind."""
 
     kind: str
     key: str
-    payload: Mapping[str, Json] = field(default_factory=dict)
+    payload: Json = None
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):

@@ -90,7 +90,7 @@ def _told(applied: Step, draft: Draft, facts: Facts) -> Draft | Want:
 
 def _vectors(want: Want) -> Mapping[str, Vector]:
     """A vector for each text, as chance has it for that text."""
-    return {text: quantize([Random(f"{text} {i}").gauss() for i in range(8)]) for text in want.payload["texts"]}
+    return {text: quantize([Random(f"{text} {i}").gauss() for i in range(8)]) for text in want.payload.texts}
 
 
 def ladder_step(name: str, variation: int = 0, at: float | None = None) -> LadderStep:

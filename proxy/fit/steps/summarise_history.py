@@ -49,6 +49,16 @@ class Params:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """The payload of a `Want` for a summary of at most `max_tokens` tokens by a model. `strides`: the blocks to cover,
+    in pieces, each with the key of a summary of everything up to its end."""
+
+    model: str
+    max_tokens: int
+    strides: tuple[tuple[str, tuple[Block, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Covers:
     """Places before which all blocks are covered that do not last: of the covers that took effect, oldest first, and
     of the one that is settled and comes next (0: none yet)."""
@@ -157,8 +167,7 @@ def _want(strides: Sequence[tuple[Block, ...]], params: Params) -> Want:
     for stride in strides:
         key = _digest(key, stride)
         keyed.append((key.hex(), stride))
-    asked = {"model": params.model, "max_tokens": params.max_tokens, "strides": tuple(keyed)}
-    return Want(KIND, key.hex(), asked)
+    return Want(KIND, key.hex(), SummaryRequest(params.model, params.max_tokens, tuple(keyed)))
 
 
 def _digest(before: bytes, blocks: Sequence[Block]) -> bytes:

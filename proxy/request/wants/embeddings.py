@@ -54,8 +54,8 @@ class Embeddings:
     ) -> Mapping[str, Vector]:
         """The vectors of all wanted texts; none at all where one of them failed, is not here in time, or may not be
         asked for. Without `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
-        caller, model = caller_of(headers), str(want.payload["model"])
-        keys = {text: _key(caller, model, text) for text in want.payload["texts"]}
+        caller, model = caller_of(headers), str(want.payload.model)
+        keys = {text: _key(caller, model, text) for text in want.payload.texts}
         missing = [text for text, key in keys.items() if self._known.get(key) is None]
         if missing:
             if not ask or len(missing) > MOST_TEXTS or _holds(self._failed, caller) or _holds(self._late, caller):

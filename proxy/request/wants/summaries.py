@@ -85,10 +85,10 @@ class Summaries:
 
     async def _made(self, caller: bytes, want: Want, headers: Headers, spent: CallCost | None) -> str:
         """Asks, and remembers what came of it."""
-        model, most = str(want.payload["model"]), int(want.payload["max_tokens"])
+        model, most = str(want.payload.model), int(want.payload.max_tokens)
         try:
             async with self.client.slot(caller):
-                summary, rest = await self._begun(caller, want.payload["strides"])
+                summary, rest = await self._begun(caller, want.payload.strides)
                 pieces = await asyncio.to_thread(self._pieces, model, most, self.knowledge.known(model), rest)
                 for piece in pieces:
                     async with asyncio.timeout(self.seconds):

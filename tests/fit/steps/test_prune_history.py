@@ -286,14 +286,14 @@ def harbour() -> list[dict[str, Any]]:
 def vectors(want: Want) -> dict[str, Vector]:
     """As a model would that knows that the question is about the vessel."""
     near = (SECRET, "Whereabouts zxq?")
-    return {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+    return {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload.texts}
 
 
 def meant(layout: str, knows: bool = True) -> Draft:
     """A draft that is pruned with embeddings, or where they could not be had."""
     before, params = draft(harbour(), 1000, max_tokens=100), Params(recall=0.5, layout=layout, embeddings="emb")
     want = prune_history.apply(before, KNOWN, params)
-    assert isinstance(want, Want) and want.payload["model"] == "emb"
+    assert isinstance(want, Want) and want.payload.model == "emb"
     told = replace(KNOWN, knowledge={want.key: vectors(want) if knows else ""})
     return apply(before, told, params)
 
@@ -330,6 +330,6 @@ def test_nothing_is_wanted_without_a_model_without_recall_for_runs_of_tools_and_
 def test_it_looks_ahead_at_what_there_is_only_where_it_uses_embeddings() -> None:
     before, params = draft(harbour()[:5] + harbour()[-1:], 1000), Params(recall=0.5, embeddings="emb")
     want = prune_history.ahead(before, KNOWN, params)
-    assert isinstance(want, Want) and "Be brief." in want.payload["texts"]
+    assert isinstance(want, Want) and "Be brief." in want.payload.texts
     assert prune_history.ahead(before, replace(KNOWN, knowledge={want.key: ""}), params) is before
     assert (params.ready, Params(recall=0.5).ready, Params(embeddings="emb").ready) == (0.7, None, None)

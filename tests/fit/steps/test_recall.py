@@ -260,10 +260,10 @@ def test_what_was_dropped_is_recalled_for_what_it_means_too() -> None:
     first, short = pruned(messages=[*TALK[:-1], user("Whereabouts zxq?")])
     known, params = told(original=first), Params(budget=40, embeddings="emb")
     want = recall.apply(short, known, params)
-    assert isinstance(want, Want) and {lantern, "Be brief."} <= set(want.payload["texts"])
+    assert isinstance(want, Want) and {lantern, "Be brief."} <= set(want.payload.texts)
     assert recall.apply(short, told((TOWN,), first), Params(sources=("lorebooks",), embeddings="emb")) is short
     near = (lantern, "Whereabouts zxq?")
-    vectors = {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload["texts"]}
+    vectors = {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload.texts}
     assert lantern in excerpt(apply(short, replace(known, knowledge={want.key: vectors}), params))
     without = apply(short, replace(known, knowledge={want.key: ""}), params)
     assert without == apply(short, known, Params(budget=40)) and lantern not in excerpt(without)

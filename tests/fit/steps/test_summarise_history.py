@@ -48,7 +48,7 @@ def told(before: Draft, summary: str = "they spoke of ships", params: Params = S
 
 def covered(want: Want) -> list[list[int]]:
     """The client's messages in each stride of a wanted summary."""
-    return [[m.index for b in blocks for m in b.messages] for _, blocks in want.payload["strides"]]
+    return [[m.index for b in blocks for m in b.messages] for _, blocks in want.payload.strides]
 
 
 def test_without_a_model_it_takes_no_part() -> None:
@@ -59,8 +59,8 @@ def test_without_a_model_it_takes_no_part() -> None:
 
 def test_a_summary_that_nobody_has_is_wanted() -> None:
     want = wanted(counted(talk(34)))
-    assert (want.kind, want.payload["model"], want.payload["max_tokens"]) == ("summary", "sum", 20)
-    assert [key for key, _ in want.payload["strides"]] == [want.key]
+    assert (want.kind, want.payload.model, want.payload.max_tokens) == ("summary", "sum", 20)
+    assert [key for key, _ in want.payload.strides] == [want.key]
 
 
 def test_the_summary_stands_where_the_first_covered_message_stood() -> None:
@@ -123,7 +123,7 @@ def test_the_same_summary_serves_until_the_load_passes_the_mark_again_and_then_i
     runs = [len(list(same)) for _, same in itertools.groupby(keys)]
     assert 3 <= len(runs) <= 9 and min(runs[1:-1]) >= 4
     assert all(after[: len(before)] == before for before, after in itertools.pairwise(strides))
-    final = wanted(counted(talk(118))).payload["strides"]
+    final = wanted(counted(talk(118))).payload.strides
     assert [key for key, _ in final] == list(dict.fromkeys(keys))
 
 

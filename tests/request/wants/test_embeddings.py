@@ -12,6 +12,7 @@ import pytest
 
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
+from proxy.fit.relevance.history.embedding_scores import EmbeddingsRequest
 from proxy.model.plan import Want
 from proxy.request.wants import embeddings as module
 from proxy.request.wants.embeddings import BATCH, MOST_TEXTS, Embeddings
@@ -24,7 +25,7 @@ BOB = [(b"authorization", b"Bearer bob")]
 
 
 def wanted(*texts: str, model: str = "emb") -> Want:
-    return Want("embeddings", " ".join(texts), {"model": model, "texts": texts})
+    return Want("embeddings", " ".join(texts), EmbeddingsRequest(model, texts))
 
 
 def many(count: int) -> Want:

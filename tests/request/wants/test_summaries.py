@@ -13,6 +13,7 @@ import pytest
 
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
+from proxy.fit.steps.summarise_history import SummaryRequest
 from proxy.model.conversation import Block
 from proxy.model.plan import Want
 from proxy.request.wants.summaries import MOST_PIECES, Summaries
@@ -34,7 +35,7 @@ def body(text: str) -> bytes:
 def wanted(*strides: Sequence[Block], most: int = 100, model: str = MODEL) -> Want:
     """A want whose keys tell how many strides they cover."""
     keyed = tuple((f"k{i}", tuple(blocks)) for i, blocks in enumerate(strides))
-    return Want("summary", keyed[-1][0], {"model": model, "max_tokens": most, "strides": keyed})
+    return Want("summary", keyed[-1][0], SummaryRequest(model, most, keyed))
 
 
 def blocks(*texts: str) -> list[Block]:

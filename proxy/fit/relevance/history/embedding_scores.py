@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from proxy.fit.relevance.results.sources import ends
 from proxy.fit.relevance.text.memo import digest
@@ -20,6 +21,14 @@ WEIGHT = 0.5
 SHARPNESS = 4
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingsRequest:
+    """The payload of a `Want` for embeddings: the model, and the texts to embed."""
+
+    model: str
+    texts: tuple[str, ...]
+
+
 def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -> list[float] | Want | None:
     """The similarity of each block to the question, from 0 (the mean or less) to 1 (the most similar).
 
@@ -33,7 +42,7 @@ def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -
     wanted = tuple(dict.fromkeys((asked, *filter(None, texts))))
     key = f"{KIND} {digest(model, *wanted):x}"
     if key not in facts.knowledge:
-        return Want(KIND, key, {"model": model, "texts": wanted})
+        return Want(KIND, key, EmbeddingsRequest(model, wanted))
     vectors: Mapping[str, Vector] = facts.knowledge[key] or {}
     if not vectors.keys() >= set(wanted):
         return None

@@ -72,7 +72,7 @@ READ: Bounded[Key, Reading] = Bounded(MAX_READINGS, MAX_BYTES)
 
 def read_text(text: str) -> Reading:
     """The reading of a text."""
-    key = _key(text, "text")
+    key = _key(text, "bare text")
     found = READ.get(key)
     return found if found is not None else _cached(reading(key, text))
 

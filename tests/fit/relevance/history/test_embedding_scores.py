@@ -47,8 +47,8 @@ def test_where_there_is_nothing_to_compare_nothing_is_wanted(chat: Sequence[Bloc
 
 def test_each_text_is_wanted_once_the_question_first() -> None:
     want = wanted([*CHAT, *CHAT])
-    assert want.kind == KIND and want.payload["model"] == "emb"
-    assert want.payload["texts"] == (QUESTION, "Hi", "The vessel lies at pier four.", "Fine")
+    assert want.kind == KIND and want.payload.model == "emb"
+    assert want.payload.texts == (QUESTION, "Hi", "The vessel lies at pier four.", "Fine")
 
 
 def test_another_model_text_or_question_is_another_want_and_the_same_is_the_same() -> None:
@@ -57,7 +57,7 @@ def test_another_model_text_or_question_is_another_want_and_the_same_is_the_same
 
 
 def test_of_a_long_text_its_ends_are_wanted_and_of_tools_what_the_model_said() -> None:
-    long = wanted(blocks(user("x" * 9_000)), "y" * 9_000).payload["texts"]
+    long = wanted(blocks(user("x" * 9_000)), "y" * 9_000).payload.texts
     assert {len(text) for text in long} == {USER_HEAD + USER_TAIL + 1}
     (block,) = blocks(*tool_round("c", "a long result"))
     assert said(block) == ""
@@ -76,7 +76,7 @@ def test_what_could_not_be_had_is_as_if_it_were_off(answer: Any) -> None:
 
 def test_what_has_no_text_stands_out_by_nothing() -> None:
     chat = [*CHAT, *blocks(*tool_round("c", "result"))]
-    vectors = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload["texts"])}
+    vectors = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload.texts)}
     found = likeness(chat, QUESTION, "emb", told(vectors, wanted(chat)))
     assert isinstance(found, list) and found[-1] == 0.0 and max(found) == 1.0
 
