@@ -36,8 +36,6 @@ ALLOWED = {
     ("wire/report.py", "tools"): "a part of the request in /inspect",
     ("wire/report.py", "system"): "a part of the request in /inspect",
     ("wire/report.py", "role"): "a key of /inspect",
-    ("request/context.py", "usage"): "a field of Outcome",
-    ("request/wants/summaries.py", "max_tokens"): "a field of a Want",
     ("observe/log.py", "text"): "a format of the log",
 }
 
