@@ -187,7 +187,7 @@ class Hooked(Protocol):
 
 
 class OnDisconnect(Interrupt):
-    """Interrupts its task with Gone when the client hangs up, as soon as the server knows of it."""
+    """Interrupts its task with ClientDisconnected when the client hangs up, as soon as the server knows of it."""
 
     __slots__ = ("_cycle",)
 
@@ -235,5 +235,5 @@ class PollDisconnect(Interrupt):
 
 
 def leaving(receive: Receive, cycle: Hooked | None) -> Interrupt:
-    """Interrupts a block with Gone when the client hangs up."""
+    """Interrupts a block with ClientDisconnected when the client hangs up."""
     return PollDisconnect(receive) if cycle is None else OnDisconnect(cycle)

@@ -50,8 +50,8 @@ class BrokenOff(Exception):
 
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cycle | None = None) -> T:
-    """What `work` returns; raises Gone, with `work` cancelled, when the client goes away first. The request's body
-    must have been received before, unless our own server's `cycle` tells of the client."""
+    """Returns what `work` returns. Raises ClientDisconnected, with `work` cancelled, if the client disconnects first.
+    The request's body must have been received before, unless there is a `cycle` of our own server."""
     try:
         with leaving(receive, cycle):
             return await work
@@ -83,8 +83,9 @@ def slow_body(seconds: float) -> ClientError:
 async def receive_body(
     receive: Receive, seconds: float, cycle: Cycle | None = None, rate: float = 0.0, room: Room | None = None
 ) -> tuple[bytes, bool]:
-    """The next bytes of the request's body, and whether more follow. Raises Gone, or ClientError 408. What a `cycle`
-    gathers may take longer, as long as enough comes: `rate` bytes a second, and more where others wait for `room`."""
+    """Returns the next bytes of the request's body, and whether more follow. Raises ClientDisconnected, or ClientError
+    408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer as long as `rate` bytes a
+    second arrive, and more if other requests wait for `room`."""
     late = partial(slow_body, seconds)
     pressed = None if room is None else lambda: room.pressed
     with (
@@ -111,7 +112,7 @@ def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, room: Room, rate: float = 0.0) -> bytes:
     """The whole body; `room` holds as much as it needs before it is read. Raises ClientError where it has more than
     `limit` bytes or than could ever be held (413), where there is no room in time (503), or where for so many seconds
-    none comes, or fewer than `rate` bytes a second (408); and Gone."""
+    none comes, or fewer than `rate` bytes a second (408); and ClientDisconnected."""
     cycle = cycle_of(scope)
     whole = body_here(cycle, limit, room)
     if whole is not None:
@@ -145,7 +146,7 @@ def _grows(room: Room, before: int, came: int) -> bool:
 
 
 async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
-    """Waits until the room of a body that has become so many bytes holds them. Raises ClientError and Gone as
+    """Waits until `room` holds a body that has grown to `size` bytes. Raises ClientError and ClientDisconnected as
     `admitted` does."""
     with nullcontext() if cycle is None else OnDisconnect(cycle):
         if not await room.grown(size):
@@ -154,7 +155,7 @@ async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
 
 async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> None:
     """Waits until the room holds so many bytes, `here` of which came already; nothing is read meanwhile. Raises
-    ClientError where they could never be held (413) or cannot in time (503), and Gone."""
+    ClientError where they could never be held (413) or cannot in time (503), and ClientDisconnected."""
     if not room.fits(size):
         room.refuse("size")
         raise over_budget()
