@@ -1,4 +1,4 @@
-"""A request on its way down the ladder: drafts, steps, facts, notes, and the plan."""
+"""The values of planning: drafts, steps, facts, notes, ladders and the plan. It decides nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from proxy.model.structs import replace
 
 
 class Mode(StrEnum):
-    """What may be done to a request (section 7)."""
+    """What the proxy may do to a request (section 7)."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -44,9 +44,9 @@ class CandidateModel:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known when a plan is made. What is not known yet is asked for with a `Want`.
+    """The input of planning besides the draft. A step that lacks knowledge returns a `Want`.
 
-    `original` is the draft of what the client sent, for steps that go back to it; `plan` sets it.
+    `knowledge`: answers to earlier wants, by key. `original`: the draft of what the client sent; `plan` sets it.
     """
 
     window: Window
@@ -68,7 +68,7 @@ class Want:
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """A message of the client's that is no longer sent, and why."""
+    """A message of the client that was removed, and the reason."""
 
     index: int
     why: str
@@ -76,10 +76,10 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A request on its way down the ladder. Steps return another one; they never change this one.
+    """The request as the steps have left it. Immutable: a step returns a new draft. All figures are in tokens.
 
-    `reply` is the limit that will be sent (None: the client set none, and none is added). `ladder_floor` is the
-    ladder's least reply worth asking for, in a large window; `least` the least that the request's own options allow.
+    `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
+    ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow.
     """
 
     model: str
@@ -96,51 +96,49 @@ class Draft:
 
     @property
     def reserve(self) -> int:
-        """Room kept for the reply."""
+        """Tokens reserved for the reply."""
         return self.default_reserve if self.reply is None else self.reply
 
     @property
     def floor(self) -> int:
-        """The least reply worth asking for."""
+        """The smallest useful reply, in tokens."""
         return max(self.least, self.window.floor(self.ladder_floor))
 
     @property
     def least_reply(self) -> int:
-        """The reply that must fit beside the prompt: what we send, or the floor where the client set none."""
+        """The reply that must fit together with the prompt: the limit that is sent, else the floor."""
         return self.floor if self.reply is None else self.reply
 
     @property
     def margin(self) -> int:
-        """The gap kept beside this prompt."""
+        """The margin for this prompt, in tokens."""
         return self.window.margin(self.meter.margin).of(self.prompt)
 
     @property
     def load(self) -> float:
-        """How full the window would be: `(prompt + reserve) / window`."""
+        """The load of the window: `(prompt + reserve) / window`."""
         return (self.prompt + self.reserve) / self.window.tokens
 
     @property
     def excess(self) -> int:
-        """Tokens by which it does not fit; at most 0 means that it fits."""
+        """Tokens by which the draft does not fit; at most 0 if it fits."""
         return self.window.excess(self.prompt, self.least_reply, self.meter.margin)
 
     @property
     def possible(self) -> bool:
-        """Whether its prompt alone leaves room for a reply: then the upstream may answer it, though neither margin nor
-        floor be kept."""
+        """Whether the draft fits without margin and floor: the upstream may still answer it."""
         return self.window.excess(self.prompt, min(self.least, self.least_reply), NO_MARGIN) <= 0
 
     @property
     def held(self) -> int:
-        """What a cut leaves free for the reply: of a reserve over half the window only half counts (the clamp gives
-        back the rest of it), but never less than the floor."""
-        wanted = max(self.reserve, self.least_reply)
-        return min(wanted, max(self.floor, int(self.window.tokens * MAX_RESERVE_SHARE)))
+        """Tokens that a cut leaves free for the reply: the reserve, of which at most half the window counts
+        (`clamp_output` lowers the rest), but at least the floor."""
+        requested = max(self.reserve, self.least_reply)
+        return min(requested, max(self.floor, int(self.window.tokens * MAX_RESERVE_SHARE)))
 
     @property
     def room(self) -> int:
-        """What the prompt may take: the largest that fits beside what is held and the margin, and the model's own
-        input bound."""
+        """The largest prompt that fits: the window without `held` and the margin, at most `max_input`."""
         margin = self.window.margin(self.meter.margin)
         room = self.window.tokens - self.held - margin.base
         if self.window.max_input is not None:
@@ -149,7 +147,7 @@ class Draft:
 
     @property
     def fixed(self) -> int:
-        """What the prompt costs besides its messages."""
+        """Tokens of the prompt besides its messages."""
         return sum(self.meter.fixed.values())
 
     @property
@@ -158,24 +156,23 @@ class Draft:
         return (m for block in self.blocks for m in block.messages)
 
     def with_blocks(self, blocks: Sequence[Block], drops: Iterable[Drop] = ()) -> Draft:
-        """The same draft with other blocks, its prompt counted from theirs."""
+        """The draft with other blocks; its prompt is the sum of their tokens."""
         prompt = self.fixed + sum(b.tokens for b in blocks)
         return replace(self, blocks=tuple(blocks), prompt=prompt, drops=(*self.drops, *drops))
 
     def made(self) -> Draft:
-        """The same draft with every block as it will be sent. What looks into messages or counts to the token needs
-        this; what only weighs blocks does not."""
+        """The draft with every deferred block made. Needed before messages are read or counted exactly."""
         if all(block.later is None for block in self.blocks):
             return self
         return self.with_blocks([block.made() for block in self.blocks])
 
     def write(self, text: str, why: str) -> Message:
-        """A user message of our own, in the API of the others. Not counted."""
+        """A user message of the proxy's own, in the API of the other messages; its tokens are not counted."""
         written = next(iter(self.messages)).format
         return Message(written.write(text), Kind.USER.value, Kind.USER, written, why=why)
 
     def recount(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages of one block with their costs counted anew."""
+        """The messages of one block, with their tokens counted again."""
         return tuple(replace(m, tokens=c) for m, c in zip(messages, self.meter.costs(messages), strict=True))
 
 
@@ -196,10 +193,12 @@ Step = Callable[[Draft, Facts], "Draft | Want"]
 
 @dataclass(frozen=True, slots=True)
 class LadderStep:
-    """A step in its place in a ladder. `at` is the load from which it acts though the draft may still fit;
-    `of_original` that this load is of what the client sent, not of the draft as it stands; `models` are those that
-    it may choose, whose windows and counts it must be given. `ahead` tells, from an `at` of its own on, what the step
-    will want at later turns, so that it can be made ready while nobody waits for it."""
+    """A step of a ladder, with its parameters bound.
+
+    `at`: the load from which the step acts even if the draft fits. `of_original`: compare the load of what the client
+    sent instead of the draft's. `models`: the candidates that the step needs in `Facts`. `ahead`: returns, from its own
+    `at`, the wants of later turns, so that they can be fetched in the background.
+    """
 
     step: str
     apply: Step
@@ -211,7 +210,7 @@ class LadderStep:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The ordered steps, gentlest first, and what holds for all of them."""
+    """The steps in order, gentlest first, and the settings of the ladder. Reserve and floor are in tokens."""
 
     name: str
     steps: tuple[LadderStep, ...]
@@ -219,8 +218,8 @@ class Ladder:
     unknown: str = "learn"
     default_reserve: int = DEFAULT_RESERVE
     floor: int = FLOOR
-    least_at: float = field(init=False)  # the load under which no step acts on a request that fits
-    least_ahead: float = field(init=False)  # the load under which no step looks ahead
+    least_at: float = field(init=False)  # the load below which no step acts on a request that fits
+    least_ahead: float = field(init=False)  # the load below which no step has wants of later turns
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "least_at", _least(self.steps))
@@ -233,7 +232,10 @@ def _least(steps: Iterable[LadderStep]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be sent, and what was done to come there; or the knowledge that is wanted first."""
+    """The result of planning: the draft to send and the notes of the steps, or the `want` that must be fetched first.
+
+    `trusting`: the window is unknown, and the upstream decides whether the request fits.
+    """
 
     before: Draft
     draft: Draft
@@ -243,15 +245,15 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether what is to be sent fits, or (`trusting`) nobody knows the window and the upstream shall tell."""
+        """Whether the draft fits; True if `trusting`."""
         return self.trusting or self.draft.excess <= 0
 
     @property
     def possible(self) -> bool:
-        """Whether it may go out: it fits, or only the floor or the margin say that it does not."""
+        """Whether the draft may be sent: it fits, or would fit without margin and floor."""
         return self.trusting or self.draft.possible
 
     @property
     def changed(self) -> bool:
-        """Whether anything but the client's own bytes must be sent."""
+        """Whether anything but the client's own bytes will be sent."""
         return bool(self.notes)
