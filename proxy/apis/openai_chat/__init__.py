@@ -18,7 +18,7 @@ class ChatCompletions:
     known_prefix = staticmethod(scanning.known_prefix)
     parse = staticmethod(request.parse)
     render = staticmethod(request.render)
-    without_extension = staticmethod(request.without_ours)
+    without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
 
     usage_key = usage.KEY

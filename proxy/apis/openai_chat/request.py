@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: its JSON as a Prompt, and a Draft as its JSON again; what is unchanged keeps its bytes."""
+"""A chat request as a neutral prompt, and a planned prompt as JSON again. What no step changed keeps its bytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
-from proxy.wire.controls import MESSAGE_KEY as OURS
+from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit
 
 PATH = "/v1/chat/completions"
-BARE_PATH = PATH.removeprefix("/v1")  # of a client whose base URL is ours without /v1: most upstreams take it, too
+BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
 NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
@@ -55,9 +55,7 @@ _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | f
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request understood; of the messages before `start` only the first instructions. `plain` says that no
-    content has parts besides text, which a glance tells cheaply. Where messages are `known`, `body` is without them
-    (a glance's `text`). Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
     try:
         outline = oversized_json.outline(body)
         head = _HEAD.decode(body if outline is None else outline.text)
@@ -65,7 +63,7 @@ def parse(
             raise NotUnderstood("it has no model or no messages")
         raws = _LIST.decode(head["messages"])
         if known is None:
-            messages = tuple(_message(raws[i], i, outline) for i in _wanted(raws, start))
+            messages = tuple(_message(raws[i], i, outline) for i in _places(raws, start))
         else:
             lead = (_message(msgspec.Raw(known.lead), 0),) if known.lead else ()
             messages = (*lead, *(_message(raw, i, outline) for i, raw in enumerate(raws, known.seen.count)))
@@ -74,18 +72,18 @@ def parse(
         raise NotUnderstood(reason(error)) from None
     if not messages:
         raise NotUnderstood("messages is empty")
-    # Of a long body its messages stay a view: as bytes they would be its second copy, beside the messages' own.
+    # The messages of a long body stay a view: bytes would be another copy of the body, besides each message's own.
     view = MESSAGES if len(body) > oversized_json.OUTSIZE else None
     whole = _itself if outline is None else outline.whole
     fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
-    _check_answers(fields.get("n"))
-    asked = {key: ask for key in LIMITS if (ask := _limit(fields.get(key))) is not None}
+    _check_choices(fields.get("n"))
+    limits = {key: limit for key in LIMITS if (limit := _limit(fields.get(key))) is not None}
     return Prompt(
         model=model,
         messages=messages,
         head=fields,
-        ask=max(asked.values(), default=None),
-        ask_field=next(iter(asked), "max_tokens"),
+        ask=max(limits.values(), default=None),
+        ask_field=next(iter(limits), "max_tokens"),
         reply_floor=_thinking(fields),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
@@ -94,27 +92,29 @@ def parse(
     )
 
 
-def without_ours(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body written anew without the key of our own in its messages, and the places of those that it pins
-    (`{"pin": true}`). All else keeps its bytes; a body without the key is returned itself. Raises `NotUnderstood`."""
+def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body without `MESSAGE_KEY` in its messages, and the indices of the messages in which it is `{"pin": true}`.
+
+    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
+    """
     try:
         outline = oversized_json.outline(body)
         head = _HEAD.decode(body if outline is None else outline.text)
         messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get("messages", NULL))]
-        if not any(OURS in m for m in messages):
+        if not any(MESSAGE_KEY in m for m in messages):
             return body, frozenset()
-        ours = [msgspec.json.decode(m.pop(OURS, NULL)) for m in messages]
+        values = [msgspec.json.decode(m.pop(MESSAGE_KEY, NULL)) for m in messages]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
     whole = _itself if outline is None else outline.whole
     written = b",".join(_object((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
     fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
-    pins = frozenset(i for i, said in enumerate(ours) if isinstance(said, dict) and said.get(PIN) is True)
+    pins = frozenset(i for i, value in enumerate(values) if isinstance(value, dict) and value.get(PIN) is True)
     return _object(fields.items()), pins
 
 
 def without_stream(body: bytes) -> bytes:
-    """The same request, wanting its answer in one piece. Raises `NotUnderstood`."""
+    """The same request for a response in one piece. Raises `NotUnderstood`."""
     try:
         outline = oversized_json.outline(body)
         head = _HEAD.decode(body if outline is None else outline.text)
@@ -124,32 +124,32 @@ def without_stream(body: bytes) -> bytes:
     return _object((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
 
 
-def _wanted(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
-    """The places of the messages from `start` on, and before them that of the first instructions."""
+def _places(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
+    """The indices of the messages from `start` on, after that of the first instructions before them."""
     if not start:
         return range(len(raws))
     first = next((i for i in range(start) if _MESSAGE.decode(raws[i]).role in INSTRUCTIONS), None)
     return range(start, len(raws)) if first is None else (first, *range(start, len(raws)))
 
 
-def _check_answers(raw: bytes | None) -> None:
-    """Sees that a number of answers from raw JSON can be. Raises `NotUnderstood` for what is no positive integer."""
+def _check_choices(raw: bytes | None) -> None:
+    """Checks the number of choices in raw JSON. Raises `NotUnderstood` unless it is null or a positive integer."""
     try:
         count = None if raw is None else _INT.decode(raw)
     except msgspec.MsgspecError:
-        raise NotUnderstood("n is no integer") from None
+        raise NotUnderstood("n is not an integer") from None
     if count is not None:
         check_count(count)
 
 
 def _limit(raw: bytes | None) -> int | None:
-    """A reply limit from raw JSON (see `token_limit`). Raises `NotUnderstood` for what is no number."""
+    """A reply limit in raw JSON, in tokens (see `token_limit`). Raises `NotUnderstood` for what is not a number."""
     if raw is None:
         return None
     try:
         return token_limit(_NUMBER.decode(raw))
     except msgspec.MsgspecError:
-        raise NotUnderstood("a limit is no number") from None
+        raise NotUnderstood("a limit is not a number") from None
 
 
 def _itself(raw: msgspec.Raw) -> msgspec.Raw:
@@ -180,7 +180,7 @@ def _called(call: _ToolCall) -> str:
 
 
 def _thinking(head: Mapping[str, bytes]) -> int:
-    """The least reply limit beside a thinking budget: more than the budget itself (Anthropic refuses less)."""
+    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget (Anthropic's rule)."""
     raw = head.get("thinking")
     if raw is None:
         return 0
@@ -190,7 +190,7 @@ def _thinking(head: Mapping[str, bytes]) -> int:
 
 
 def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
-    """What a model must be able to do to take this request's place."""
+    """The capabilities that a model needs for this request."""
     needs = {name for name, mark in NEEDS if oversized_json.find(body, mark) >= 0}
     if any(head.get(key, b"null") not in (b"null", b"[]") for key in ("tools", "functions")):
         needs.add("tools")
@@ -200,8 +200,7 @@ def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
-    """The JSON of what is to be sent: the client's fields in the client's order, each with its own bytes unless a
-    step changed it."""
+    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it."""
     draft = plan.draft
     changed: dict[str, bytes] = {}
     if draft.model != prompt.model:
@@ -217,16 +216,16 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
 
 
 def _in_field(fields: Mapping[str, bytes], field: str) -> dict[str, bytes]:
-    """The reply limit in the one field that a model takes, where the client's stands in another."""
+    """The fields with the reply limit in the one field that a model accepts, `field`."""
     limits = [key for key in (field, *LIMITS) if fields.get(key, b"null") != b"null"]
     limit = fields[limits[0]] if limits else b"null"
     return {field if key in LIMITS else key: limit if key in LIMITS else raw for key, raw in fields.items()}
 
 
 def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:
-    """Every limit that the client set and that is over the reply, lowered; none is ever added."""
-    asked = {key: _limit(head.get(key)) for key in LIMITS}
-    return {key: str(reply).encode() for key, ask in asked.items() if ask is not None and ask > reply}
+    """The limits that the client set, lowered to `reply` tokens if they are larger; none is added."""
+    limits = {key: _limit(head.get(key)) for key in LIMITS}
+    return {key: str(reply).encode() for key, limit in limits.items() if limit is not None and limit > reply}
 
 
 def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat.request import parse, render, without_ours, without_stream
+from proxy.apis.openai_chat.request import parse, render, without_extension, without_stream
 from proxy.apis.openai_chat.scan import known_prefix, scan
 from proxy.fit.plan import plan, start
 from proxy.model.conversation import Call, Prompt
@@ -287,14 +287,14 @@ def test_our_key_is_taken_out_and_says_what_is_pinned() -> None:
         b'{"role":"user","content":"f","plimsoll":"pin"}],"n":1}'
     )
     assert scan(body).seen.keyed
-    plain, pins = without_ours(body)
+    plain, pins = without_extension(body)
     assert pins == {0}
     assert plain == (
         b'{"model":"m","messages":[{"role":"user","content":"a\\u00e9"},'
         b'{"role":"assistant","content":"b","x":1.50},{"role":"user","content":"c"},'
         b'{"role":"user","content":"d"},{"role":"user","content":"e"},{"role":"user","content":"f"}],"n":1}'
     )
-    assert not scan(plain).seen.keyed and without_ours(plain) == (plain, frozenset())
+    assert not scan(plain).seen.keyed and without_extension(plain) == (plain, frozenset())
 
 
 @pytest.mark.parametrize("lead", [[{"role": "system", "content": "s"}], []])
@@ -314,7 +314,7 @@ def test_what_is_new_is_parsed_without_what_is_known(lead: list[dict[str, Any]])
 
 def test_a_body_that_is_no_request_holds_no_key_of_ours() -> None:
     with pytest.raises(NotUnderstood):
-        without_ours(b'{"messages":[1]}')
+        without_extension(b'{"messages":[1]}')
 
 
 def test_a_request_without_its_stream_is_the_same_otherwise() -> None:
@@ -349,7 +349,7 @@ def test_a_body_too_long_to_be_decoded_at_once_is_read_and_written_as_any(monkey
     raw = json.dumps({"model": "m", "messages": messages, "stream": True, "tools": tools}).encode()
 
     def read() -> list[Any]:
-        bare, pins = without_ours(raw)
+        bare, pins = without_extension(raw)
         made, later = parse(bare, pins), parse(bare, start=3)
         fields = {key: bytes(value) for key, value in made.head.items()}
         return [bare, pins, without_stream(raw), fields, replace(made, head={}), later.messages]
