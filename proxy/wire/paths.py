@@ -84,8 +84,8 @@ FAMILIES = {
 @lru_cache(maxsize=512)
 def _shown(path: bytes) -> str:
     segments = one_path(path).split(b"/")[1:]
-    told = [s.decode("ascii") if s in WORDS else HIDDEN if s else "" for s in segments[:MOST_SEGMENTS]]
-    return "/" + "/".join(told) + ("/..." if len(segments) > MOST_SEGMENTS else "")
+    parts = [s.decode("ascii") if s in WORDS else HIDDEN if s else "" for s in segments[:MOST_SEGMENTS]]
+    return "/" + "/".join(parts) + ("/..." if len(segments) > MOST_SEGMENTS else "")
 
 
 def shown(target: bytes) -> str:

@@ -27,16 +27,14 @@ MORE = frozenset(
 
 # Strings that are the same as a key and are none, with the reason; nothing may be added without one.
 ALLOWED = {
-    ("wire/paths.py", "messages"): "a segment of URL paths",
-    ("wire/paths.py", "audio"): "a segment of URL paths",
-    ("wire/paths.py", "images"): "a segment of URL paths",
-    ("wire/refusals.py", "messages"): "error bodies of many servers repeat the request under this key",
-    ("wire/wordings.py", "refusal"): "a table in rules/refusals.toml",
-    ("wire/report.py", "messages"): "a key of /inspect, and a word in an error",
-    ("wire/report.py", "tools"): "a part of the request in /inspect",
-    ("wire/report.py", "system"): "a part of the request in /inspect",
-    ("wire/report.py", "role"): "a key of /inspect",
-    ("observe/log.py", "text"): "a format of the log",
+    ("wire", "audio"): "a segment of URL paths",
+    ("wire", "images"): "a segment of URL paths",
+    ("wire", "messages"): "a segment of paths, a key of /inspect, and what error bodies repeat the request under",
+    ("wire", "refusal"): "a table in rules/refusals.toml",
+    ("wire", "tools"): "a part of the request in /inspect",
+    ("wire", "system"): "a part of the request in /inspect",
+    ("wire", "role"): "a key of /inspect",
+    ("observe", "text"): "a format of the log",
 }
 
 
@@ -64,12 +62,12 @@ def literals(tree: ast.Module) -> Iterator[str]:
 
 
 def found() -> set[tuple[str, str]]:
-    """The modules in which there are literals that equal a key, with the key."""
+    """The packages in which there are literals that equal a key, with the key."""
     here = keys()
-    paths = [path for package in PACKAGES for path in sorted((ROOT / "proxy" / package).rglob("*.py"))]
     return {
-        (str(path.relative_to(ROOT / "proxy")), text)
-        for path in paths
+        (package, text)
+        for package in PACKAGES
+        for path in (ROOT / "proxy" / package).rglob("*.py")
         if SHARED not in path.parents
         for text in literals(ast.parse(path.read_text("utf-8")))
         if text in here
