@@ -1,4 +1,4 @@
-"""The web surface: the fitted endpoint, our own paths, everything else passed through; it decides nothing."""
+"""The ASGI applications: routes of the fitted paths and of the proxy's own, and the services behind them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from proxy.upstreams.upstream import Upstream
 from proxy.wire.paths import one_path
 
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
-SECOND_ENCODING = "cl100k_base"  # loaded beside the first requests: nobody need wait for it, and it may be needed soon
+SECOND_ENCODING = "cl100k_base"  # loaded in the background after the start
 TEXT = b"text/plain"
 INSPECT = "/inspect"
 LEARNED, FORGET = "/learned", "/forget"
@@ -60,7 +60,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 @dataclass(slots=True)
 class Services:
-    """Everything that one process serves with, joined once at its start."""
+    """Everything that one process serves with, created once at its start."""
 
     settings: Settings
     rules: Rules
@@ -78,7 +78,7 @@ class Services:
     ready: bool = False
 
     async def open(self) -> None:
-        """Loads what requests need, so that the first one does not wait for it."""
+        """Loads what requests need, so that the first request does not wait for it."""
         await self.cache.start()
         encoding(FIRST_ENCODING)
         asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
@@ -167,7 +167,7 @@ def _planner(
 
 
 def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The parameters of steps that stand in the settings."""
+    """The parameters of steps that come from the settings."""
     given: dict[str, dict[str, Any]] = {}
     if settings.fallback_models:
         given["switch_model"] = {"to": settings.fallback_models}
@@ -179,7 +179,7 @@ def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
-    """The environment's budgets, which stand above those of ladders that have any."""
+    """The budgets of the environment, which override those of ladders."""
     recent, recalled = settings.context_recent_history_token_budget, settings.context_rag_token_budget
     total = settings.context_total_token_limit
     return {
@@ -218,7 +218,7 @@ def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, ext
 
 
 def _egress(settings: Settings, url: str | None = None) -> Egress:
-    """The way out to the upstream, or to another at a URL: to that one our certificate is not shown."""
+    """Proxies and certificates for the upstream, or for another one at `url`, which gets no client certificate."""
     s, foreign = settings, url not in (None, settings.upstream)
     ours = (None, None) if foreign else (s.upstream_cert, s.upstream_key)
     return Egress(s.https_proxy, s.http_proxy, s.no_proxy, s.upstream_ca, *ours)
@@ -226,7 +226,7 @@ def _egress(settings: Settings, url: str | None = None) -> Egress:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A path of our own: its handler, and the methods that it takes; it answers all others itself."""
+    """A path of the proxy's own: its handler and its methods. Any other method gets a 405."""
 
     handler: Asgi
     methods: tuple[str, ...] = ("GET", "HEAD")
@@ -242,7 +242,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Answers with what a function of the server's state says: a status, a type and a body."""
+    """Answers with the status, content type and body that a function returns for the server's state."""
 
     answer: Callable[[Mapping[str, Any]], tuple[int, bytes, bytes]]
 
@@ -253,23 +253,23 @@ class Plain:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer at a path of our own where there is nothing."""
+async def not_found_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """404, for an unknown path of the proxy's own."""
     await send_error(send, not_found(), error_body(scope["path"], not_found()))
 
 
-async def the_whole(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer to `OPTIONS *`, which asks for no path but whether the server is there (RFC 9110, 9.3.7)."""
+async def server_options(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to `OPTIONS *`, which addresses the server as a whole (RFC 9110, 9.3.7)."""
     headers = [*ALLOWED, (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
 def own_paths(services: Services) -> dict[str, Asgi]:
-    """What operators and people ask of the proxy itself, by path."""
+    """The handlers of the proxy's own paths."""
 
     def ready(state: Mapping[str, Any]) -> tuple[int, bytes, bytes]:
-        """Encodings are loaded, and nobody told us to stop; never a question to Redis or the upstream."""
+        """200 if encodings are loaded and the server is not draining; it never calls Redis or the upstream."""
         serves = services.ready and not state.get("draining")
         return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
@@ -287,17 +287,17 @@ def own_paths(services: Services) -> dict[str, Asgi]:
 
 
 def is_own(path: str) -> bool:
-    """Whether a path is ours whatever is there: it never reaches the provider."""
+    """Whether a path is the proxy's own: it is never passed to the upstream, even if it does not exist."""
     return path in OWN or path == INSPECT or path.startswith(INSPECT + "/")
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Every request to its handler; the paths that nearly all of them take are looked for first.
+    """Routes each request to its handler; the fitted paths are looked up first.
 
-    `fitted` has the handler of each path that is fitted, for POST alone (other methods are stored completions). `own`
-    are the paths of ours that are served here, `through` gets what is neither. Doubled and trailing slashes do not
-    change a path.
+    `fitted` has the handler of each fitted path, for POST only: other methods are about stored completions. `own` has
+    the handlers of the proxy's own paths on this port. `through` gets all other requests. Doubled and trailing slashes
+    do not change a path.
     """
 
     fitted: Mapping[bytes, Asgi]
@@ -314,28 +314,28 @@ class Front:
             await self.handler(scope)(scope, receive, send)
 
     def handler(self, scope: Scope) -> Asgi:
-        """Who answers a request. A path of ours is ours however it is written; one that is fitted must be written as
-        the upstream will read it."""
+        """The handler of a request. Any spelling of one of the proxy's own paths is recognised; a fitted path must be
+        spelled as the upstream reads it."""
         if scope["path"] == "*" and scope["method"] == "OPTIONS":
-            return the_whole
+            return server_options
         path = posixpath.normpath("/" + scope["path"].lstrip("/"))
         if is_own(path):
-            return self.own.get(path, nothing_here)
+            return self.own.get(path, not_found_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
         return self.fitted.get(raw, self.through) if scope["method"] == "POST" else self.through
 
 
 def create_app(services: Services) -> Front:
-    """The data port: the fitted endpoint, everything else passed through; our own paths unless they have a port of
-    their own."""
+    """The application of the data port: fitted paths, everything else passed through, and the proxy's own paths unless
+    there is an admin port."""
     own = own_paths(services) if services.settings.admin_port is None else {}
     fitted: dict[bytes, Asgi] = {path.encode(): partial(services.gateway.fit, api) for path, api in by_path().items()}
     return Front(fitted, own, services.gateway.other, Router(lifespan=_lifespan(services)))
 
 
 def create_admin(services: Services) -> Front:
-    """The admin port, where it has one of its own: our own paths, and nothing else."""
-    return Front({}, own_paths(services), nothing_here, Router())
+    """The application of the admin port: the proxy's own paths, and nothing else."""
+    return Front({}, own_paths(services), not_found_here, Router())
 
 
 def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

@@ -1,4 +1,4 @@
-"""Takes a body's content-encoding off, piece by piece, as far as there is room for what it unpacks to."""
+"""Removes a body's content-encoding, piece by piece, within the memory budget."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from proxy.http.memory_budget import Room
 from proxy.wire.scan import NotUnderstood
 
 CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
-PIECE = 256 * 1024  # bytes that are unpacked in one go
-RATIO = 100  # a body may unpack to so many times its size (Envoy's max_inflate_ratio); JSON's is 3 to 30
-ALWAYS = 1 << 20  # bytes that any body may unpack to
+PIECE = 256 * 1024  # bytes that are unpacked at a time
+RATIO = 100  # a body may unpack to at most this multiple of its size (Envoy's max_inflate_ratio); JSON's is 3 to 30
+ALWAYS = 1 << 20  # bytes that any body may unpack to, whatever its ratio
 
 Run = Callable[..., Awaitable[bytes]]
 
@@ -20,8 +20,9 @@ Run = Callable[..., Awaitable[bytes]]
 async def unpacked(body: bytes, coding: bytes, limit: int, run: Run, room: Room | None = None) -> bytes:
     """The body without its content-encoding. `run(heavy, work, *arguments)` runs work, in a thread where it is heavy.
 
-    Raises NotUnderstood for an encoding that we do not know, a broken body, one that would unpack to more than `limit`
-    bytes or than the budget could ever hold, and a bomb; ClientError 503 where there is no `room` for it in time.
+    Raises NotUnderstood for an unknown encoding, for a corrupt body, and for a body that would unpack to more than
+    `limit` bytes, to more than `RATIO` times its size, or to more than the whole budget; ClientError 503 if the budget
+    has no `room` for it in time.
     """
     if coding not in CODINGS:
         raise NotUnderstood("its content-encoding is not one that we know")

@@ -1,6 +1,6 @@
-"""GET /learned and POST /forget: what was learned of a model, from what evidence and until when; it teaches nothing.
+"""GET /learned and POST /forget: what was learned of a model, from what evidence and until when.
 
-Who may ask decides `refusal_of`: what one caller taught is none of another's business, and to forget is for operators.
+`refusal_of` decides who may use them: records of one caller are private to it, and only operators may delete records.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from proxy.tokens.families import Families
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
 
-ASKED = b"x-plimsoll-admin"  # a page in a browser cannot send it to another place than its own, unless that agrees
-MOST_BYTES = 65_536  # of a body that names a model
-UNIT = "scale"  # the kind of limit whose value is no number of tokens
+ASKED = b"x-plimsoll-admin"  # browsers send no custom header across origins without permission
+MOST_BYTES = 65_536  # of the body of POST /forget
+UNIT = "scale"  # the kind of limit whose value is a ratio, not a number of tokens
 
 
 class _Named(msgspec.Struct):
@@ -37,8 +37,8 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def learned_of(cache: Cache, families: Families, model: str, caller: bytes | None = None) -> dict[str, Any]:
-    """What was learned of a model and holds now, of all callers or of one: figures, times in UTC, and who taught it as
-    a short keyed hash. What this process knows: workers share it through Redis alone."""
+    """The valid records of a model, of all callers or of one: figures, times in UTC, and the caller as a short keyed
+    hash. These are the records of this process: workers share records only through Redis."""
     voters, ratio = cache.consensus(model, families.find(model).factor)
     return {
         "model": model,
@@ -76,7 +76,7 @@ def _time(seconds: float) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on a host."""
+    """Whether only this machine can connect to a listener on a host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -84,8 +84,8 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal_of(headers: Headers, settings: Settings) -> ClientError | None:
-    """Why a request may not see or forget what was learned; None where it may. Without an admin port the data port
-    serves it where nobody but this machine reaches that."""
+    """The error for a request that may not read or delete records; None if it may. Without an admin port, the data port
+    serves them if only this machine can connect to it."""
     if settings.admin_port is None and not is_loopback(settings.host):
         text = "This takes an admin port (PLIMSOLL_ADMIN_PORT), or a PLIMSOLL_HOST that only this machine reaches."
         return ClientError(403, text, code="admin_only")
@@ -97,7 +97,7 @@ def refusal_of(headers: Headers, settings: Settings) -> ClientError | None:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """Shows what was learned; where `forgets`, it also forgets it, and shows what that was."""
+    """Answers with the records of a model; if `forgets`, it also deletes them."""
 
     settings: Settings
     families: Families
@@ -108,19 +108,19 @@ class Learning:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         try:
-            told = await self._told(scope, receive)
+            found = await self._records(scope, receive)
         except ClientError as error:
             await send_error(send, error, error_body(scope["path"], error))
             return
         except ClientDisconnected:
             return
-        payload = msgspec.json.encode(told)
+        payload = msgspec.json.encode(found)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
         headers.append((b"cache-control", b"no-store"))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else payload})
 
-    async def _told(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+    async def _records(self, scope: Scope, receive: Receive) -> dict[str, Any]:
         refusal = refusal_of(scope["headers"], self.settings)
         if refusal is not None:
             raise refusal

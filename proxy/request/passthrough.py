@@ -1,6 +1,6 @@
-"""Every path that is not fitted: the request goes to the upstream and its answer back, untouched and as they come.
+"""Every path that is not fitted: requests and answers are streamed through unchanged.
 
-A WebSocket's handshake that the upstream accepts becomes a tunnel.
+A WebSocket handshake that the upstream accepts becomes a tunnel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_
 from proxy.wire.paths import shown
 
 SWITCHED = 101
-CLIENT_LEFT = 499  # what proxies write into their logs for a client that did not wait (nginx)
+CLIENT_LEFT = 499  # logged for a client that disconnected before the answer (nginx)
 BODY_SECONDS = 60.0
 ALLOWED = ((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
 
@@ -49,11 +49,11 @@ async def passthrough(
     body_seconds: float = BODY_SECONDS,
     rate: float = 0.0,
 ) -> None:
-    """Passes one HTTP request on and its answer back.
+    """Streams one HTTP request to the upstream, and its answer to the client.
 
-    `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (by the upstream, in the
-    middle), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long the client
-    may pause in its request's body, `rate` how many bytes a second it must send.
+    `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (the upstream's
+    connection was lost), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long
+    the client may pause in its request's body, `rate` how many bytes a second it must send.
     """
     passage = _Passage(scope, receive, send, upstream, body_seconds, rate)
     result, status = "bug", 500
@@ -68,7 +68,7 @@ async def passthrough(
 
 
 class _Passage:
-    """One request on its way. Times are of `time.perf_counter`."""
+    """One request. Times of `time.perf_counter`, in seconds."""
 
     __slots__ = (
         *("_attempts", "_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent"),
@@ -132,7 +132,7 @@ class _Passage:
         return self.answer
 
     async def _join(self, answer: Answer) -> tuple[str, int]:
-        """Lets client and upstream talk until both are gone."""
+        """Tunnels bytes between client and upstream until both have closed."""
         assert self._cycle is not None
         try:
             upstream = answer.take()
@@ -153,7 +153,7 @@ class _Passage:
         return ("passed" if tunnel.client.error is None else "cancelled"), SWITCHED
 
     async def _body(self) -> bytes | AsyncIterator[bytes] | None:
-        """The body, whole where it came at once; else a stream, behind which the client is watched from now on."""
+        """The body: bytes if it arrived whole, else a stream. Then `_receive` of the stream detects a disconnect."""
         headers = self._scope["headers"]
         length = value_of(headers, b"content-length")
         if length == b"0" or (length is None and value_of(headers, b"transfer-encoding") is None):
@@ -166,7 +166,7 @@ class _Passage:
         return upload.chunks()
 
     async def _reject(self, error: ClientError) -> tuple[str, int]:
-        """A body that stalls behind an answer's head can only be broken off: the answer is not completed."""
+        """Sends the error. If the answer has begun, the connection is closed instead: the answer stays incomplete."""
         if self.answer is None:
             await self._fail(error, ALLOWED if error.status == 405 else ())
         return "rejected", error.status
@@ -176,13 +176,13 @@ class _Passage:
 
     @property
     def begun(self) -> bool:
-        """Whether the client has seen something of its answer."""
+        """Whether the client has received a part of its answer."""
         if self._cycle is None or self._tunnel is not None:
             return self.answer is not None
         return self._cycle.response_started
 
     async def stop(self) -> tuple[str, int]:
-        """The server stops: what a client that has seen nothing yet is told."""
+        """The server stops: sends a 503 to a client whose answer has not begun."""
         if self.begun:
             return "stopped", self.answer.status if self.answer else 0
         await self._fail(stopped())
@@ -192,7 +192,7 @@ class _Passage:
         self._first = time.perf_counter() - self._sent
 
     def outcome(self, result: str, status: int) -> Outcome:
-        """What is to be told."""
+        """The outcome, for metrics and log."""
         tunnel = self._tunnel
         kind = value_of(self.answer.headers, b"content-type") if self.answer else None
         return Outcome(

@@ -1,4 +1,4 @@
-"""Looks at an answer before the client has any of it: whether it says that the request was too long; sends nothing."""
+"""Reads the beginning of an answer, before the client gets any of it, to detect a refusal for length; sends nothing."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from proxy.wire.refusals import LOOK, Rules, recognise
 from proxy.wire.response_prefix import MAX_REFUSAL, NO_EVENT, ResponsePrefix, is_empty, read_prefix, refusal_in
 from proxy.wire.tap import ENCODED, PLAIN, STREAM, uncoded
 
-PATIENCE = 1.0  # seconds that a stream's first bytes wait for its first event, so that a refusal in it can be healed
-TELLING = frozenset({400, 413, 422})  # statuses of refusals: asked again, such a request is not answered twice
+FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
+REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: the request may be sent again
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalDetector:
-    """Knows refusals by the rules."""
+    """Detects refusals by the rows of rules/refusals.toml."""
 
     rules: Rules
 
     async def at(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
-        """What had to be read of the answer, and the refusal that it is. Raises UpstreamError.
+        """The bytes that were read of the answer, and the refusal, or None. Raises UpstreamError.
 
-        `near` says that the request may well be too long: then what comes before a stream's content waits for that.
+        `near`: the request may be too long. Then the events before a stream's first content wait for it.
         """
         if answer.status >= 400:
             body = await answer.read(LOOK)
@@ -41,8 +41,8 @@ class RefusalDetector:
         return await self._plain(api, answer) if b"json" in kind else (b"", None)
 
     async def _plain(self, api: Api, answer: Answer) -> tuple[bytes, Refusal | None]:
-        """A short answer is read whole. Of one that does not say how long it is nothing but its first bytes: some
-        upstreams send blanks to bridge a long wait, which must go on to the client."""
+        """Reads a short answer whole. Of an answer without a content-length it reads the first bytes only: some
+        upstreams send blanks as keep-alives, which must reach the client."""
         length = value_of(answer.headers, b"content-length")
         if length is not None and int(length) > MAX_REFUSAL:
             return b"", None
@@ -50,13 +50,13 @@ class RefusalDetector:
         return body, refusal_in(api, self.rules, body)
 
     async def _stream(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
-        """Nothing waits for a second event, unless the request is `near`. Where the upstream sends comments to bridge
-        a long wait, they go on to the client in time."""
+        """Waits for the first event; for later ones only if the request is `near`. Comments that an upstream sends as
+        keep-alives reach the client in time."""
         seen = await answer.next()
         shown = read_prefix(api, self.rules, seen)
         try:
             if seen and _waits(shown, near):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(FIRST_EVENT_S):
                     while _waits(shown, near) and len(seen) < LOOK and (chunk := await answer.next()):
                         seen += chunk
                         shown = read_prefix(api, self.rules, seen)
@@ -66,7 +66,7 @@ class RefusalDetector:
 
 
 def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
-    """Whether it is a stream of events that ended without one: some servers fail so where the request is too long."""
+    """Whether the answer is an event stream without an event: some servers fail so if the request is too long."""
     kind = (value_of(answer.headers, b"content-type") or b"").lower()
     streams = answer.whole and answer.status == 200 and kind.startswith(STREAM.encode())
     return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
@@ -82,10 +82,10 @@ def coding_of(answer: Answer) -> str:
 
 
 def unreadable(answer: Answer) -> bool:
-    """Whether it may be a refusal in an encoding that we do not read (br, zstd)."""
-    return answer.status in TELLING and coding_of(answer) not in (*PLAIN, *ENCODED)
+    """Whether the answer may be a refusal in a content-encoding that the proxy does not decode (br, zstd)."""
+    return answer.status in REFUSAL_STATUSES and coding_of(answer) not in (*PLAIN, *ENCODED)
 
 
 def plainly(headers: Iterable[Header]) -> list[Header]:
-    """A request's headers, asking for an answer that is not encoded."""
+    """The headers of a request, with `accept-encoding: identity`."""
     return [*(h for h in headers if h[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]

@@ -178,7 +178,7 @@ def test_what_came_too_late_serves_the_same_question_later() -> None:
                 await proxy.chat(sent(OVER), *CHAT)
                 embeddings = proxy.services.providers["embeddings"]
                 assert isinstance(embeddings, Embeddings)
-                await eventually(lambda: not embeddings._under_way, 10)
+                await eventually(lambda: not embeddings._calls, 10)
                 await proxy.chat(sent(OVER), *CHAT)
                 first, second = [r.body for r in up.requests if not is_question(r)]
                 assert SECRET.encode() not in first and SECRET.encode() in second

@@ -131,7 +131,7 @@ def test_that_nobody_knows_a_model_is_said_once(capfd: pytest.CaptureFixture[str
     for _ in range(3):
         assert facts(one, NOBODY).window.guessed
     facts(one, NOBODY, cap=5_000)
-    assert capfd.readouterr().err.count("nobody knows this model's window") == 1
+    assert capfd.readouterr().err.count("unknown model: its window is assumed") == 1
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
         one.cache.record_ratio(f"invented-{i}", CALLER, 1.3)
         one.meter(ASKED, f"invented-{i}")
         facts(one, f"invented-{i}")
-    assert len(one._standing) <= 10 and len(one._warned) <= 10
+    assert len(one._models) <= 10 and len(one._warned) <= 10
 
 
 def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:

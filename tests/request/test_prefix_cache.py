@@ -8,7 +8,7 @@ from proxy.apis.openai_chat import API
 from proxy.apis.openai_chat.scan import scan
 from proxy.model.scan import KnownPrefix
 from proxy.request import prefix_cache as module
-from proxy.request.prefix_cache import LEVELS, RIVALS, PrefixCache
+from proxy.request.prefix_cache import KEY_LENGTHS, MAX_PER_KEY, PrefixCache
 from tests.e2e.services import sentence
 from tests.makers import body, user
 
@@ -37,13 +37,13 @@ def test_a_conversation_that_grew_is_known_as_far_as_it_went_by() -> None:
     for i in range(1, 40):
         told.append(user(sentence(i, 300)))
         assert count(kept(memory, told)) == i
-    assert len(body(told)) > LEVELS[1] and count(memory.find(API, body(told))) == 40
+    assert len(body(told)) > KEY_LENGTHS[1] and count(memory.find(API, body(told))) == 40
 
 
 def test_a_short_one_is_not_remembered() -> None:
     memory = PrefixCache()
     kept(memory, [user("a")])
-    assert memory.find(API, body([user("a"), user("b")])) is None and not memory._ends
+    assert memory.find(API, body([user("a"), user("b")])) is None and not memory._prefixes
 
 
 def test_a_byte_that_differs_is_another_conversation() -> None:
@@ -56,10 +56,10 @@ def test_a_byte_that_differs_is_another_conversation() -> None:
 
 def test_several_may_begin_alike_and_the_latest_are_remembered() -> None:
     memory = PrefixCache()
-    for i in range(RIVALS + 1):
+    for i in range(MAX_PER_KEY + 1):
         kept(memory, [FIRST, user(f"question {i}")])
     assert count(memory.find(API, body([FIRST, user("question 0"), user("x")]))) == 0
-    for i in range(1, RIVALS + 1):
+    for i in range(1, MAX_PER_KEY + 1):
         assert count(memory.find(API, body([FIRST, user(f"question {i}"), user("x")]))) == 2
 
 
@@ -70,10 +70,10 @@ def test_another_model_or_other_tools_before_the_messages_are_another_body() -> 
 
 
 def test_the_memory_is_bounded(monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "MOST", 10)
+    monkeypatch.setattr(module, "MAX_KEYS", 10)
     memory = PrefixCache()
     for i in range(100):
         kept(memory, [user(sentence(i, 3_000))])
-        assert len(memory._ends) <= 10
+        assert len(memory._prefixes) <= 10
     assert memory.find(API, body([user(sentence(99, 3_000))])) is not None
     assert memory.find(API, body([user(sentence(0, 3_000))])) is None

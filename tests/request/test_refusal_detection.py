@@ -125,7 +125,7 @@ def test_comments_and_pieces_wait_for_the_first_event(near: bool) -> None:
 
 
 def test_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    monkeypatch.setattr(module, "FIRST_EVENT_S", 0.02)
     assert look(Reply(200, [EVENTS], b": wait\n\n", NEVER)) == (b": wait\n\n", None, [NEVER])
 
 

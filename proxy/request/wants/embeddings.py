@@ -1,7 +1,8 @@
-"""Fulfils the wish for embeddings: asks a model for those that are not known, and remembers each text's for its caller.
+"""Embeddings of texts from a model, cached per caller.
 
-No request waits longer than a deadline, and whatever goes wrong is no vectors, which changes nothing. What came too
-late serves the next turn. Texts tell what was said, and so do vectors: neither is logged, nor leaves this process.
+A request waits until a deadline at most. On any failure there are no vectors, and the plan is made without them.
+Vectors that come too late are cached for the next turn. Texts and vectors are content: they are not logged, and stay in
+this process.
 """
 
 from __future__ import annotations
@@ -25,54 +26,55 @@ from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
 
 TARGET = PATH.encode()
-AGAIN_SECONDS = 15.0  # after a failure, or once one was waited for in vain: nothing of this caller's is asked
-BATCH = 32  # texts in one question: what the strictest server takes (Hugging Face's, by default)
-BATCH_SECONDS = 30.0  # that an answer gets, though nobody may wait for it any more
+RETRY_S = 15.0  # after a failure or a timeout, no call is made for this caller for so long
+BATCH = 32  # texts in one call: the lowest limit among servers (Hugging Face's default)
+BATCH_SECONDS = 30.0  # timeout of a call; the request may have stopped waiting long before
 KIND = "embeddings"
 # Calls under way, in all and for one caller, and those that wait; each has up to 32 texts of 1,500 characters.
 LIMITS = (8, 2, 640, 160)
-MOST_TEXTS = 5_000  # of one conversation: more would take minutes, and cost
+MOST_TEXTS = 5_000  # of one conversation: more would take minutes and cost too much
 ANSWER_BYTES = 8 << 20  # 32 vectors of 4096 numbers, 20 bytes each, are 2.6 MB
 MOST, BYTES = 200_000, 64 << 20  # vectors kept, and their bytes: of 1536 dimensions some 80,000
-FRAME = 250  # bytes of a vector besides its bits
-MOST_CALLERS = 10_000  # whose failures are remembered
+FRAME = 250  # bytes of a vector object besides its bits
+MOST_CALLERS = 10_000  # callers whose failures are cached
 
 
 @dataclass(slots=True)
 class Embeddings:
-    """Embeddings of one upstream's models. `seconds`: how long a request waits."""
+    """Embeddings from one upstream. `seconds`: how long a request waits."""
 
     client: InternalClient
     seconds: float
     _known: Bounded[bytes, Vector | None] = field(default_factory=lambda: Bounded(MOST, BYTES))
-    _under_way: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
+    _calls: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
     _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
 
     async def fulfil(
         self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None
     ) -> Mapping[str, Vector]:
-        """The vectors of all wanted texts; none at all where one of them failed, is not here in time, or may not be
-        asked for. Without `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
+        """The vectors of all wanted texts, by text. Empty if one of them failed, is late, or may not be requested.
+        Without `ask` it makes no call. Calls add their cost to `spent`. Never raises."""
         caller, model = caller_of(headers), str(want.payload.model)
         keys = {text: _key(caller, model, text) for text in want.payload.texts}
         missing = [text for text, key in keys.items() if self._known.get(key) is None]
         if missing:
-            if not ask or len(missing) > MOST_TEXTS or _holds(self._failed, caller) or _holds(self._late, caller):
+            paused = _is_timed_out(self._failed, caller) or _is_timed_out(self._late, caller)
+            if not ask or paused or len(missing) > MOST_TEXTS:
                 return {}
             if not self.client.permits(headers):
                 return {}
-            self._ask(caller, model, {text: keys[text] for text in missing}, headers, spent)
-            tasks = {task for text in missing if (task := self._under_way.get(keys[text])) is not None}
+            self._start_calls(caller, model, {text: keys[text] for text in missing}, headers, spent)
+            tasks = {task for text in missing if (task := self._calls.get(keys[text])) is not None}
             _, waiting = await asyncio.wait(tasks, timeout=self.seconds)
             if waiting:
-                self._late.put(caller, time.monotonic() + AGAIN_SECONDS)
+                self._late.put(caller, time.monotonic() + RETRY_S)
                 return {}
         return self._all(caller, model, keys)
 
     def _all(self, caller: bytes, model: str, keys: Mapping[str, bytes]) -> dict[str, Vector]:
-        """What is known of these texts, where that is all of them. Vectors of several lengths are of several models:
-        none of them is kept."""
+        """The cached vectors, if all texts have one. Vectors of several lengths come from several models: they are
+        removed from the cache."""
         found = {text: vector for text, key in keys.items() if (vector := self._known.get(key)) is not None}
         if len({vector.size for vector in found.values()}) > 1:
             for key in keys.values():
@@ -81,31 +83,31 @@ class Embeddings:
             return {}
         return found if len(found) == len(keys) else {}
 
-    def _ask(
+    def _start_calls(
         self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
     ) -> None:
-        """Begins to ask for what is not asked for already, so many texts at a time."""
-        fresh = [text for text, key in texts.items() if key not in self._under_way]
+        """Starts calls for the texts that no call is under way for, `BATCH` texts each."""
+        fresh = [text for text, key in texts.items() if key not in self._calls]
         for start in range(0, len(fresh), BATCH):
             batch = {text: texts[text] for text in fresh[start : start + BATCH]}
-            task = asyncio.create_task(self._made(caller, model, batch, headers, spent))
-            self._under_way |= dict.fromkeys(batch.values(), task)
+            task = asyncio.create_task(self._call(caller, model, batch, headers, spent))
+            self._calls |= dict.fromkeys(batch.values(), task)
             task.add_done_callback(partial(self._done, tuple(batch.values())))
 
     def _done(self, keys: Sequence[bytes], task: asyncio.Task[None]) -> None:
         for key in keys:
-            self._under_way.pop(key, None)
+            self._calls.pop(key, None)
 
-    async def _made(
+    async def _call(
         self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
     ) -> None:
-        """Asks, and remembers what came of it."""
+        """Makes one call and caches its vectors, or its failure."""
         try:
             async with self.client.slot(caller):
-                if _holds(self._failed, caller):
+                if _is_timed_out(self._failed, caller):
                     return
                 async with asyncio.timeout(BATCH_SECONDS):
-                    vectors = await self._asked(model, list(texts), headers, spent)
+                    vectors = await self._vectors(model, list(texts), headers, spent)
             for key, vector in zip(texts.values(), vectors, strict=True):
                 self._known.put(key, vector, FRAME + 3 * vector.size // 8)
         except CallDenied:
@@ -114,23 +116,25 @@ class Embeddings:
             self._fail(caller, model, "no answer")
         except NoVectors as error:
             self._fail(caller, model, str(error))
-        except Exception as error:  # a bug of ours is no reason to fail a request
+        except Exception as error:  # our own bug must not fail the request
             self._fail(caller, model, type(error).__name__)
 
-    async def _asked(self, model: str, texts: Sequence[str], headers: Headers, spent: CallCost | None) -> list[Vector]:
+    async def _vectors(
+        self, model: str, texts: Sequence[str], headers: Headers, spent: CallCost | None
+    ) -> list[Vector]:
         status, payload = await self.client.post(TARGET, request_body(model, texts), headers, ANSWER_BYTES, spent)
         if status != 200:
             raise NoVectors(f"status {status}")
         return await asyncio.to_thread(_read, payload, len(texts))
 
     def _fail(self, caller: bytes, model: str, why: str) -> None:
-        if not _holds(self._failed, caller):
+        if not _is_timed_out(self._failed, caller):
             log.event("embeddings failed", model=log.printable(model), why=why)
-        self._failed.put(caller, time.monotonic() + AGAIN_SECONDS)
+        self._failed.put(caller, time.monotonic() + RETRY_S)
 
     async def close(self) -> None:
-        """Gives up what is under way."""
-        tasks = set(self._under_way.values())
+        """Cancels the calls under way, and closes the client."""
+        tasks = set(self._calls.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -146,15 +150,15 @@ def _read(payload: bytes, count: int) -> list[Vector]:
 
 
 def _key(caller: bytes, model: str, text: str) -> bytes:
-    """What a text's vector is remembered by."""
+    """The cache key of a text's vector."""
     name = model.encode()
     made = blake2b(b"%d:" % len(name) + name, digest_size=16, key=caller)
     made.update(text.encode("utf-8", "surrogatepass"))
     return made.digest()
 
 
-def _holds(until: Bounded[bytes, float], caller: bytes) -> bool:
-    """Whether a caller's time out is not over."""
+def _is_timed_out(until: Bounded[bytes, float], caller: bytes) -> bool:
+    """Whether a caller is still in its time-out."""
     return time.monotonic() < (until.get(caller) or 0.0)
 
 

@@ -1,7 +1,7 @@
-"""Fulfils the wish for a summary: asks a model for it, once for all who want it, and remembers it for its caller.
+"""Summaries of old history from a model, cached per caller; requests that want the same summary share one call.
 
-No request waits longer than a deadline, and whatever goes wrong is an empty text, which changes nothing. Neither what
-was said nor the summary is ever logged.
+A request waits until a deadline at most. On any failure the summary is empty, and the plan is made without it. Neither
+messages nor summaries are logged.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Summaries:
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
     async def fulfil(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> str:
-        """The summary that is wanted; empty where it failed, is not here in time, or may not be asked for. Without
-        `ask` nobody is asked. What is asked adds to `spent`. Raises nothing."""
+        """The summary that is wanted. Empty if it failed, is late, or may not be requested. Without `ask` it makes no
+        call. Calls add their cost to `spent`. Never raises."""
         if self.instructions is None:
             return ""
         caller = caller_of(headers)
@@ -72,19 +72,19 @@ class Summaries:
         if task is None:
             if not self.client.permits(headers):
                 return ""
-            task = self._calls[flight] = asyncio.create_task(self._made(caller, want, headers, spent))
+            task = self._calls[flight] = asyncio.create_task(self._summarise(caller, want, headers, spent))
             task.add_done_callback(lambda _: self._calls.pop(flight, None))
         done, _ = await asyncio.wait({task}, timeout=self.seconds)
         if not done:
-            self._fail(*flight)  # it may still come, for a later turn; nobody else waits for it
+            self._fail(*flight)  # the call goes on: its summary is cached for a later turn
         return task.result() if done and not task.cancelled() else ""
 
     async def _known(self, caller: bytes, key: str) -> str | None:
         found = await self.contents.get(KIND, caller, key.encode())
         return None if found is None else found.decode(errors="replace")
 
-    async def _made(self, caller: bytes, want: Want, headers: Headers, spent: CallCost | None) -> str:
-        """Asks, and remembers what came of it."""
+    async def _summarise(self, caller: bytes, want: Want, headers: Headers, spent: CallCost | None) -> str:
+        """Makes the calls and caches the summary, or the failure."""
         model, most = str(want.payload.model), int(want.payload.max_tokens)
         try:
             async with self.client.slot(caller):
@@ -101,7 +101,7 @@ class Summaries:
             why, lasting = "no answer", True
         except NoSummary as error:
             why, lasting = str(error), error.lasting
-        except Exception as error:  # a bug of ours is no reason to fail a request
+        except Exception as error:  # our own bug must not fail the request
             why, lasting = type(error).__name__, False
         self._fail(caller, want.key)
         if lasting:
@@ -110,8 +110,8 @@ class Summaries:
         return ""
 
     async def _begun(self, caller: bytes, strides: Sequence[tuple[str, Sequence[Block]]]) -> tuple[str, list[Block]]:
-        """The newest summary that there is of a part, and the blocks that it does not cover. One that is being made is
-        waited for: it began before, so its turn came before ours."""
+        """The newest cached summary of a part of the blocks, and the blocks that it does not cover. Waits for a summary
+        whose call is under way: it started earlier, so it does not wait for this one."""
         rest: list[Block] = []
         for place in range(len(strides) - 1, -1, -1):
             key, fresh = strides[place]
@@ -125,7 +125,7 @@ class Summaries:
         return "", rest
 
     def _pieces(self, model: str, most: int, window: Window, blocks: Iterable[Block]) -> list[str]:
-        """What was said, in pieces that the summariser's window holds. In a thread: it counts all of it."""
+        """The transcript in pieces that fit the summariser's window. Runs in a thread: it counts the whole text."""
         meter = meter_for(Prompt(model, ()), model, self.knowledge.cache.memory, families=self.knowledge.families)
         room = min(window.tokens - most, window.max_input or window.tokens)
         room = int(0.9 * room) - meter.text(self.instructions or "") - most - FRAME  # a summary so far is as long
@@ -157,7 +157,7 @@ class Summaries:
         self._failed.put(caller + key.encode(), time.monotonic() + (AGAIN_SECONDS if key else CALLER_SECONDS))
 
     async def close(self) -> None:
-        """Gives up what is under way."""
+        """Cancels the calls under way, and closes the client."""
         tasks = set(self._calls.values())
         for task in tasks:
             task.cancel()
