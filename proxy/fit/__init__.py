@@ -1,1 +1,1 @@
-"""Deciding what to send: pure functions from what is known to what is to be done; it does no I/O."""
+"""Decides what to send upstream: pure functions from facts to a plan. It does no I/O."""

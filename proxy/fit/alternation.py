@@ -1,5 +1,7 @@
-"""Lets user and assistant speak in turn where a model takes nothing else: what a cut made neighbours is joined to one
-message; it drops and shortens nothing."""
+"""Joins adjacent messages of one role after a cut, for models that require alternating roles.
+
+It drops and shortens no text.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,28 @@ from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
 
-NAME = "join_turns"  # under which it is noted: it is no step of a ladder, for it must come after all of them
+NAME = "join_turns"  # its name in notes; it is not a step of a ladder, because it must run after all steps
 GONE = "joined to the message behind it"
 WHY = "joined with what stands before it"
 TURNS = (Kind.USER, Kind.ASSISTANT)
 
 
 def alternates(messages: Iterable[Message]) -> bool:
-    """Whether users and answers take turns from a user on, behind instructions. Calls and results do not count: the
-    templates that take tools do not count them either."""
+    """Whether user and assistant messages alternate after the instructions, beginning with a user message.
+
+    Calls and results are ignored, as in the chat templates that support tools.
+    """
     said = list(dropwhile(lambda m: m.kind is Kind.INSTRUCTION, messages))
     turns = [m.kind for m in said if _speaks(m)]
     return all(m.kind is not Kind.INSTRUCTION for m in said) and turns == [TURNS[i % 2] for i in range(len(turns))]
 
 
 def in_turn(before: Draft, after: Draft) -> Draft:
-    """What became of a draft, with neighbours of one role joined. The same draft where its model takes any order, where
-    no message changed, and where what the client sent did not alternate either."""
+    """The draft `after` with adjacent messages of one role joined.
+
+    Returns `after` itself if its model accepts any order, if no block changed, or if what the client sent (`before`)
+    did not alternate either.
+    """
     if not after.window.alternates or after.blocks is before.blocks or not alternates(before.messages):
         return after
     made: list[Block | None] = list(after.blocks)
@@ -38,12 +45,12 @@ def in_turn(before: Draft, after: Draft) -> Draft:
             continue
         for place in run:
             made[place] = None
-        # A question's calls may stand between two answers where the question is gone: they come before both.
+        # Calls of a dropped question may be between two answers: the joined message comes after them.
         made[run[-1]] = Block(after.recount((one,)), any(after.blocks[place].pinned for place in run))
         drops += [Drop(m.index, GONE) for m in messages if m.index >= 0 and m.index != one.index]
     blocks = [block for block in made if block is not None]
     found = after if len(blocks) == len(made) else after.with_blocks(blocks, drops)
-    # A blank line may cost more than a message's frame: the margin has room for that, and no order that is refused has.
+    # A joined message may cost a few tokens more than its parts. The margin covers them; a wrong order always fails.
     return found if found.possible or found.excess <= max(0, after.excess) else after
 
 
@@ -52,15 +59,17 @@ def _speaks(message: Message) -> bool:
 
 
 def _runs(blocks: Sequence[Block]) -> Iterator[list[int]]:
-    """The places of two and more of one role that follow each other, but for calls and results."""
+    """The places of each run of two or more messages of one role. Calls and results between them are ignored."""
     places = [place for place, block in enumerate(blocks) if _speaks(block.messages[0])]
     runs = (list(run) for _, run in groupby(places, lambda place: blocks[place].messages[0].kind))
     return (run for run in runs if len(run) > 1)
 
 
 def _joined(messages: Sequence[Message]) -> Message | None:
-    """One message that says what all of them say: the last of the client's own, with what the others said before and
-    behind it. None where one of them cannot be joined."""
+    """One message with the content of all of them, based on the last that the client sent.
+
+    None if one of them cannot be joined.
+    """
     mine = next((m for m in reversed(messages) if m.index >= 0), messages[-1])
     raw = mine.format.join(mine, messages)
     return None if raw is None else replace(mine, raw=raw, tokens=0, why=WHY)

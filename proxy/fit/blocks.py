@@ -1,4 +1,4 @@
-"""Groups messages into blocks that may go as one, and decides which of them are pinned; it counts nothing."""
+"""Groups messages into blocks that can be removed as a whole, and pins some of them. It counts no tokens."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from proxy.model.conversation import Block, Kind, Message
 
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """The messages in runs that must stay together, as their API defines it."""
+    """The messages in runs that must stay together. The format of their API defines the runs."""
     return messages[0].format.runs(messages) if messages else []
 
 
 def closings(groups: Sequence[Sequence[Message]]) -> dict[int, int]:
-    """For each round of tools the run that closes it: the first after it that does not end on a result, by places.
+    """Maps the place of each tool round to the place of the run that closes it.
 
-    Strict providers take no user message straight after a result (Mistral: "Unexpected role 'user' after role 'tool'"),
-    so a round may stay only where that run stays. A round that nothing closes yet, or that the client itself let a user
-    message follow, has none."""
+    The closing run is the first later one that does not end with a tool result. Strict providers reject a user message
+    directly after a result (Mistral: "Unexpected role 'user' after role 'tool'"), so a round is kept only together with
+    its closing run. A round has no entry if no run closes it yet, or if the client sent a user message directly after
+    it.
+    """
     found: dict[int, int] = {}
     closing: int | None = None
     for place in range(len(groups) - 1, -1, -1):
@@ -29,11 +31,12 @@ def closings(groups: Sequence[Sequence[Message]]) -> dict[int, int]:
 
 
 def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] = ()) -> frozenset[int]:
-    """Which runs are never dropped: instructions, the first and the last user message, the newest run, and what the
-    client pinned, with what closes it.
+    """The places of the runs that are never dropped.
 
-    An agent's run follows one user message for hundreds of turns, so of what follows the last user message only the
-    newest run (the one that the model must answer to) is pinned; a plain chat ends with its last user message anyway.
+    These are the instructions, the first and the last user message, the newest run, and the runs that the client
+    pinned, each with its closing run. An agent may work for hundreds of turns after one user message. Therefore only
+    the newest run after the last user message, the one that the model must answer, is pinned. A plain chat ends with
+    its last user message.
     """
     users = [i for i, run in enumerate(groups) if any([m.kind is Kind.USER for m in run])]
     pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION}
@@ -44,7 +47,7 @@ def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] 
 
 
 def group(messages: Sequence[Message], pins: Collection[int] = ()) -> tuple[Block, ...]:
-    """The blocks of a conversation, in order, with their pins."""
+    """The blocks of a conversation, in order; pinned blocks are marked."""
     groups = runs(messages)
     pinned = pinned_indices(groups, pins)
     return tuple(Block(run, i in pinned) for i, run in enumerate(groups))

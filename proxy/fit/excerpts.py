@@ -1,4 +1,4 @@
-"""One message that quotes what was left out: older turns, entries of lorebooks; it chooses nothing."""
+"""Builds one message that quotes omitted texts: older turns, lorebook entries. It does not choose them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ WHY = "excerpts of what was left out"
 
 
 def said(block: Block) -> str:
-    """What was said in a block, each message with who said it; nothing where it is all images."""
+    """The text of a block, each message with its role before it; empty if no message has text."""
     texts = [(m.role, m.text()) for m in block.messages]
     return "\n".join(f"{role}: {text}" for role, text in texts if text)
 
 
 def excerpts(draft: Draft, chosen: Sequence[tuple[int, str]], heading: str = HEADING) -> Block:
-    """A block of one user message that quotes texts, each with its place, in their order; a sign stands where something
-    is missing between two. Counted."""
+    """A counted block of one user message that quotes `(place, text)` pairs in the given order.
+
+    `GAP` separates two texts whose places are not consecutive.
+    """
     lines = [heading]
     for i, (place, text) in enumerate(chosen):
         if i and place != chosen[i - 1][0] + 1:
@@ -33,8 +35,10 @@ def excerpts(draft: Draft, chosen: Sequence[tuple[int, str]], heading: str = HEA
 def fitting(
     draft: Draft, chosen: Sequence[tuple[int, str]], worth: Sequence[float], room: int, heading: str = HEADING
 ) -> tuple[Block | None, list[int]]:
-    """The excerpts that cost at most `room` tokens, and which of the chosen they hold: the least worthy go until it
-    fits. None where nothing is left."""
+    """The excerpts in at most `room` tokens, and the indices of the chosen texts that they quote.
+
+    Texts with the lowest worth are removed until the rest fits. The block is None if nothing is left.
+    """
     kept = list(range(len(chosen)))
     while kept:
         block = excerpts(draft, [chosen[i] for i in kept], heading)

@@ -1,21 +1,22 @@
-"""What a refusal teaches, to plan its own request anew, and what of that is proven for later ones; it does no I/O.
+"""Derives limits and count corrections from an upstream's refusal. It does no I/O.
 
 Theory of operation
 ===================
 
-`learn` may believe all that a refusal says: it only heals the request that was refused, and a wrong figure costs that
-request another round trip. `proven` says what later requests of the same caller may rest on, and believes only what our
-own count bears out, because the text of an error is nobody's word: it may quote a client, speak of another limit, or be
-a gateway's bad minute.
+`learn` plans the refused request again. It accepts every figure of the refusal, because a wrong figure affects only
+that request and costs it one more round trip. `proven` returns what applies to later requests of the same caller. It
+accepts only what our own count confirms, because the text of an error is not reliable: it may quote a client, name
+another limit, or come from a temporary failure of a gateway.
 
-* A figure is plausible where it is within a factor of our count that follows from that count's quality (`PLAUSIBLE`).
-  A refusal whose own count of the prompt is not plausible proves nothing.
-* A limit is proven where the refused request, with the reply that it asked for and with our margin, was over it by our
-  count, or by the upstream's where that is plausible. A request of 50 tokens proves no limit of 200.
-* A correction of our counts is proven by a plausible count that, with the reply, is over the limit that was named.
-* A refusal without figures proves at most that the window is smaller than what was refused. That is kept only where
-  nobody knows the window, only from a request that no supposition had cut, and never for a window that nobody serves.
-* What bounds a body in bytes or one request alone (memory that several requests share, a sum of inputs) proves nothing.
+* A figure is plausible if it is within a factor of our count. The factor follows from that count's quality
+  (`PLAUSIBLE`). A refusal whose own count of the prompt is not plausible proves nothing.
+* A limit is proven if the refused request, with its reply limit and our margin, exceeds the limit by our count. The
+  upstream's count serves as well if it is plausible. A request of 50 tokens proves no limit of 200.
+* A correction of our counts is proven by a plausible count that, with the reply, exceeds the named limit.
+* A refusal without figures proves at most that the window is smaller than the refused request. This is kept only if the
+  window is unknown, only from a request that was not cut to a supposed window, and only if the supposed window is at
+  least `LEAST_SUPPOSED`.
+* A bound in bytes, or on one request alone (memory that several requests share, a sum of inputs), proves nothing.
 """
 
 from __future__ import annotations
@@ -28,24 +29,27 @@ from proxy.model.structs import replace
 
 # A refusal without figures shows only that the request was too large. Applied twice, this leaves less than half.
 UNKNOWN_REFUSAL_SHRINK = 0.7
-CUT_SHORT = 1.15  # an "at least N tokens" was cut short by the upstream: the truth is more, by how much it does not say
-FURTHEST = 8.0  # no tokenizer is further from our count; a larger scale would refuse everything from then on
-# How far an upstream's count may be from ours and still be believed. Names lie: behind one that we count exactly may be
-# another model. An estimate may be far off in scripts that the nearest encoding knows better than the model's own.
+CUT_SHORT = 1.15  # "at least N tokens": the upstream stopped counting there; the true count is higher
+FURTHEST = 8.0  # no tokenizer differs more from our count; a larger scale would refuse every later request
+# The largest factor between an upstream's count and ours at which we accept the upstream's. Even an exact count may
+# differ, because a model's name may be an alias of another model. An estimate may be far off in scripts that the
+# nearest encoding covers better than the model's own.
 PLAUSIBLE = {Quality.EXACT: 1.5, Quality.CALIBRATED: 2.0, Quality.ESTIMATED: 4.0}
-SMALL_PROMPT = 8  # the margin's constant part is at most so large a part of a prompt
-# Tokens; nobody serves a model that holds less. A shorter request that was refused without a figure was refused for
-# something else.
+SMALL_PROMPT = 8  # the margin's constant part counts at most as 1/8 of the prompt
+# Tokens. No served model has a smaller window, so a shorter request that was refused without a figure was refused for
+# another reason.
 LEAST_SUPPOSED = 1_000
-SUPPOSED, REFUSED = "supposed", "refusal"  # sources of windows that were learned
-BODY = "body"  # what a refusal bounds that counts bytes
-ONCE = "request"  # what it bounds that holds for this request alone
-ROLES = "roles"  # what a refusal is about that is about no length
+SUPPOSED, REFUSED = "supposed", "refusal"  # values of `Window.source` for learned windows
+BODY = "body"  # `Refusal.bounds`: a limit in bytes
+ONCE = "request"  # `Refusal.bounds`: a limit of this request alone
+ROLES = "roles"  # `Refusal.bounds`: the order of roles, not a length
 
 
 def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
-    """The facts with which to plan a refused request anew: the model's bound, or by how much our count was off; None
-    where nothing new."""
+    """The facts for planning a refused request again, with the named limit or the correction of our count.
+
+    None if the refusal adds nothing new.
+    """
     if refusal.bounds == BODY:
         refusal = Refusal(refusal.rule)  # its figures are bytes
     if refusal.bounds == ROLES:
@@ -53,21 +57,21 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
         return None if told else apply_learned(facts, replace(facts.learned, alternates=True))
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
     if learned == facts.learned and sent.excess > 0 and not sent.window.guessed:
-        return None  # it was known to be too long
+        return None  # our own count already exceeded the window
     if learned == facts.learned or _still_fits(facts, learned, sent):
         learned = replace(learned, window=_less(sent), supposed=True)
     return None if learned == facts.learned else apply_learned(facts, learned)
 
 
 def _still_fits(facts: Facts, learned: LearnedLimits, sent: Draft) -> bool:
-    """Whether what was refused would fit by what it taught: then the refusal outweighs our count."""
+    """Whether the refused draft would fit the learned limits. If so, the refusal takes precedence over our count."""
     scale = learned.scale / facts.learned.scale
     window = with_learned(facts.window, learned)
     return replace(sent, window=window, prompt=int(sent.prompt * scale)).excess <= 0
 
 
 def apply_learned(facts: Facts, learned: LearnedLimits) -> Facts:
-    """The facts with what an upstream taught us laid over them."""
+    """The facts with the learned limits and the learned scale applied."""
     window = with_learned(facts.window, learned)
     meter = (
         facts.meter.scaled(learned.scale / facts.learned.scale) if learned.scale != facts.learned.scale else facts.meter
@@ -76,7 +80,7 @@ def apply_learned(facts: Facts, learned: LearnedLimits) -> Facts:
 
 
 def with_learned(window: Window, learned: LearnedLimits) -> Window:
-    """The window with the bounds that refusals named. A bound on the prompt alone says nothing of a larger window."""
+    """The window with the limits that refusals named. A limit of the prompt alone does not lower the window."""
     if learned.window is not None:
         source = SUPPOSED if learned.supposed else REFUSED
         window = replace(window, tokens=learned.window, source=source, guessed=False)
@@ -87,7 +91,7 @@ def with_learned(window: Window, learned: LearnedLimits) -> Window:
 
 
 def named_prompt(sent: Draft, refusal: Refusal) -> int | None:
-    """The upstream's own count of the prompt."""
+    """The upstream's own count of the prompt, in tokens; None if the refusal names none."""
     completion = sent.reply if refusal.completion is None else refusal.completion
     if refusal.prompt is None and refusal.total is not None and completion is not None:
         return refusal.total - completion
@@ -95,8 +99,10 @@ def named_prompt(sent: Draft, refusal: Refusal) -> int | None:
 
 
 def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
-    """Our count corrected, where the upstream named its own. One that is lower is believed where ours is no exact one,
-    and where it is over the limit all the same."""
+    """The learned scale, corrected by the upstream's own count of the prompt.
+
+    A count lower than ours is accepted only if ours is not exact and if it reaches the limit together with the reply.
+    """
     true = named_prompt(sent, refusal)
     if true is None or true <= 0 or true == sent.prompt:
         return learned
@@ -109,7 +115,7 @@ def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 
 
 def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
-    """The bound that the upstream named, where it is another than the one we planned with."""
+    """The limit that the upstream named, if it differs from the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
     if limit is None and sent.window.guessed and sent.prompt + sent.least_reply > UNKNOWN_WINDOW:
         limit, supposed = UNKNOWN_WINDOW, True
@@ -128,15 +134,15 @@ def _limit(sent: Draft, refusal: Refusal) -> int | None:
 
 
 def _less(sent: Draft) -> int:
-    """A window so small that what was sent counts as too long, where the refusal itself says no more."""
+    """A window smaller than what was sent, in tokens, for a refusal without usable figures."""
     return max(1, int(UNKNOWN_REFUSAL_SHRINK * min(sent.window.tokens, sent.prompt + sent.least_reply)))
 
 
 def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
-    """What a refusal of `sent`, which taught `after`, proves for later requests of the same caller.
+    """What a refusal of `sent` proves for later requests of the same caller.
 
-    `told` is the model's window by what anybody states of it; `opaque` says that the prompt has parts that no count
-    can prove.
+    `after`: all that was learned from the refusal. `told`: the model's stated window. `opaque`: the prompt has parts
+    that cannot be counted reliably.
     """
     if refusal.bounds in (BODY, ONCE):
         return NOTHING_LEARNED
@@ -162,13 +168,13 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
 
 
 def _plausible(sent: Draft, true: int, at_least: bool = False) -> bool:
-    """Whether an upstream's count may be of the request that we sent; one that was cut short may be far under ours."""
+    """Whether an upstream's count is close enough to ours. An "at least" count may be far below ours."""
     most = PLAUSIBLE[sent.meter.quality]
     return true <= sent.prompt * most and (at_least or sent.prompt <= true * most)
 
 
 def _over(sent: Draft, true: int | None, limit: int) -> bool:
-    """Whether a request was over a limit: by our count with the margin of its quality, or by the upstream's."""
+    """Whether prompt and reply reach a limit, by our count with its margin or by the upstream's count `true`."""
     margin, prompt = sent.meter.margin, sent.prompt
     counted = prompt + margin.of(prompt) - margin.base + min(margin.base, prompt // SMALL_PROMPT)
     return max(counted, true or 0) + (sent.reply or 0) >= limit

@@ -1,4 +1,4 @@
-"""Reads the JSON in results and arguments: what nests so deep that no walk over it would end well is text to us."""
+"""Decodes the JSON in results and arguments. Too deeply nested JSON is rejected; callers treat it as text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import msgspec
 
 from proxy.model.lenient_json import Json
 
-DEEPEST = 100  # levels: a walk takes several of the interpreter's thousand frames for each; real results have ten
+DEEPEST = 100  # levels: a recursive walk uses several of the interpreter's 1000 frames per level; real results have ten
 OPENING = ("[", "{")
 SIGNS = (",", *OPENING)
-VALUES = 200_000  # that are read at most: each takes 60 to 300 bytes, and some microseconds of every walk
+VALUES = 200_000  # the most that are decoded: each takes 60 to 300 bytes, and some microseconds of every walk
 
 
 def decoded(text: str) -> Json:
-    """The value. Raises `msgspec.DecodeError` for what is no JSON, for more than `VALUES`, and for more than `DEEPEST`
-    levels: by the value alone, for what the interpreter can bear depends on who asks, and a cut must not."""
+    """The decoded value.
+
+    Raises `msgspec.DecodeError` for invalid JSON, more than `VALUES` values, or more than `DEEPEST` levels. Both limits
+    are fixed, because the interpreter's recursion limit depends on the caller's stack and a cut must not.
+    """
     if sum(map(text.count, SIGNS)) > VALUES:
         raise msgspec.DecodeError("there is too much in it")
     try:

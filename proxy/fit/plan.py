@@ -1,4 +1,4 @@
-"""The heart: walks a request down its ladder until it fits; it does no I/O."""
+"""Plans a request: applies the steps of its ladder in order until the draft fits. It does no I/O."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ CLAMP = "clamp_output"  # the step that lowers reply limits
 
 
 def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
-    """What to send so that it fits, or what must be known first. Always planned from what the client sent."""
+    """The plan for a request: the draft to send, or the `Want` that a step needs first.
+
+    Every attempt is planned from what the client sent, never from the draft of an earlier attempt.
+    """
     first = draft = start(prompt, ladder, facts)
     if facts.window.guessed and ladder.unknown == "learn":
-        return Plan(first, first, trusting=True)  # a guess alone cuts nothing: a refusal teaches the truth
+        return Plan(first, first, trusting=True)  # a guess alone cuts nothing: the limit is learned from a refusal
     facts = replace(facts, original=first)
     notes: list[Note] = []
     if first.excess > 0:
@@ -26,7 +29,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
             notes.append(note(TRUNCATE, first, draft))
     for ladder_step in ladder.steps:
         if draft.excess <= 0:
-            draft = _made(draft, notes)  # what fits by what it will cost about shall fit when it is made
+            draft = _made(draft, notes)  # it fits by estimated costs: check that it fits when it is made
         if not due(ladder_step, draft, first):
             continue
         after = ladder_step.apply(draft, facts)
@@ -49,7 +52,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
 
 
 def _made(draft: Draft, notes: list[Note]) -> Draft:
-    """The draft with every block as it will be sent; the last step's note tells what it costs then."""
+    """The draft with every deferred block made. The last step's note gets the exact prompt tokens."""
     made = draft.made()
     if made is not draft:
         notes[-1] = replace(notes[-1], tokens_after=made.prompt)
@@ -57,15 +60,17 @@ def _made(draft: Draft, notes: list[Note]) -> Draft:
 
 
 def _only_made(before: Draft, after: Draft) -> bool:
-    """Whether a step did nothing of its own, but needed what an earlier one had decided. That is not made only to see
-    this of a step that dropped something."""
+    """Whether a step changed nothing itself and only made the blocks that an earlier step had deferred.
+
+    A step that dropped something changed the draft: then the deferred blocks are not made for the comparison.
+    """
     if after is before or after.drops != before.drops or all(block.later is None for block in before.blocks):
         return False
     return after == before.made()
 
 
 def due(ladder_step: LadderStep, draft: Draft, first: Draft) -> bool:
-    """Whether it is the step's turn: the draft does not fit, or the load has reached the step's own `at`."""
+    """Whether the step applies: the draft does not fit, or the load has reached the step's own `at`."""
     if ladder_step.at is None:
         return draft.excess > 0
     return draft.excess > 0 or (first if ladder_step.of_original else draft).load >= ladder_step.at
@@ -95,5 +100,5 @@ def _counted(block: Block, facts: Facts) -> tuple[Message, ...]:
 
 
 def note(step: str, before: Draft, after: Draft) -> Note:
-    """What a step did, read off the drafts before and after it."""
+    """The note of a step, from the drafts before and after it."""
     return Note(step, before.prompt, after.prompt, before.reply, after.reply, before.model, after.model)

@@ -1,4 +1,4 @@
-"""Shortens one text to a number of tokens, and one message by its largest texts; it chooses no message."""
+"""Shortens a text or a message to a number of tokens. It does not choose the message."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from collections.abc import Callable, Sequence
 from proxy.model.conversation import TEXTS, Message, Part
 from proxy.model.ports import Meter
 
-LEAST = 24  # tokens: what is shorter is not worth a marker
-JOINTS = 2  # tokens: head, marker and tail may cost one more at each joint than they cost apart
+LEAST = 24  # tokens: a shorter text is not worth a marker
+JOINTS = 2  # tokens: head, marker and tail may cost one more at each joint than they cost separately
 
 Shorten = Callable[[str, int], str]
 
 
 def marker(tokens: int) -> str:
-    """The text that says how much is missing. It is no instruction, and the same for the same number."""
+    """The text that reports how many tokens are missing. It is not an instruction, and it is deterministic."""
     return f"\n[… {tokens} tokens left out …]\n"
 
 
 def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str:
-    """At most `limit` tokens of a text: its beginning and its end, and between them what is missing. The bare marker
-    where the limit holds no more, and the same text where that would cost no less."""
+    """The beginning and the end of a text with a marker between them, at most `limit` tokens.
+
+    Returns the marker alone if the limit has no room for more, and the same text if a marker would not cost less.
+    """
     whole = meter.text(text)
     if whole <= limit:
         return text
-    frame = meter.text(marker(whole)) + JOINTS  # counted: a meter with a ratio makes more of it than another
+    frame = meter.text(marker(whole)) + JOINTS  # counted, because a meter with a ratio returns more for it than another
     if whole <= frame:
         return text
     kept = max(0, limit - frame)
@@ -37,8 +39,10 @@ def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str
 def shorten_texts(
     message: Message, parts: Sequence[Part], meter: Meter, limit: int, shorten: Shorten, why: str
 ) -> Message:
-    """The message with these texts of its parts brought down to `limit` tokens together; of several the largest give
-    way first. The same message where there is nothing to shorten."""
+    """The message with the texts of these parts shortened to `limit` tokens in total, the largest texts first.
+
+    Returns the same message if there is nothing to shorten.
+    """
     if len(parts) == 1 and parts[0].whole:
         return message.edit([(parts[0], shorten(parts[0].text, limit))], why)
     costs = [meter.text(part.text) for part in parts]
@@ -52,5 +56,5 @@ def shorten_texts(
 
 
 def shorten_message(message: Message, meter: Meter, limit: int, shorten: Shorten, why: str) -> Message:
-    """The message with all its text brought down to `limit` tokens. Media and other parts stay as they are."""
+    """The message with all its text shortened to `limit` tokens. Media and other parts are unchanged."""
     return shorten_texts(message, [p for p in message.parts() if p.kind in TEXTS], meter, limit, shorten, why)

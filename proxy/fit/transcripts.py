@@ -1,4 +1,4 @@
-"""Messages as plain text for a model that summarises them: who said what, calls and results included; in pieces."""
+"""Writes messages as plain text for the model that summarises them, with roles, calls and results."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.ports import Meter
 
 RESULT = "result of a tool"
-LONGEST = 16  # characters of a token: what is further on belongs to no piece that begins here
+LONGEST = 16  # characters of a token at most: bounds the text that is counted for one piece
 
 
 def transcript(block: Block) -> str:
-    """A block as text, a paragraph a message; nothing where nothing of it can be read."""
+    """A block as text, one paragraph per message; empty if no message is readable."""
     return "\n\n".join(told for message in block.messages if (told := _told(message)))
 
 
 def packed(texts: Iterable[str], room: int, meter: Meter) -> list[str]:
-    """Texts joined to pieces of at most `room` tokens; a text that is longer is cut."""
+    """The texts joined into pieces of at most `room` tokens. A longer text is split."""
     pieces: list[str] = []
     piece: list[str] = []
     used = 0
     for part in (part for text in texts for part in _cut(text, room, meter)):
-        tokens = meter.text(part) + 2  # and the blank line
+        tokens = meter.text(part) + 2  # plus the blank line
         if piece and used + tokens > room:
             pieces.append("\n\n".join(piece))
             piece, used = [], 0
@@ -32,7 +32,7 @@ def packed(texts: Iterable[str], room: int, meter: Meter) -> list[str]:
 
 
 def _cut(text: str, room: int, meter: Meter) -> Iterable[str]:
-    """A text in parts that fit, whatever its length in one pass; whole where it cannot be cut."""
+    """Splits a text into parts that fit into `room` tokens, in linear time. A text that cannot be cut stays whole."""
     while text:
         near = text[: LONGEST * room]
         head = near if meter.text(near) <= room - 2 else meter.cut(near, room - 2) or text
@@ -41,7 +41,7 @@ def _cut(text: str, room: int, meter: Meter) -> Iterable[str]:
 
 
 def _told(message: Message) -> str:
-    """What a message says, on a line; results and what a user says beside them on lines of their own."""
+    """A message as one line. Results and a user's text in the same message get separate lines."""
     parts = message.parts()
     if message.kind is Kind.RESULT or not message.answers:
         return _line(RESULT if message.answers else message.role, parts)
@@ -51,8 +51,10 @@ def _told(message: Message) -> str:
 
 
 def _line(who: str, parts: Sequence[Part]) -> str:
-    """The texts of parts, other parts by their type alone, and calls with their arguments; nothing where there are
-    none."""
+    """One line: the texts, the types of the parts without text, and the calls with their arguments.
+
+    Empty if there are no such parts.
+    """
     text = "".join([part.text for part in parts if part.kind in TEXTS])
     calls = [f"[calls {p.name} with {p.text}]" for p in parts if p.kind is PartKind.CALL]
     types = [f"[{part.name}]" for part in parts if part.kind is not PartKind.CALL and part.name]
