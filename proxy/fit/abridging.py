@@ -1,6 +1,7 @@
-"""Cuts the middle out of texts that are out of all proportion, before any step reads them; it weighs no text's worth.
+"""Cuts the middle out of oversized texts before any step reads them. It does not rank texts.
 
-A step reads every line and word of a text. Of 64 MB that took minutes and gigabytes; the room is never more than a few.
+A step reads every line and word of a text. For 64 MB that took minutes and gigabytes, while the room is at most a few
+megabytes.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.model.structs import replace
 
-TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that may cut a text, and a result
-# Bytes of a request's messages that steps read, besides what a window may hold: ranking a megabyte of words that were
-# never seen takes a second and more, so that sixty of them would keep others waiting who must be counted too.
+TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that allow a cut of any text, and of a result
+# The most bytes of a request's messages that steps read, besides what fits into the largest window. Ranking a megabyte
+# of words that are not cached takes more than a second, and sixty megabytes would delay the other requests.
 TOGETHER = 4 << 20
-LEAST, LEAST_PINNED = 256, 1 << 17  # bytes that a message may always keep
-FOR_A_TOKEN = 4  # bytes that a text may keep for each token of the largest window that the request may go to
+LEAST, LEAST_PINNED = 256, 1 << 17  # bytes that a message keeps at least
+FOR_A_TOKEN = 4  # bytes that a text may keep per token of the largest window among the candidates
 
 
 def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
-    """The draft with every long message in a few megabytes, where the ladder may cut it and the client did not pin it.
-    The same draft where none is so long, as nearly always."""
+    """The draft with its oversized messages cut, so that steps read a few megabytes at most.
+
+    A message is cut only if a step of the ladder may cut it and the client did not pin it. Returns the same draft if no
+    message is oversized, which is nearly always.
+    """
     sizes = [len(message.raw) for message in draft.messages]
     widest = max(window.tokens for window in (facts.window, *(candidate.window for candidate in facts.candidates)))
     most, over = max(oversized_json.OUTSIZE, FOR_A_TOKEN * widest), sum(sizes) - TOGETHER - FOR_A_TOKEN * widest

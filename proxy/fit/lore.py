@@ -1,6 +1,6 @@
-"""Entries of lorebooks, and which of them a text calls for by their keys; it ranks nothing and reads no file.
+"""Lorebook entries, and which of them a text activates by their keys. It ranks nothing and reads no file.
 
-Keys are matched as SillyTavern does by default: whole words, capitals or not. A key is never read as a pattern.
+Keys are matched as SillyTavern does by default: whole words, case-insensitive. A key is never read as a pattern.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import IntEnum
 
 from proxy.fit.relevance.text.words import UNSPACED
 
-LOREBOOKS = "lorebooks"  # the facts' knowledge under this name: the entries that a request asks for
-LETTER = re.compile(rf"(?![{UNSPACED}])\w")  # next to one of these a word goes on; other scripts part no words
+LOREBOOKS = "lorebooks"  # the key in `Facts.knowledge` of the entries that the request selects
+LETTER = re.compile(rf"(?![{UNSPACED}])\w")  # a word continues at these; scripts without spaces have no word boundaries
 
 
 class Logic(IntEnum):
-    """What an entry's secondary keys must do once a primary one is there; SillyTavern's numbers."""
+    """The condition on an entry's secondary keys once a primary key matches; SillyTavern's numbers."""
 
     AND_ANY = 0
     NOT_ALL = 1
@@ -35,9 +35,11 @@ VERDICTS: Mapping[Logic, Callable[[Sequence[bool]], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: what it says, and what calls for it. `title` is shown before it (a Markdown heading). `constant`: it
-    is called for always. `searched`: relevance calls for it too, not its keys alone. Of equals the highest `order`
-    comes first."""
+    """One entry: its text and the conditions that activate it.
+
+    `title`: shown before the content (a Markdown heading). `constant`: the entry is always active. `searched`:
+    relevance activates it too, not only its keys. `order`: among equal scores, the highest comes first.
+    """
 
     content: str
     title: str = ""
@@ -50,12 +52,12 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """What the model is shown of it."""
+        """The text that the model gets: title and content."""
         return f"{self.title}: {self.content}" if self.title else self.content
 
 
 def is_called(entry: Entry, text: str) -> bool:
-    """Whether a text (in lower case, as `str.casefold` makes it) calls for an entry."""
+    """Whether a text (lower case, by `str.casefold`) activates an entry."""
     if entry.constant:
         return True
     if not any(is_named(key, text) for key in entry.keys):
@@ -65,7 +67,7 @@ def is_called(entry: Entry, text: str) -> bool:
 
 
 def is_named(key: str, text: str) -> bool:
-    """Whether a key stands in a text (in lower case) as a whole word, or words."""
+    """Whether a text (lower case) contains a key as a whole word or as whole words."""
     key = key.casefold().strip()
     start = text.find(key) if key else -1
     while start >= 0:
@@ -77,5 +79,5 @@ def is_named(key: str, text: str) -> bool:
 
 
 def _goes_on(text: str, place: int) -> bool:
-    """Whether a word goes on from the character before a place to the one behind it."""
+    """Whether the characters before and after a place belong to one word."""
     return 0 < place < len(text) and all(LETTER.match(c) for c in text[place - 1 : place + 1])

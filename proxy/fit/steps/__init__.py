@@ -1,5 +1,6 @@
-"""One module per step: its file's name is its name in a ladder; each is a pure function from a Draft to a Draft.
+"""The steps of a ladder, one module each.
 
-A step module defines `Params` (a frozen dataclass: what a ladder's row may set) and
-`apply(draft, facts, params) -> Draft | Want`; `OF_ORIGINAL = True` makes its `at` compare what the client sent.
+A step is a pure function from a Draft to a Draft. Its file's name is its name in a ladder. A step module defines
+`Params` (a frozen dataclass of the parameters that a ladder may set) and `apply(draft, facts, params) -> Draft | Want`.
+With `OF_ORIGINAL = True`, its `at` is compared with the load of what the client sent.
 """

@@ -1,4 +1,4 @@
-"""Lowers the reply limit to what fits beside the prompt (seed 001), never under the floor."""
+"""Lowers the reply limit to what fits together with the prompt (seed 001), but not below the floor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxy.model.structs import replace
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`floor`: the least reply worth asking for, in tokens; None takes the ladder's."""
+    """`floor`: the smallest useful reply, in tokens; None means the ladder's floor."""
 
     floor: int | None = None
 
@@ -20,18 +20,20 @@ class Params:
 
 
 def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
-    """Seed 001's negotiation: all figures in tokens."""
+    """Seed 001's formula for the reply limit. All values are in tokens."""
     return max(floor, min(asked, window - prompt - margin))
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with a reply limit that fits; unchanged where not even the floor does: then the prompt must shrink
-    first."""
+    """The draft with a reply limit that fits.
+
+    Returns the same draft if not even the floor fits: then the prompt must shrink first.
+    """
     if draft.reply is None:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
-    prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # what is over that bound must go anyway
+    prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # the rest must be removed anyway
     margin = draft.window.margin(draft.meter.margin).of(prompt)
     if draft.window.tokens - prompt - margin < floor:
         return draft
@@ -39,8 +41,11 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 
 def squeezed(draft: Draft) -> Draft:
-    """The draft with the reply limit that it goes out with when no step can do more: the margin gives way first, then
-    the floor (seed 001's third example); unchanged where the prompt alone does not fit."""
+    """The draft with the reply limit that is sent if no step can free more tokens.
+
+    The limit first uses the margin, then falls below the floor (seed 001's third example). Returns the same draft if
+    the prompt alone does not fit.
+    """
     if draft.reply is None or not draft.possible:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)

@@ -1,4 +1,4 @@
-"""Writes the JSON of tool results shorter and loses nothing: no white space, rows of equal shape with one header."""
+"""Compacts the JSON of tool results without loss: no white space, and one header for rows of equal shape."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxy.model.oversized_json import OUTSIZE
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
-MOST, REMEMBERED = 20_000, 8 << 20  # compacted messages, and their bytes: those of fifty long conversations
-ENTRY = 256  # bytes of what is remembered besides the message
-SHORTEST = 40  # characters of a text that is worth a try
+MOST, REMEMBERED = 20_000, 8 << 20  # cached messages, and their bytes: enough for fifty long conversations
+ENTRY = 256  # bytes of a cache entry besides the message
+SHORTEST = 40  # characters; a shorter text is left as it is
 WHY = "JSON written shorter"
 
 COMPACTED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
@@ -24,14 +24,16 @@ COMPACTED: Bounded[int, bytes] = Bounded(MOST, REMEMBERED)
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`newest`: whether the results of the newest block, which is pinned, are written shorter too."""
+    """`newest`: whether the results of the newest block, which is pinned, are compacted too."""
 
     newest: bool = False
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with the JSON of its tool results compacted wherever that costs fewer tokens. What a result becomes
-    depends on nothing but itself, so it never changes later."""
+    """The draft with the JSON of its tool results compacted wherever that costs fewer tokens.
+
+    The compacted text depends only on the result itself, so it stays the same in later requests.
+    """
     draft = draft.made()
     newest = draft.blocks[-1] if params.newest and draft.blocks else None
     blocks = [
@@ -42,7 +44,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 
 def _compacted(block: Block, draft: Draft) -> Block:
-    """The block with those of its results compacted that cost fewer tokens then."""
+    """The block with each result compacted if that costs fewer tokens."""
     tried = tuple(_shorter(m) if m.answers else m for m in block.messages)
     if all(a is b for a, b in zip(tried, block.messages, strict=True)):
         return block
@@ -53,7 +55,7 @@ def _compacted(block: Block, draft: Draft) -> Block:
 
 
 def _shorter(message: Message) -> Message:
-    """The message with its JSON compacted; the same message where there is none, or where it is short already."""
+    """The message with its JSON compacted. The same message if it has no JSON or is already compact."""
     if len(message.raw) > OUTSIZE:
         return message
     key = digest(message.raw)
@@ -70,7 +72,7 @@ def _made(message: Message) -> Message:
 
 
 def _text(text: str) -> str:
-    """The text compacted, where it is JSON and that is shorter."""
+    """The compacted text if the text is JSON and gets shorter, else the same text."""
     if len(text) < SHORTEST or text.lstrip()[:1] not in ("[", "{"):
         return text
     try:

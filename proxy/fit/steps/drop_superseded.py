@@ -1,5 +1,8 @@
-"""Stubs what a later call made stale: of tools that report a whole state (todo lists, plans), only the newest keeps its
-text. It drops no message, so calls and results stay paired."""
+"""Replaces calls and results that a later call superseded by stubs.
+
+Some tools report a whole state with every call (todo lists, plans): only the newest call keeps its text. The step drops
+no message, so calls and results stay paired.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
-# Tools of well-known agents whose every call carries the whole list, by their names without case, "_" and "-".
+# Tools of well-known agents whose every call contains the whole list. Names are compared without case, "_" and "-".
 STATE_TOOLS = (
     "TodoWrite",
     "TodoRead",
@@ -25,20 +28,23 @@ STATE_TOOLS = (
     "update_todo_list",
     "manage_todo_list",
 )
-PARTIAL = ("merge",)  # the argument by which a call says that it carries only what changed
+PARTIAL = ("merge",)  # the argument that marks a call as containing only the changes
 FAILED = ("error", "<tool_use_error>", "failed", "invalid", "exception", '{"error')
 RESULT_STUB = "[superseded by a later result of this tool]"
 ARGUMENTS_STUB = '{"superseded":"by a later call"}'
-SHORT = len(ARGUMENTS_STUB) + 4  # bytes of arguments as a JSON string: what is no longer needs no stub
+SHORT = len(ARGUMENTS_STUB) + 4  # bytes of arguments as a JSON string that are not worth a stub
 WHY = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`tools`: the names of tools whose every call carries the whole state, in its arguments or in its result; case,
-    `_`, `-` and a prefix before `__` do not matter. `partial`: arguments that, where true, say that a call carries only
-    what changed, and so supersedes nothing. `batch`: the share of the room that stale text must come to before it is
-    stubbed, all at once: each change of what is old costs the provider's prompt cache once."""
+    """`tools`: names of tools whose every call contains the whole state, in its arguments or in its result. Case, `_`,
+    `-` and a prefix before `__` are ignored.
+
+    `partial`: arguments that, if true, mark a call as containing only the changes. Such a call supersedes nothing.
+    `batch`: the share of the room that stale text must reach before it is stubbed. All of it is stubbed together,
+    because each change of old messages invalidates the provider's prompt cache once.
+    """
 
     tools: tuple[str, ...] = STATE_TOOLS
     partial: tuple[str, ...] = PARTIAL
@@ -50,7 +56,7 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with a stub for each stale result and for the arguments of each stale call, where that saves tokens."""
+    """The draft with a stub for each stale result and for the arguments of each stale call, if that saves tokens."""
     draft = draft.made()
     stale = _stale(draft.blocks, params, int(params.batch * max(0, draft.room)), draft.meter)
     if not stale:
@@ -63,10 +69,13 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 
 def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) -> dict[int, set[str]]:
-    """For each block, the ids of its calls that a later call of the same tool made stale, as far as they have come to
-    `batch` tokens together. Read from the start, so that every later turn finds the same."""
+    """Maps the place of a block to the ids of its calls that a later call of the same tool superseded.
+
+    Stale calls are included once their stubs save `batch` tokens together. The conversation is read from the start, so
+    every later turn finds the same calls.
+    """
     wanted = {_plain(name) for name in params.tools}
-    since: dict[str, list[tuple[int, str]]] = {}  # by tool: its calls that nothing superseded yet
+    since: dict[str, list[tuple[int, str]]] = {}  # by tool: its calls that are not superseded yet
     waiting: list[tuple[int, str]] = []
     found: dict[int, set[str]] = {}
     for place, call in ((i, call) for i, block in enumerate(blocks) for m in block.messages for call in m.calls):
@@ -86,7 +95,7 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) ->
 
 
 def _saved(block: Block, ident: str, meter: Meter) -> int:
-    """How many tokens the stubs for one call and its result save; none where they are stubs already, or must stay."""
+    """The tokens that the stubs of one call and its result save; 0 if they are stubs already or the block is pinned."""
     if block.pinned:
         return 0
     arguments = [part.text for part in _calls(block) if part.call == ident][:1]
@@ -99,7 +108,7 @@ def _plain(name: str) -> str:
 
 
 def _is_whole(block: Block, ident: str, partial: Sequence[str]) -> bool:
-    """Whether a call carries the whole state: it says nothing else, and it did not fail."""
+    """Whether a call contains the whole state: it has no `partial` argument, and it did not fail."""
     if any(text.lstrip().lower().startswith(FAILED) for text in _results(block, ident)):
         return False
     arguments = next((_decoded(part.text) for part in _calls(block) if part.call == ident), None)
@@ -107,7 +116,7 @@ def _is_whole(block: Block, ident: str, partial: Sequence[str]) -> bool:
 
 
 def _decoded(arguments: str) -> Json:
-    """The arguments of a call; None where they are no JSON."""
+    """The decoded arguments of a call; None if they are not JSON."""
     try:
         return decoded(arguments)
     except msgspec.DecodeError:
@@ -133,7 +142,7 @@ def _result(message: Message, ident: str) -> str:
 
 
 def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
-    """The block with its stale parts stubbed; the same block where that would save nothing."""
+    """The block with its stale parts stubbed; the same block if that saves nothing."""
     messages = tuple(_stub(m, stale) for m in block.messages)
     made = replace(block, messages=draft.recount(messages))
     return made if made.tokens < block.tokens else block

@@ -1,4 +1,4 @@
-"""Chooses the first allowed model that holds the request with room to spare (seed 003)."""
+"""Switches to the first allowed model whose window fits the request with spare room (seed 003)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from proxy.model.plan import CandidateModel, Draft, Facts
 from proxy.model.structs import replace
 
-OF_ORIGINAL = True  # seed 003 compares what the client sent, before anything was cut
+OF_ORIGINAL = True  # seed 003 compares the load of what the client sent, before any cut
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`to`: model names in order of preference; `spare`: the share of its load that a model must have to spare."""
+    """`to`: model names in order of preference. `spare`: the spare room, as a share of prompt + reserve."""
 
     to: tuple[str, ...] = ()
     spare: float = 0.10
@@ -24,8 +24,12 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The uncut original for the first rival that holds it; else, where the draft as it stands does not fit its own
-    model, that draft for the first that holds it; else the draft unchanged. What was moved and fits stays there."""
+    """The draft for another model, or the same draft if no candidate fits.
+
+    The uncut original goes to the first candidate that fits it. If there is none and the draft does not fit its own
+    model, the draft goes to the first candidate that fits it. A draft that was switched before and fits is not switched
+    again.
+    """
     if facts.original is not None and facts.original.model != draft.model and draft.excess <= 0:
         return draft
     candidates = [r for r in _in_order(facts.candidates, params.to) if r.model != draft.model and able(r, draft)]
@@ -46,7 +50,7 @@ def _in_order(candidates: tuple[CandidateModel, ...], names: tuple[str, ...]) ->
 
 
 def able(candidate: CandidateModel, draft: Draft) -> bool:
-    """Whether nothing is known that the rival cannot do of what the request needs, a reply of the floor included."""
+    """Whether the candidate supports what the request needs and a reply of the floor. Unknown support counts as yes."""
     floor = replace(draft, window=candidate.window).floor
     least = floor if draft.reply is None else min(floor, draft.reply)
     if candidate.window.max_output is not None and candidate.window.max_output < least:
@@ -55,7 +59,7 @@ def able(candidate: CandidateModel, draft: Draft) -> bool:
 
 
 def move(draft: Draft, candidate: CandidateModel) -> Draft:
-    """The same request for another model, counted its way; its own bound on the reply is heeded."""
+    """The same request for another model, counted by its meter. The reply limit is at most the model's `max_output`."""
     meter = candidate.meter()
     reply = draft.reply if draft.reply is None else min(draft.reply, candidate.window.max_output or draft.reply)
     moved = replace(draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply)
@@ -63,7 +67,7 @@ def move(draft: Draft, candidate: CandidateModel) -> Draft:
 
 
 def holds(draft: Draft, spare: float) -> bool:
-    """Whether prompt and reserve, and `spare` of them on top, are within the window; a guessed window holds nothing."""
+    """Whether prompt and reserve, plus the share `spare` of them, fit into the window. False for a guessed window."""
     if draft.window.guessed or draft.excess > 0:
         return False
     return math.floor((draft.prompt + draft.reserve) * (1 + spare)) <= draft.window.tokens

@@ -1,4 +1,4 @@
-"""Last resort: the longest texts keep their head and tail, with a marker that says how much is missing."""
+"""Last resort: cuts the middle out of the longest texts and inserts a marker with the number of missing tokens."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
-SLACK = 16  # tokens: what a recipe may add where a text's end changed
-ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON: a text in it may cost twice what it costs alone
-ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps, first and second
+SLACK = 16  # tokens: what counting may add where the end of a text changed
+ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON, where a text may cost twice as much
+ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps: first pass, second pass
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`head`: the share of what is kept that goes to the beginning of a text."""
+    """`head`: the share of the kept tokens that the beginning of a text gets."""
 
     head: float = 0.7
 
@@ -29,11 +29,13 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with its longest texts shortened by what is missing: what the user asked last only where all others do
-    not hold that much, instructions only where nothing else is enough. Each at most twice, deeper the second time: what
-    is escaped may cost more than its text foretells.
+    """The draft with its longest texts shortened until it fits.
 
-    A reply limit over what a cut leaves free is lowered to that first: no text need make room for more."""
+    The last user message is shortened only if the other texts cannot free the excess. Instructions are shortened only
+    if nothing else is enough. Each text is shortened at most twice, deeper the second time, because escaped text may
+    cost more than it was counted for. First, a reply limit above `Draft.held` is lowered to it: no text is cut to make
+    room for a longer reply.
+    """
     draft = draft.made()
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
         draft = replace(draft, reply=draft.held)
@@ -57,12 +59,12 @@ def _indices(messages: Iterable[Message]) -> frozenset[int]:
 
 
 def _spare(messages: Sequence[Message], draft: Draft) -> int:
-    """About how many tokens these messages can give."""
+    """An estimate of the tokens that these messages can free."""
     return sum(m.tokens - LEAST if m.calls else _text_cost(m, draft) - LEAST for m in messages if m.tokens > LEAST)
 
 
 def _with_less_called(draft: Draft, places: frozenset[int], limit: int) -> Draft:
-    """The draft with every long string in its calls' arguments brought down to `limit` tokens."""
+    """The draft with every long string in its calls' arguments shortened to `limit` tokens."""
     blocks = []
     for block, found in zip(draft.blocks, sources(draft.blocks), strict=True):
         source = found or Source(block.messages[:1])
@@ -83,8 +85,10 @@ def _if_less(block: Block, messages: Sequence[Message], draft: Draft) -> Block:
 
 
 def _level(draft: Draft, places: frozenset[int], head: float, depth: float) -> Draft:
-    """Every text of these messages brought down to one height, the highest that frees the excess. An image cannot give
-    way."""
+    """The draft with every text of these messages shortened to one height: the largest that frees the excess.
+
+    Images are unchanged.
+    """
     costs = [[_text_cost(m, draft) if m.index in places else 0 for m in block.messages] for block in draft.blocks]
     spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
     height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
@@ -99,8 +103,10 @@ def _text_cost(message: Message, draft: Draft) -> int:
 
 
 def waterline(costs: Sequence[int], excess: int) -> int:
-    """The largest height to which costs (descending) must be brought down so that `excess` is freed; 0 where all of
-    them together do not hold that much."""
+    """The largest height that frees `excess` tokens if every larger cost is lowered to it.
+
+    `costs` must be in descending order. 0 if their sum is less than `excess`.
+    """
     freed = 0
     for i, cost in enumerate(costs):
         lower = costs[i + 1] if i + 1 < len(costs) else 0
