@@ -1,6 +1,6 @@
-"""One request and its answer on a client's connection, for an ASGI application.
+"""One request and its response on a client connection, for an ASGI application.
 
-The application finds it in its scope as `plimsoll.cycle`, for what ASGI's messages cannot express.
+The ASGI scope holds the cycle as `plimsoll.cycle`. It offers operations that ASGI messages cannot express.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Taken
 from proxy.wire.headers import SWITCH, Header
 
-UNREAD = 512 * 1024  # bytes of a body that wait for their reader; with 64 KB the reading stops sixteen times a MB
-LONG = 8 << 20  # bytes of a body that are joined in a thread: 64 MB take 50 to 100 ms, and let others go on there
-TINY = 4 * 1024  # bytes; shorter pieces of a body are joined as they come: each of its own would cost 28 times its size
-JOINED = 8 * 1024  # bytes of such pieces that become bytes again, which are joined without the interpreter's lock; then
-# others have their turn: uvloop reads up to 32 times in one of its own, which are a million chunks, and 400 ms
+UNREAD = 512 * 1024  # bytes of a body buffered before reading pauses; with 64 KB, reading pauses sixteen times per MB
+LONG = 8 << 20  # bytes; a larger body is joined in a thread: 64 MB take 50 to 100 ms, which would block the event loop
+TINY = 4 * 1024  # bytes; shorter parts of a body are merged on arrival: separate objects would cost 28 times their size
+JOINED = 8 * 1024  # bytes of merged parts that are turned into `bytes`, which join without the GIL. Reading then yields
+# to the event loop: uvloop reads up to 32 times per iteration, which is up to a million chunks and 400 ms.
 LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the answer ends with its head
+NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
 ILLEGAL_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')  # RFC 9110, 5.6.2
 ILLEGAL_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5
 FAILED = b"Internal Server Error"
@@ -36,8 +36,8 @@ STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, PHRASES.get(status, b"")
 
 
 class Cycle:
-    """One request and its answer. `left` is called when the client goes away before its answer is complete, `over`
-    when its application has returned. `hand_over` is set if the request is a WebSocket's handshake."""
+    """One request and its response. `left` is called when the client disconnects before the response is complete.
+    `over` is called when the application has returned. `hand_over` is set if the request is a WebSocket handshake."""
 
     __slots__ = (
         "_chunked", "_event", "_gathers", "_grow", "_left_to_send", "_most_unread", "_parts", "_unframed", "_unread",
@@ -69,26 +69,26 @@ class Cycle:
         self.response_started = False
         self.response_complete = False
         self._chunked = False
-        self._left_to_send = 0  # bytes of an answer whose length is declared
+        self._left_to_send = 0  # bytes of a response with a content-length
         self.left: Callable[[], None] | None = None
         self.over: Callable[[], object] = _nothing
         self.hand_over: Callable[[], Taken] | None = None
-        self.arrived = 0  # bytes of the body so far
+        self.arrived = 0  # bytes of the body received so far
         self._parts: list[bytes | bytearray] = []
         self._unread = 0
         self._most_unread = UNREAD
         self._gathers = False
-        self._waits = self._yields = False  # nothing is read until it is asked for, or until the loop's next turn
+        self._waits = self._yields = False  # reading is paused until `receive`, or until the loop's next iteration
         self._grow: Callable[[int], bool] | None = None
-        self._unframed = False  # an answer whose end is the connection's: HTTP/1.0 knows no chunks
+        self._unframed = False  # the close of the connection ends the response: HTTP/1.0 has no chunked coding
 
     async def run_asgi(self, app: Callable[..., Any]) -> None:
-        """Lets an application answer."""
+        """Runs the application. If it fails or returns without a response, sends a 500 or closes the connection."""
         scope = self.scope
         try:
             await app(scope, self.receive, self.send)
         except BaseException as error:
-            # Its text may hold what a client wrote.
+            # The error's text may contain client content, so only its type is logged.
             self._event("an application failed", error=type(error).__name__)
             if self.response_started:
                 self.transport.close()
@@ -99,9 +99,9 @@ class Cycle:
                 self._event("an application returned without an answer")
                 await self._fail()
             elif not self.response_complete and not self.disconnected:
-                self.transport.close()  # that is meant: it shows the client that the answer broke off
+                self.transport.close()  # deliberate: it signals a truncated response to the client
         finally:
-            scope.pop("plimsoll.cycle", None)  # a circle would be garbage
+            scope.pop("plimsoll.cycle", None)  # breaks a reference cycle
             self.on_response = _nothing
             self.hand_over = None
             self.over()
@@ -112,7 +112,7 @@ class Cycle:
         await self.send({"type": "http.response.body", "body": FAILED})
 
     def leave(self) -> None:
-        """The client is gone."""
+        """Marks the client as disconnected and calls `left`. Further calls have no effect."""
         if not self.disconnected:
             self.disconnected = True
             self.message_event.set()
@@ -121,13 +121,13 @@ class Cycle:
 
     @property
     def is_handshake(self) -> bool:
-        """Whether it asks for a WebSocket."""
+        """Whether the request is a WebSocket handshake."""
         return self.hand_over is not None
 
     # The request's body.
 
     def takes(self, body: bytes) -> None:
-        """Bytes of the body came."""
+        """Buffers received bytes of the body. Pauses reading above the limit."""
         parts = self._parts
         if not parts or len(body) >= TINY:
             parts.append(body)
@@ -149,7 +149,7 @@ class Cycle:
             self.message_event.set()
 
     def _yield(self) -> None:
-        """Reads on in the event loop's next turn."""
+        """Pauses reading until the event loop's next iteration."""
         if not self._yields:
             self._yields = True
             self.flow.pause_reading()
@@ -161,20 +161,20 @@ class Cycle:
             self.flow.resume_reading()
 
     def ends(self) -> None:
-        """That was all of it."""
+        """Marks the body as complete."""
         self.more_body = False
         self.message_event.set()
 
     def gather(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
-        """From now on `receive` gives all of the body at once, or what came of it as soon as that is over `most`
-        bytes, or more than `grow`, which is told how many there are, lets come."""
+        """Makes `receive` return the whole body in one message. It returns the part received so far once that part
+        exceeds `most` bytes, or once `grow` returns False. `grow` is called with the number of buffered bytes."""
         self._gathers, self._most_unread, self._grow, self._waits = True, most, grow, False
         if self.more_body and self._unread <= most and not self.disconnected:
             self.message_event.clear()
 
     def body_at_hand(self) -> bytes | None:
-        """The whole body, where all of it has come; it is not received any more then. What `receive` gives, without a
-        wait that needs a deadline."""
+        """Returns the whole body if it has been received, else None. It replaces a call of `receive`: it never waits,
+        so it needs no timeout."""
         if self.more_body or self.disconnected or self.response_started:
             return None
         self.message_event.clear()
@@ -183,7 +183,7 @@ class Cycle:
         return self._taken()
 
     def pause(self) -> None:
-        """Leaves what comes in the socket until the body is asked for."""
+        """Pauses reading until the next `receive`."""
         self._waits = True
         self.flow.pause_reading()
 
@@ -193,7 +193,7 @@ class Cycle:
         return first if len(parts) <= 1 and type(first) is bytes else b"".join(parts)
 
     async def receive(self) -> Any:
-        """ASGI's next message."""
+        """Returns the next ASGI message: `http.request` or `http.disconnect`. Sends 100 Continue first if it is due."""
         if self.waiting_for_100_continue and not self.transport.is_closing():
             self.transport.write(CONTINUE)
             self.waiting_for_100_continue = False
@@ -210,10 +210,11 @@ class Cycle:
         parts, self._parts, self._unread = self._parts, [], 0
         return await asyncio.get_running_loop().run_in_executor(None, b"".join, parts)
 
-    # The answer.
+    # The response.
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """ASGI's messages of the answer. Raises RuntimeError for one out of order, or that would break the framing."""
+        """Sends an ASGI message of the response, and waits while writing is paused. Raises RuntimeError for a message
+        out of order, or one that violates the response's framing."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
@@ -279,20 +280,21 @@ class Cycle:
 
     @property
     def flows(self) -> bool:
-        """Whether chunks of an answer may be written with `flow_on`."""
+        """Whether the response has a chunked body, which `flow_on` can write."""
         return self._chunked and self.scope["method"] != "HEAD"
 
     def flow_on(self, chunk: bytes) -> bool:
-        """Writes a chunk of an answer that has no length: what ASGI's message does after a task has woken up for it.
-        False where the client takes no more for now, or is gone."""
+        """Writes one chunk of a chunked response without waking a task, unlike `send`. Returns False if writing is
+        paused or the client has disconnected."""
         if self.disconnected:
             return False
         self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         return not self.flow.write_paused
 
     def answered_at_once(self, status: int, headers: Sequence[Header], body: bytes) -> bool:
-        """Writes a whole answer in one piece: ASGI's two messages take two system calls. False, and nothing is
-        written, where they must do it: nobody takes bytes just now, or the length is not in the headers."""
+        """Writes a whole response with one system call; two ASGI messages take two. Returns False and writes nothing
+        if `send` must be used instead: for example, writing is paused, or the headers do not declare the body's length.
+        """
         if self.flow.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
         if self.disconnected:
@@ -309,8 +311,8 @@ class Cycle:
         return True
 
     def switched(self, headers: Sequence[Header]) -> Taken | None:
-        """Answers a WebSocket's handshake with 101 and hands its connection over; None where it is closed, or cannot be
-        answered so."""
+        """Responds to a WebSocket handshake with 101 and detaches the connection. Returns None and writes nothing if
+        the connection is closed, a response has started, or a header is illegal."""
         head = _head(101, [*headers, *SWITCH])
         if self.hand_over is None or self.disconnected or self.response_started or head is None:
             return None
@@ -320,11 +322,11 @@ class Cycle:
 
 
 def _head(status: int, headers: Sequence[Header]) -> bytes | None:
-    """A status line and headers, without the empty line; None where a line break would begin another header."""
+    """Returns the status line and headers without the empty line, or None if a line break would inject a header."""
     lines = [STATUS_LINE[status][:-2], *map(LINE.__mod__, headers)]
     head = b"\r\n".join(lines)
     return head if head.count(b"\n") == len(lines) - 1 == head.count(b"\r") else None
 
 
 def _nothing() -> None:
-    """Nobody is told of an answer that ends when its application has returned."""
+    """The callback after the application has returned: does nothing."""

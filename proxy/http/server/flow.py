@@ -1,4 +1,4 @@
-"""Backpressure of one client's connection: when the server reads from it, and when it may write to it."""
+"""Flow control of one client connection: pauses reading, and applies the client's backpressure to writers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 
 class Flow:
-    """Pauses and resumes the reading, with a hold that a resumption does not undo, and keeps whether the client takes
-    bytes (`write_paused`)."""
+    """Pauses and resumes reading. `resume_reading` has no effect while `held` is set. `write_paused` is true while the
+    transport's write buffer is above its high-water mark."""
 
     __slots__ = ("_transport", "_writable", "held", "read_paused", "write_paused")
 
@@ -17,40 +17,40 @@ class Flow:
         self._writable: asyncio.Event | None = None
 
     def pause_reading(self) -> None:
-        """Leaves what comes in the socket."""
+        """Stops reading: incoming bytes stay in the socket buffer."""
         if not self.read_paused:
             self.read_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Reads again, unless there is a hold."""
+        """Resumes reading, unless a hold is active."""
         if self.read_paused and not self.held:
             self.read_paused = False
             self._transport.resume_reading()
 
     def hold(self) -> None:
-        """Pauses the reading until `release`."""
+        """Pauses reading until `release`."""
         self.held = True
         self.pause_reading()
 
     def release(self) -> None:
-        """Ends the hold, and reads again."""
+        """Ends the hold and resumes reading."""
         self.held = False
         self.resume_reading()
 
     def pause_writing(self) -> None:
-        """The client takes no more for now."""
+        """Called when the write buffer rises above the high-water mark."""
         self.write_paused = True
 
     def resume_writing(self) -> None:
-        """The client takes bytes again, or is gone."""
+        """Called when the write buffer falls below the low-water mark, or the connection is lost."""
         self.write_paused = False
         if self._writable is not None:
             self._writable.set()
             self._writable = None
 
     async def drain(self) -> None:
-        """Waits until the client takes bytes."""
+        """Waits until writing is no longer paused."""
         if self.write_paused:
             self._writable = self._writable or asyncio.Event()
             await self._writable.wait()

@@ -1,4 +1,4 @@
-"""One client's connection: HTTP/1.1 for an ASGI application, with limits on a client's time and memory."""
+"""One client connection: HTTP/1.1 for an ASGI application, with timeouts and memory limits for each client."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Taken
 from proxy.wire.headers import Header
 
-HEAD_SECONDS = 20.0  # from a connection's opening, or a request's first byte, to the end of the request's head
+HEAD_SECONDS = 20.0  # from the accept, or from a request's first byte, to the end of the request's head
 MAX_HEAD = 64 * 1024  # bytes of a request's head
 MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
-SHORT_TARGET = 256  # bytes of a target that is remembered
-KEEP_ALIVE_SECONDS = 75.0  # over the 60 of load balancers before us: who closes first loses nothing that we answer
-LINGER_SECONDS = 30.0  # for the rest of a body whose answer is already out: closing at once would lose the answer
-MOST_BEHIND = 64 * 1024  # bytes that may wait behind a WebSocket's handshake until it is answered, or behind a request
-MOST_PIPELINED = 8  # requests that may wait behind one; what comes after them is not parsed until there are fewer
+SHORT_TARGET = 256  # bytes; parsed targets up to this length are cached
+KEEP_ALIVE_SECONDS = 75.0  # longer than a load balancer's usual 60: the side that closes first loses no response
+LINGER_SECONDS = 30.0  # for the rest of a body after its response is sent: an immediate close could lose the response
+MOST_BEHIND = 64 * 1024  # bytes buffered behind a WebSocket handshake until its response, or behind a running request
+MOST_PIPELINED = 8  # requests that may queue behind a running one; at this number, parsing pauses
 HEAD_END = b"\r\n\r\n"
-WATCH_SECONDS = 1.0  # between two looks whether a client of which nothing is read is still there
-MIN_RATE = 240.0  # bytes a second that a client must read of what waits for it
-READ_SECONDS = 60.0  # over which that is measured
-REFUSED_SECONDS = 1.0  # the same, for what comes after a head that was refused
+WATCH_SECONDS = 1.0  # between two checks for a client's disconnect while reading is paused
+MIN_RATE = 240.0  # bytes per second that a client must read while writing is paused
+READ_SECONDS = 60.0  # interval over which that rate is measured
+REFUSED_SECONDS = 1.0  # from the response to a rejected request to the close of the connection
 REFUSAL_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and what Connection says of them
+UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and options of Connection
 
 BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
 HEAD_TOO_LARGE = ClientError(
@@ -49,7 +49,7 @@ HEAD_TOO_LARGE = ClientError(
 TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
 NO_VERSION = ClientError(505, "HTTP/1.1 and HTTP/1.0 are spoken here.", code="http_version_not_supported")
 NO_HOST = ClientError(400, "A request has one Host, which is a host and perhaps a port.", code="invalid_host")
-# RFC 9112, 3.2: uri-host [ ":" port ], where an empty host is one too. RFC 6874 adds the zone of an address.
+# RFC 9112, 3.2: uri-host [ ":" port ]; the host may be empty. RFC 6874 adds the zone of an IPv6 address.
 HOST = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+(?:%25[\w.~-]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
 )
@@ -57,13 +57,14 @@ NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", 
 
 
 def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
-    """A target's path, its bytes and its query. Raises HttpParserError where it is none."""
+    """Returns the target's decoded path, its raw path and its query. Raises HttpParserError or ValueError if the target
+    is invalid."""
     if url == b"*":  # RFC 9112, 3.2.4
         return "*", b"*", b""
     parsed = httptools.parse_url(url)
     if (parsed.schema or b"http").lower() not in (b"http", b"https"):
         raise ValueError("a scheme that is not ours")
-    raw = parsed.path or b"/"  # the absolute form may have none (RFC 9110, 4.2.3)
+    raw = parsed.path or b"/"  # the absolute form may have an empty path (RFC 9110, 4.2.3)
     path = raw.decode("ascii")
     return unquote(path) if "%" in path else path, raw, parsed.query or b""
 
@@ -72,7 +73,7 @@ _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 def _staying(headers: Iterable[Header]) -> Iterator[Header]:
-    """The headers without the wish for another protocol. What else Connection says holds: it names what ends here."""
+    """Yields the headers without the upgrade. Other options of Connection stay: they name hop-by-hop headers."""
     for name, value in headers:
         if name == b"connection":
             value = b",".join(option for option in value.split(b",") if option.strip().lower() not in UPGRADE)
@@ -85,8 +86,8 @@ def _address(found: object) -> tuple[str, int] | None:
 
 
 def _crowded(data: bytes) -> bool:
-    """Whether more requests may begin in it than may wait. Behind the first head stands a body with few line breaks:
-    to find none in a megabyte takes 20 us, to count them 500."""
+    """Whether `data` may hold more pipelined requests than the queue allows. The first head is usually followed by a
+    body with few line breaks: a search that finds none in 1 MB takes 20 us, a count of them takes 500."""
     at = data.find(HEAD_END) + len(HEAD_END)
     for _ in range(2 * MOST_PIPELINED):
         at = data.find(b"\n", at) + 1
@@ -96,8 +97,8 @@ def _crowded(data: bytes) -> bool:
 
 
 class Port:
-    """What all connections of one listening port share: the application, the state of its lifespan, how errors are
-    written and events reported, and who is connected."""
+    """State shared by all connections of one listening port: the application, its lifespan state, the callbacks for
+    error bodies and events, the open connections and the running tasks."""
 
     __slots__ = ("app", "connections", "error_body", "event", "state", "tasks")
 
@@ -108,10 +109,10 @@ class Port:
 
 
 class Protocol(asyncio.Protocol):
-    """One client's connection, with deadlines and limits for the head of a request.
+    """One client connection, with timeouts and limits for the head of a request.
 
-    A request's scope gets `plimsoll.target`, its target byte for byte. Trailers never become headers. Behind a
-    WebSocket's handshake nothing is read as HTTP any more: its cycle can hand the connection over, else it is closed.
+    A request's scope holds `plimsoll.target`, the target byte for byte. Trailers are never added to the headers. After
+    a WebSocket handshake no bytes are parsed as HTTP: the request's cycle may hand the connection over, else it closes.
     """
 
     head_seconds = HEAD_SECONDS
@@ -125,27 +126,27 @@ class Protocol(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self.flow: Flow
-        self.cycle: Cycle | None = None  # the newest
+        self.cycle: Cycle | None = None  # of the newest request
         self._parser = self._new_parser()
         self._server: tuple[str, int] | None = None
         self._client: tuple[str, int] | None = None
-        self.pipeline: deque[Cycle] = deque()  # requests that wait behind `_running`, the oldest last
+        self.pipeline: deque[Cycle] = deque()  # pipelined requests queued behind `_running`, the oldest last
         self._headers: list[Header] = []
         self._expects_continue = False
         self._url = b""
         self._error = BAD
         self._version = ""
-        self._host = b""  # the last that was looked at
+        self._host = b""  # the last valid Host
         self._running: Cycle | None = None
         self._head_open = self._body_open = self._deaf = False
         self._unmade = (
-            0  # bytes since something was made of what comes: of a head, trailers, chunk extensions, line ends
+            0  # bytes since the last complete head or body data: of a head, trailers, chunk extensions, line ends
         )
         self._replay = b""
         self._switching = False
         self._behind = b""
         self._unparsed, self._at = b"", 0
-        self._waiting = 0  # bytes of bodies that wait behind the request that is answered
+        self._waiting = 0  # bytes of bodies buffered behind the running request
         self._watch: asyncio.TimerHandle | None = None
         self._unread: Unread | None = None
         self._head_timer: asyncio.TimerHandle | None = None
@@ -155,12 +156,12 @@ class Protocol(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # A version is checked by `_check_version`; a request behind one that closes is read after that is answered.
+        # `_check_version` checks the version. A request pipelined behind one with `Connection: close` must still parse.
         parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
         return parser
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client that says nothing may not stay."""
+        """Registers the connection and starts the timeout for the first head."""
         self.transport = cast(asyncio.Transport, transport)
         self.flow = Flow(self.transport)
         self.port.connections.add(self)
@@ -169,7 +170,7 @@ class Protocol(asyncio.Protocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Stops all timers and reports the disconnect to the running and the newest request."""
         self._head_in_time()
         self._stop_lingering()
         for timer in (self._idle_timer, self._watch):
@@ -178,17 +179,17 @@ class Protocol(asyncio.Protocol):
         self._idle_timer = self._watch = None
         self._reads()
         self._unparsed = b""
-        for cycle in (self._running, self.cycle):  # of requests one behind the other, the first and the last
+        for cycle in (self._running, self.cycle):  # of pipelined requests, the first and the last
             if cycle is not None and not cycle.response_complete:
                 cycle.leave()
         self.port.connections.discard(self)
         self.flow.resume_writing()
         if exc is None:
             self.transport.close()
-        del self._parser  # a circle would be garbage
+        del self._parser  # breaks a reference cycle
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Parses bytes from the client. Input with many pipelined requests is parsed head by head."""
         if self._unparsed:
             self._unparsed = self._unparsed[self._at :] + data
             self._at = 0
@@ -199,7 +200,7 @@ class Protocol(asyncio.Protocol):
             self._parse(data)
 
     def _parse_in_turn(self) -> None:
-        """Parses head after head, and stops where too many requests wait: reading waits with them."""
+        """Parses head by head, and pauses parsing and reading while the queue of pipelined requests is full."""
         data, start = self._unparsed, self._at
         while start < len(data) and len(self.pipeline) < MOST_PIPELINED:
             end = data.find(HEAD_END, start) + len(HEAD_END)
@@ -211,7 +212,8 @@ class Protocol(asyncio.Protocol):
             self._hold()
 
     def _hold(self) -> None:
-        """Nothing more is read until fewer requests wait. Meanwhile nobody tells whether the client is still there."""
+        """Pauses reading until the queue is shorter. A paused transport does not report a disconnect, so a timer polls
+        for it."""
         self.flow.hold()
         if self._watch is None and hasattr(select, "POLLRDHUP"):
             self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
@@ -244,7 +246,7 @@ class Protocol(asyncio.Protocol):
             else:
                 self._go_on_without_upgrade(rest)
         except httptools.HttpParserError:
-            preface = self._parser.get_method() == b"PRI"  # RFC 9113, 3.4: whoever sends it knows that we speak HTTP/2
+            preface = self._parser.get_method() == b"PRI"  # RFC 9113, 3.4: the HTTP/2 preface
             self._refuse(NO_VERSION if preface else self._error)
         else:
             self._weigh()
@@ -253,7 +255,7 @@ class Protocol(asyncio.Protocol):
         if not self._head_open:
             if self._unmade > MAX_HEAD:
                 self._refuse(BAD)
-            elif self._head_timer is not None and not self._unmade:  # empty lines are no head (RFC 9112, 2.2)
+            elif self._head_timer is not None and not self._unmade:  # empty lines before a head (RFC 9112, 2.2)
                 self._head_in_time()
         elif self._unmade > MAX_HEAD:
             self._refuse(HEAD_TOO_LARGE)
@@ -268,10 +270,10 @@ class Protocol(asyncio.Protocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    # What the parser calls. What is raised here comes out of feed_data as HttpParserError.
+    # Callbacks of the parser. `feed_data` raises HttpParserError when a callback raises.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Resets the state of the head at the start of a request."""
         self._idle_since = -1.0
         self._url = b""
         self._headers = []
@@ -279,18 +281,18 @@ class Protocol(asyncio.Protocol):
         self._head_open = True
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
+        """Appends a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or behind the body a trailer."""
+        """Collects a header, or a trailer after the body."""
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is whole: refused, or handed to the application."""
+        """Validates the complete head, then passes the request to the application or rejects it."""
         self._head_open = False
         self._version = self._parser.get_http_version()
         if self._version != "1.1":
@@ -307,7 +309,7 @@ class Protocol(asyncio.Protocol):
                 if value != self._host:
                     self._check_host(value)
             elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._because(NO_CODING)  # it would go on without the coding, and nobody could read it
+                raise self._because(NO_CODING)  # the upstream would get the body without this header
         if hosts != 1 and (hosts or self._version != "1.0"):
             raise self._because(NO_HOST)
         if self._parser.should_upgrade():
@@ -315,15 +317,15 @@ class Protocol(asyncio.Protocol):
                 self._replay = self._plain_head()
                 return
             if self.cycle is not None and not self.cycle.response_complete:
-                raise self._because(BAD)  # behind an answer that is still due it would have to wait, and frames with it
+                raise self._because(BAD)  # a handshake may not be pipelined behind a pending response
             self._switching = True
         self._begin()
-        self._headers = []  # trailers go here, and nowhere else (RFC 9110, 6.5.1)
+        self._headers = []  # collects trailers, which are dropped (RFC 9110, 6.5.1)
         self._body_open = True
         self._unmade = 0
 
     def _check_version(self) -> None:
-        """RFC 9110, 2.5: a higher minor version is treated as the highest that we know; another major one is not."""
+        """Treats a higher minor version as 1.1 (RFC 9110, 2.5). Rejects another major version."""
         major, _, minor = self._version.partition(".")
         if major != "1":
             raise self._because(NO_VERSION)
@@ -335,7 +337,7 @@ class Protocol(asyncio.Protocol):
         self._host = value
 
     def _begin(self) -> None:
-        """Hands the request to the application, or queues it behind the one that is answered."""
+        """Starts the application for the request, or queues the request behind the running one."""
         version = self._version
         url = self._url
         path, raw_path, query = _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
@@ -376,13 +378,13 @@ class Protocol(asyncio.Protocol):
         if before is None or before.response_complete:
             self._running = cycle
             self._start(cycle)
-        else:  # one after the other
+        else:  # pipelined requests are processed in order
             self.pipeline.appendleft(cycle)
 
     def _start(self, cycle: Cycle) -> None:
         tasks = self.port.tasks
         task = self.loop.create_task(cycle.run_asgi(self.port.app))
-        cycle.over = partial(tasks.discard, task)  # a callback of the task's own would take a turn of the loop
+        cycle.over = partial(tasks.discard, task)  # a done callback of the task would cost an event loop iteration
         tasks.add(task)
 
     def _because(self, error: ClientError) -> ValueError:
@@ -390,7 +392,7 @@ class Protocol(asyncio.Protocol):
         return ValueError(error.code)
 
     def _is_handshake(self) -> bool:
-        """Whether it is a WebSocket's (RFC 6455, 4.1): a GET of HTTP/1.1 with nothing in it."""
+        """Whether the request is a WebSocket handshake (RFC 6455, 4.1): an HTTP/1.1 GET without a body."""
         told = dict(self._headers)
         return (
             [value.lower() for name, value in self._headers if name == b"upgrade"] == [b"websocket"]
@@ -401,21 +403,21 @@ class Protocol(asyncio.Protocol):
         )
 
     def _keep(self, data: bytes) -> None:
-        """What comes behind a handshake waits for its answer."""
+        """Buffers bytes behind a handshake until its response is sent."""
         self._behind += data
         if len(self._behind) > MOST_BEHIND:
             self.flow.pause_reading()
 
     def _handed_over(self) -> Taken:
-        """The connection, for whoever goes on with it as a WebSocket."""
+        """Detaches the connection for use as a WebSocket. Returns it with the buffered bytes."""
         behind, self._behind = self._behind, b""
         self._switching = False
         self._reads()
         return Taken(self.transport, self, behind, self.flow.write_paused)
 
     def _plain_head(self) -> bytes:
-        """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8); many Java
-        clients send `Upgrade: h2c` with every first request, and llhttp takes their bodies for the new protocol."""
+        """Returns the head without its request to upgrade, which a server may ignore (RFC 9110, 7.8). Many Java clients
+        send `Upgrade: h2c` with every first request, and llhttp treats their bodies as data of the new protocol."""
         if self._parser.get_method() == b"CONNECT":
             raise self._because(BAD)
         kept = [b"%b: %b\r\n" % header for header in _staying(self._headers)]
@@ -428,7 +430,8 @@ class Protocol(asyncio.Protocol):
         self._parse(head + rest)
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of the body."""
+        """Passes bytes of the body to the newest request. Pauses reading when too many are buffered behind a running
+        one."""
         self._unmade = 0
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
@@ -440,7 +443,7 @@ class Protocol(asyncio.Protocol):
                 self._hold()
 
     def on_message_complete(self) -> None:
-        """The end of a request."""
+        """Marks the request's body as complete."""
         if not self._replay:
             self._unmade = 0
             self._body_open = False
@@ -449,22 +452,23 @@ class Protocol(asyncio.Protocol):
             if self.cycle is not None and not self.cycle.response_complete:
                 self.cycle.ends()
 
-    # The ends.
+    # Shutdown.
 
     def shutdown(self) -> None:
-        """The port is closed: closes the connection now, or with the answer that is due."""
+        """Closes the connection when the port closes: immediately, or after the pending response."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
         else:
             self.cycle.keep_alive = False
 
     def drain(self) -> None:
-        """The server will end: an answer that has not begun is the last on this connection, and says so."""
+        """Drains the connection: a response that has not started is sent with `Connection: close`."""
         if self.cycle is not None and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """An answer is out, perhaps before its request's body is in: what is left of that is awaited, not for ever."""
+        """Starts the next pipelined request, or the keep-alive timeout. Reads the rest of an incomplete body for up to
+        `linger_seconds`."""
         if self.transport.is_closing():
             return
         if self.pipeline:
@@ -478,21 +482,21 @@ class Protocol(asyncio.Protocol):
             self._waiting = 0
         if self.flow.read_paused and not self._unparsed and self._waiting <= MOST_BEHIND:
             self.flow.release()
-        # The body that is open is that of the last request.
+        # Only the newest request can have an incomplete body.
         if self._body_open and self.cycle is not None and self.cycle.response_complete and self._linger_timer is None:
             self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
 
-    # What waits for the client. Time counts only while something does: an upstream may be as slow as it likes.
+    # Timeout for a client that does not read. It runs only while writing is paused, so a slow upstream never causes it.
 
     def pause_writing(self) -> None:
-        """The client takes no more for now."""
+        """Applies backpressure and starts measuring the client's read rate: below `min_rate` the connection is aborted."""
         self.flow.pause_writing()
         if self.min_rate and self._unread is None:
             size = self.transport.get_write_buffer_size
             self._unread = Unread(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client takes bytes again."""
+        """Releases backpressure and stops measuring the client's read rate."""
         self.flow.resume_writing()
         self._reads()
 
@@ -501,7 +505,7 @@ class Protocol(asyncio.Protocol):
             self._unread.stop()
             self._unread = None
 
-    # A timer for each request, set and cancelled, would cost more than one that looks when it is due.
+    # One keep-alive timer per connection that re-arms itself costs less than one per request, set and cancelled.
 
     def _rests(self) -> None:
         self._idle_since = self.loop.time()
@@ -509,13 +513,13 @@ class Protocol(asyncio.Protocol):
             self._idle_timer = self.loop.call_later(self.keep_alive_seconds, self._rested)
 
     def _rested(self) -> None:
-        """Closes a connection that nobody used for long enough; else looks again when that may be."""
+        """Closes the connection if it was idle for `keep_alive_seconds`, else re-arms the timer."""
         self._idle_timer = None
         if self._idle_since < 0 or self.transport.is_closing():
             return
         left = self._idle_since + self.keep_alive_seconds - self.loop.time()
         if left <= 0:
-            # What a client left unread for so long it does not want: a plain close would wait for it for ever.
+            # With unread bytes in the write buffer, a plain close could wait for the client forever.
             (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()
         else:
             self._idle_timer = self.loop.call_later(left, self._rested)
@@ -526,7 +530,7 @@ class Protocol(asyncio.Protocol):
             self._linger_timer = None
 
     def _refuse(self, error: ClientError) -> None:
-        """Answers a request that reaches no application, if no other answer is due before it, and closes."""
+        """Sends the error response to a rejected request, unless another response is due first, and closes."""
         self._deaf = True
         self._head_in_time()
         cycle = self.cycle
@@ -539,5 +543,5 @@ class Protocol(asyncio.Protocol):
         self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        # To close with bytes unread would reset the connection, and the client might never see why (RFC 9112, 9.6).
+        # A close with unread input resets the connection, and the client may lose the response (RFC 9112, 9.6).
         self.loop.call_later(REFUSED_SECONDS, self.transport.close)
