@@ -1,6 +1,6 @@
-"""The connections to one upstream: opens them, keeps them for the next request, ends those that are silent too long.
+"""The connection pool of one upstream: opens connections, reuses them, and closes those that time out.
 
-It never sends a request twice that may have been acted upon.
+It never resends a request that the upstream may have processed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from proxy.http.client.dialer import Address, Dialer, Proxy
 from proxy.http.client.idle import Idle
 from proxy.http.client.response import Fault, Header, LinkError, ResponseReader
 
-# RFC 9110, 9.2.2: these may be repeated when a kept connection turns out to be closed; a POST may not.
+# RFC 9110, 9.2.2: these may be retried when a reused connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
-PACE = 1.0  # seconds between two looks at what is silent: one timer for all instead of one for each request
+PACE = 1.0  # seconds between two timeout checks: one timer for all connections instead of one for each request
 LINE = b"%b: %b"
-NOT_LET_OUT = 407  # what a proxy answers to whom it does not know: our affair, not the client's
+NOT_LET_OUT = 407  # the forward proxy rejects our credentials: an error of the configuration, not of the client
 JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect (name, TCP and TLS together), of silence while an answer is due, of an upstream that takes
-    no more of a body, and that an unused connection is kept (load balancers close theirs after 60)."""
+    """Timeouts in seconds.
+
+    `connect`: name resolution, TCP and TLS together. `read`: no byte of a pending response. `write`: the upstream reads
+    nothing of a request's body. `idle`: an unused connection is closed (load balancers close theirs after 60).
+    """
 
     connect: float = 5.0
     read: float = 600.0
@@ -39,12 +42,12 @@ class Timeouts:
     idle: float = 50.0
 
 
-MOST = 4096  # connections in use at once; each takes a file and some 30 KB
+MOST = 4096  # connections in use at once; each takes a file descriptor and some 30 KB
 
 
 class WireRequest(NamedTuple):
-    """A request as it goes out: its headers are complete and say how a streamed body is framed. One that `upgrades`
-    may be answered with 101, and then its reader gives the connection away."""
+    """A request as it is sent. Its headers are complete and declare the framing of a streamed body. The upstream may
+    respond with 101 only if `upgrades` is set; the response's reader can then detach the connection."""
 
     method: str
     target: bytes
@@ -54,11 +57,11 @@ class WireRequest(NamedTuple):
 
     @property
     def repeatable(self) -> bool:
-        """Whether it does no harm to send it again when nobody answered on a kept connection."""
+        """Whether the request may be retried when a reused connection closes before the response."""
         return self.method in IDEMPOTENT and isinstance(self.body, bytes)
 
     def head(self) -> bytes:
-        """Its head, with the empty line. Raises LinkError where a line break would begin another header."""
+        """Returns the head with the empty line. Raises LinkError if a line break would inject a header."""
         lines = [b"%b %b HTTP/1.1" % (self.method.encode(), self.target), *map(LINE.__mod__, self.headers)]
         head = b"\r\n".join(lines)
         if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
@@ -67,8 +70,8 @@ class WireRequest(NamedTuple):
 
 
 class Pool:
-    """Connections to `host` and `port`, as many as there are requests at once, but at most `most`: who comes then waits
-    in order, no longer than it may take to connect."""
+    """Connections to `host` and `port`: one per concurrent request, at most `most`. Further requests wait in order of
+    arrival, at most for the connect timeout."""
 
     def __init__(
         self,
@@ -85,24 +88,25 @@ class Pool:
         self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy, event)
         self._forward = _forward(self._dialer)
         self._timeouts = timeouts
-        self._idle = (Idle(), Idle())  # by whether the last answer came in chunks: some close after streams alone
+        self._idle = (Idle(), Idle())  # by `chunked` of the last response: some upstreams close only after streams
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of its connections: to ask for it takes a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # cached: `get_running_loop` makes a system call
         self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
 
     def __len__(self) -> int:
-        """How many connections there are."""
+        """The number of open connections, idle and in use."""
         return sum(map(len, self._idle)) + len(self._busy)
 
     @property
     def proxy(self) -> str:
-        """Host and port of the forward proxy before it, if there is one."""
+        """Host and port of the forward proxy, or an empty string."""
         return str(self._dialer.proxy.address) if self._dialer.proxy else ""
 
     def send(self, request: WireRequest) -> Coroutine[Any, Any, ResponseReader]:
-        """Sends a request and waits for its answer's head. Raises LinkError, or what its body raised."""
-        if self._forward is None or request.upgrades:  # those go through a tunnel
+        """Sends a request and waits for the head of its response. Raises LinkError, or the error of the body's
+        iterator."""
+        if self._forward is None or request.upgrades:  # an upgrade uses a tunnel through the forward proxy
             return self._sent(request)
         return self._forwarded(self._forward(request))
 
@@ -174,7 +178,7 @@ class Pool:
         return len(self._busy) + self._dialling >= self._most
 
     async def _turn(self) -> None:
-        """Waits until there may be one more connection in use. Raises LinkError."""
+        """Waits until fewer than `most` connections are in use. Raises LinkError after the connect timeout."""
         loop, first = asyncio.get_running_loop(), False
         try:
             async with asyncio.timeout(self._timeouts.connect):
@@ -184,13 +188,13 @@ class Pool:
                     await turn
                     first = True
         except BaseException as error:
-            self._next()  # the turn may have come in the moment in which it was given up
+            self._next()  # the slot may have been granted just before the timeout or cancellation
             if isinstance(error, TimeoutError):
                 raise LinkError(Fault.FULL, "Too many requests are at the upstream already.") from None
             raise
 
     def _next(self) -> None:
-        """Wakes up who waits first, if there is room."""
+        """Wakes the first waiting request if a slot is free."""
         while self._line and (self._line[0].done() or not self._full):
             turn = self._line.popleft()
             if not turn.done():
@@ -205,7 +209,7 @@ class Pool:
             made = await self._dialer.open(partial(Connection, self._loop, self._ended), tunnel)
             return made
         finally:
-            self._dialling -= 1  # the one that was made is in use from now on
+            self._dialling -= 1  # from now on, a new connection counts as in use
             if made is None:
                 self._next()
 
@@ -229,7 +233,7 @@ class Pool:
             reader.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
 
     async def close(self) -> None:
-        """Closes every connection; answers that are still read fail."""
+        """Closes every connection. Responses in progress fail."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -240,7 +244,8 @@ class Pool:
 
 
 def _forward(dialer: Dialer) -> Callable[[WireRequest], WireRequest] | None:
-    """How a request goes out to a proxy that forwards it: with its whole URL (RFC 9112, 3.2.2), and who we are."""
+    """Returns how to rewrite a request for a forward proxy: the absolute form of the target (RFC 9112, 3.2.2), and the
+    proxy's authorization. None if requests are not forwarded."""
     if not dialer.forwards or dialer.proxy is None:
         return None
     origin = f"http://{dialer.address}".encode("ascii")
@@ -258,7 +263,7 @@ def _write(connection: Connection, head: bytes, body: bytes) -> None:
 
 
 async def _upload(connection: Connection, reader: ResponseReader, body: AsyncIterator[bytes], chunked: bool) -> None:
-    """Sends a body as it comes, no faster than the upstream takes it; what goes wrong goes to the answer's reader."""
+    """Streams a body to the upstream, with backpressure. Reports errors to the response's reader."""
     try:
         async for chunk in body:
             if chunk:

@@ -1,6 +1,6 @@
-"""One answer as it arrives on a connection: what its parser finds, and the one task that waits for it.
+"""One response as it arrives on an upstream connection: the parser's callbacks, and the task that reads the response.
 
-It holds back nothing and changes nothing; how long a silence may last the pool decides.
+It neither delays nor changes bytes. The pool enforces the read timeout.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from proxy.http.tunnel import Taken
 Header = tuple[bytes, bytes]
 Sink = Callable[[bytes], bool]
 
-HIGH_WATER = 64 * 1024  # bytes of an answer that wait for their reader before the socket is left alone
-MAX_HEAD = 64 * 1024  # bytes of an answer's head; providers send 1 to 4 KB
-MAX_FRAMING = 1 << 20  # bytes in a row of which none is of the body: trailers, chunk extensions, leading zeros
+HIGH_WATER = 64 * 1024  # bytes of a response buffered before reading pauses
+MAX_HEAD = 64 * 1024  # bytes of a response's head; providers send 1 to 4 KB
+MAX_FRAMING = 1 << 20  # consecutive bytes without body data: trailers, chunk extensions, leading zeros
 LAST_STATUS = 599  # RFC 9110, 15: codes outside 100 to 599 are invalid
-NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the answer ends with its head
-WEBSOCKET = b"websocket"  # the one protocol that a connection is handed over to (RFC 6455)
+NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
+WEBSOCKET = b"websocket"  # the only supported protocol of an upgrade (RFC 6455)
 
 
 class Fault(Enum):
-    """What can go wrong between us and an upstream."""
+    """The kinds of failure of a request to an upstream."""
 
     CONNECT = "connect"
     CONNECT_TIMEOUT = "no connection in time"
@@ -37,7 +37,7 @@ class Fault(Enum):
 
 
 class LinkError(Exception):
-    """A request got no answer, or only a part of one. Its text names no header and no content."""
+    """A request got no response, or an incomplete one. The message contains no header and no content."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
@@ -45,35 +45,37 @@ class LinkError(Exception):
 
 
 class ConnectionPort(Protocol):
-    """The connection that an answer comes over, and the parser of what comes on it."""
+    """The connection of a response, with its parser."""
 
     def status(self) -> int:
-        """The status of the head that has just been read."""
+        """The status code of the head that was just parsed."""
 
     def goes_on(self) -> bool:
-        """Whether another answer may follow the one that has just ended."""
+        """Whether the connection stays open after the response that was just parsed."""
 
     def taken(self) -> Taken:
-        """The connection itself, for whoever goes on with another protocol."""
+        """Detaches the connection for use with another protocol."""
 
     def pause(self) -> None:
-        """Leaves what comes in the socket."""
+        """Pauses reading."""
 
     def resume(self, reader: ResponseReader) -> None:
-        """Takes bytes off the socket again, if the reader still is the current one."""
+        """Resumes reading, if `reader` is still the current one."""
 
     def close(self) -> None:
-        """Closes at once."""
+        """Closes immediately."""
 
 
 class ResponseReader:
-    """One request's answer: the parser calls its `on_` methods, one task waits for the rest.
+    """The response to one request. The parser calls the `on_` methods; one task reads the response.
 
-    `status` and `headers` (names in lower case) stand once `head()` has returned; `sent` says that the request is
-    out; `silent_since` is the loop's time since which somebody waits for the upstream's bytes, None if nobody does;
-    `answered` that the head is whole, `chunked` that a body in chunks follows it, `ended` that the whole answer has
-    come, though it may still wait to be read, `switched` that the answer was 101 to a request that `upgrades`: what
-    comes behind it is no HTTP any more.
+    status, headers: valid once `head()` has returned. Names are in lower case.
+    sent: the whole request has been sent.
+    silent_since: the loop time since which the task waits without receiving a byte; None while it does not wait.
+    answered: the head is complete.
+    chunked: the body has chunked coding.
+    ended: the whole response has been received. A part of it may still be buffered.
+    switched: the response was 101 to a request that `upgrades`. The bytes after it are not HTTP.
     """
 
     __slots__ = (
@@ -95,7 +97,7 @@ class ResponseReader:
         self._head = method == "HEAD"
         self._upgrades, self.switched = upgrades, False
         self._head_bytes = 0
-        self._framing = 0  # bytes since the last one of the body
+        self._framing = 0  # bytes since the last body data
         self.ended = self.answered = self.chunked = self._to_eof = self._keep = False
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -105,18 +107,18 @@ class ResponseReader:
 
     @property
     def reusable(self) -> bool:
-        """Whether the connection may serve another request after it."""
+        """Whether the connection can be reused for another request."""
         return self._keep and self.sent
 
     @property
     def overlong(self) -> bool:
-        """Whether more came than a head may have before it is whole, or than may frame a body without one byte of it:
-        the parser keeps what it has not understood to the end."""
+        """Whether an incomplete head exceeds `MAX_HEAD`, or framing without body data exceeds `MAX_FRAMING`. The parser
+        buffers incomplete elements without a limit of its own."""
         return self._framing > MAX_FRAMING if self.answered else self._head_bytes > MAX_HEAD
 
     async def head(self) -> None:
-        """Waits for the answer's head. Raises LinkError, or what the sender of the body raised; the reader is closed
-        then."""
+        """Waits for the response's head. Raises LinkError, or the error that stopped the upload of the request's body.
+        Closes the reader on an error."""
         try:
             while not self.answered:
                 if self._error is not None:
@@ -127,7 +129,8 @@ class ResponseReader:
             raise
 
     async def read(self) -> bytes:
-        """All bytes of the body that have come since the last call, b"" at its end. Raises as `head` does."""
+        """Returns the bytes of the body received since the last call, waiting for at least one; b"" at the end. Raises
+        as `head` does."""
         while not self._waiting:
             if self.ended:
                 return b""
@@ -141,13 +144,13 @@ class ResponseReader:
         return waiting[0] if len(waiting) == 1 else b"".join(waiting)
 
     def take(self) -> Taken:
-        """The connection, once it has `switched`. Raises LinkError where it is lost by now."""
+        """Detaches the connection after it has `switched`. Raises LinkError if it is lost."""
         if self._error is not None or not self.switched:
             raise self._error or LinkError(Fault.ILLEGAL, "The upstream did not switch protocols.")
         return self._line.taken()
 
     def at_hand(self) -> bytes | None:
-        """All of the body, where the whole answer has come and nothing of it was read; None where it has not."""
+        """Returns the buffered body if the whole response has been received, else None. Never waits."""
         if not self.ended or self._error is not None:
             return None
         waiting, self._waiting = self._waiting, []
@@ -155,8 +158,8 @@ class ResponseReader:
         return waiting[0] if len(waiting) == 1 else b"".join(waiting)
 
     async def flow_into(self, sink: Sink) -> None:
-        """Gives all that comes from now on to `sink` at once, without a task that must wake up for it. Returns when the
-        sink wants no more for now (False), or when there may be no more: `read` tells the rest."""
+        """Passes received bytes of the body directly to `sink`, without waking a task for each part. Returns when the
+        sink applies backpressure (returns False), or at the end or an error, which `read` then reports."""
         if self._waiting or self.ended or self._error is not None:
             return
         self._sink = sink
@@ -166,7 +169,7 @@ class ResponseReader:
             self._sink = None
 
     def poured(self) -> None:
-        """What has just been parsed goes to the sink, if there is one."""
+        """Passes the body data that was just parsed to the sink, if one is set."""
         sink = self._sink
         if sink is None or not self._waiting:
             return
@@ -187,24 +190,24 @@ class ResponseReader:
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             self.silent_since = None
-            if not waiter.done():  # whoever waited may have been cancelled
+            if not waiter.done():  # the waiting task may have been cancelled
                 waiter.set_result(None)
 
     def all_sent(self) -> None:
-        """The whole request is out: from now on the upstream owes an answer."""
+        """Marks the request as sent. The read timeout runs from now on."""
         self.sent = True
         if self.silent_since is not None:
             self.silent_since = self._loop.time()
 
     def fail(self, error: Exception) -> None:
-        """Ends the answer: its reader gets what has come so far, and then this error."""
+        """Fails the response: `read` returns the buffered bytes, then raises this error. Closes the connection."""
         if not self.ended and self._error is None:
             self._error = error
             self._wake()
             self._line.close()
 
     def close(self) -> None:
-        """Nobody reads on: what has not come by now is not wanted, and the connection goes with it."""
+        """Discards the rest of the response. Closes the connection if the response is incomplete."""
         self.fail(LinkError(Fault.LOST, "The answer was given up."))
         self._waiting.clear()
 
@@ -213,7 +216,7 @@ class ResponseReader:
         self.close()
 
     def comes(self, size: int) -> None:
-        """So many bytes are about to be parsed."""
+        """Counts `size` received bytes before they are parsed, and restarts the read timeout."""
         if self.silent_since is not None:
             self.silent_since = self._loop.time()
         if self.answered:
@@ -222,7 +225,7 @@ class ResponseReader:
             self._head_bytes += size
 
     def cut(self, error: Exception | None) -> None:
-        """The connection is lost. Only an answer without a length of its own ends properly so (RFC 9112, 6.3)."""
+        """Handles the loss of the connection. It completes only a response without framing (RFC 9112, 6.3)."""
         if self._to_eof and error is None and self._error is None:
             self.ended = True
             self._wake()
@@ -230,20 +233,20 @@ class ResponseReader:
             fault = Fault.LOST if self._head_bytes else Fault.CLOSED
             self.fail(LinkError(fault, "The upstream closed the connection before its answer was complete."))
 
-    # What the parser calls. What is raised here comes out of feed_data as HttpParserError.
+    # Callbacks of the parser. `feed_data` raises HttpParserError when a callback raises.
 
     def on_message_begin(self) -> None:
-        """A second answer to one request is none."""
+        """Rejects a second response to one request."""
         if self.ended:
             raise ValueError("bytes after the end of the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; those after the body (trailers) are not passed on (RFC 9110, 6.5.1)."""
+        """Collects a header. Trailers are dropped (RFC 9110, 6.5.1)."""
         if not self.answered:
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is whole: an interim answer (1xx) is left out, a final one is checked and handed over."""
+        """Validates a final head and wakes the reading task. Skips an interim response (1xx)."""
         self.status = self._line.status()
         if 100 <= self.status < 200:
             self._interim()
@@ -253,7 +256,7 @@ class ResponseReader:
             raise ValueError("a head that may not be passed on")
         self._to_eof = self._framed_by_end()
         self.answered = True
-        self.ended = self._head  # not kept then: what a confused upstream sends behind it must not begin the next one
+        self.ended = self._head  # not reused: bytes sent after this head could be taken for the next response
         if self._waiter is not None:
             self._wake()
 
@@ -275,13 +278,13 @@ class ResponseReader:
         for name, value in self.headers:
             if name == b"transfer-encoding":
                 if value.lower() != b"chunked":
-                    raise ValueError("a transfer coding that nobody asked for")  # RFC 9112, 7.4: we sent no TE
+                    raise ValueError("a transfer coding that nobody asked for")  # RFC 9112, 7.4: the request has no TE
                 self.chunked = True
             framed = framed or self.chunked or name == b"content-length"
         return not framed
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of the body. With many unread the socket is left alone, so that the upstream waits."""
+        """Buffers bytes of the body. Pauses reading above `HIGH_WATER`, which applies backpressure to the upstream."""
         if self.ended:
             raise ValueError("a body where none may be")
         self._framing = 0
@@ -293,7 +296,7 @@ class ResponseReader:
             self._wake()
 
     def on_message_complete(self) -> None:
-        """The end of the answer, or of an interim one."""
+        """Marks the response as complete. Ignores the end of an interim response."""
         if self.answered and not self.switched:
             self._keep = self._line.goes_on()
             self.ended = True

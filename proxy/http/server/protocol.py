@@ -489,7 +489,8 @@ class Protocol(asyncio.Protocol):
     # Timeout for a client that does not read. It runs only while writing is paused, so a slow upstream never causes it.
 
     def pause_writing(self) -> None:
-        """Applies backpressure and starts measuring the client's read rate: below `min_rate` the connection is aborted."""
+        """Applies backpressure and starts measuring the client's read rate. Below `min_rate` the connection is
+        aborted."""
         self.flow.pause_writing()
         if self.min_rate and self._unread is None:
             size = self.transport.get_write_buffer_size
