@@ -1,5 +1,7 @@
-"""Drops whole blocks of old history: keeps what is pinned, the newest, and of what is older what bears on the question;
-stays where it cut (section 5)."""
+"""Drops whole blocks of old history: keeps pinned blocks, the newest, and older ones relevant to the question.
+
+A cut stays in the same place over many turns (section 5).
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,27 @@ from proxy.model.structs import replace
 
 OLD = "older than the window holds"
 LAYOUTS = ("", "stable", "best")
-QUOTED = 0.9  # of `recall`, where the rest is quoted: what is quoted is in no prompt cache (measured)
-NEWEST = 0.25  # share of the room that the newest turns of a chat take first (measured)
-BEST = 1 + REUSE  # what the best older block of a run can be worth
-READY = 0.70  # the load from which embeddings are made ready
-CACHES = "prompt_caching"  # what a model is known to be able to do whose provider bills a repeated prefix less
+QUOTED = 0.9  # of `recall`, if older turns are quoted: a prompt cache never contains the quotes (measured)
+NEWEST = 0.25  # share of the room that the newest turns of a chat get first (measured)
+BEST = 1 + REUSE  # the largest worth of an older block of a run
+READY = 0.70  # the load from which embeddings are fetched ahead
+CACHES = "prompt_caching"  # the capability of models whose provider bills a repeated prefix less
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`low`: how deep a cut goes, as a share of the room that is not pinned. `target`: instead, a fixed share of what
-    is available for history (seed 000), cut anew at every request. `max_messages` and `keep_last`: over so many
-    messages keep what is pinned and the newest (seed 004). `min_messages`: kept however little room there is (seed
-    000). `recall`: the share of the room that older blocks get for what they bear on; 0 keeps the newest only.
-    `layout`: `stable` leaves what it keeps where it is for many turns (a provider's prompt cache holds), `best` chooses
-    anew for every question; empty takes `best` where there are no tools and the provider is known not to cache.
-    `budget`: tokens that history may take at most, newest whole blocks first (seed 002), though more would fit.
-    `embeddings`: the model whose embeddings have a share in what older turns of a chat bear on; empty: none."""
+    """`low`: the depth of a cut, as a share of the room that is not pinned. `target`: instead of `low`, a fixed share
+    of what is available for history (seed 000); every request is cut again.
+
+    `max_messages`, `keep_last`: if there are more than `max_messages` messages, keep the pinned ones and the newest
+    `keep_last` (seed 004). `min_messages`: how many messages stay in any case (seed 000). `budget`: the most tokens of
+    the history, newest whole blocks first (seed 002), even if more would fit.
+
+    `recall`: the share of the room for older blocks by relevance; 0 keeps only the newest. `layout`: `stable` keeps the
+    same blocks for many turns, so that the provider's prompt cache stays valid; `best` chooses again for every
+    question; empty means `best` if there are no tools and the provider is known not to cache. `embeddings`: the model
+    whose embeddings contribute to the relevance of older turns of a chat; empty: none.
+    """
 
     low: float = 0.6
     target: float | None = None
@@ -72,17 +78,17 @@ class Params:
 
     @property
     def ready(self) -> float | None:
-        """The load from which the step looks ahead; None where it has nothing to make ready."""
+        """The load from which the step fetches embeddings ahead; None if it uses none."""
         return READY if self.embeddings and self.recall else None
 
 
 def history_budget(window: int, reserve: int, fixed: int, target: float) -> int:
-    """Seed 000's budget for the history: a share of what reply, system prompt and tools leave. Tokens."""
+    """Seed 000's budget for the history, in tokens: a share of the window without reply, system prompt and tools."""
     return math.floor(target * (window - reserve - fixed))
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The draft without the blocks that had to go; or the embeddings that it lacks to choose them."""
+    """The draft without the dropped blocks, or a `Want` for the embeddings that are needed to choose them."""
     if draft.prompt <= draft.room or not _only_weighs(draft, params):
         draft = draft.made()
     kept = set(range(len(draft.blocks)))
@@ -98,7 +104,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The embeddings of what there is already, while nobody waits for them; the same draft where none are used."""
+    """The `Want` for embeddings of the present messages, to fetch in the background; the same draft if none."""
     asked = _question(draft.blocks)
     if asked is None or not _by_relevance(draft, params):
         return draft
@@ -107,7 +113,7 @@ def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def without(draft: Draft, kept: Collection[int]) -> Draft:
-    """The draft with only the blocks of these places."""
+    """The draft with only the blocks at these places."""
     if len(kept) == len(draft.blocks):
         return draft
     return draft.with_blocks([b for i, b in enumerate(draft.blocks) if i in kept], drops(draft.blocks, kept))
@@ -131,13 +137,13 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
-    """Whether blocks that are not made yet are enough: a replay weighs many and keeps few."""
+    """Whether estimated costs of deferred blocks are enough: a replay ranks many blocks and keeps few."""
     counts = params.max_messages is not None or params.budget is not None or params.target is not None
     return not counts and params.recall > 0 and not _by_relevance(draft, params)
 
 
 def _by_relevance(draft: Draft, params: Params) -> str:
-    """The layout of what is chosen for the question; empty where a run of tools is replayed, or the newest kept."""
+    """The layout of blocks chosen by relevance; empty if a run with tools is replayed or only the newest are kept."""
     with_tools = any(block.has_results for block in draft.blocks)
     if not params.recall:
         return ""
@@ -147,29 +153,29 @@ def _by_relevance(draft: Draft, params: Params) -> str:
 
 
 def _caches(window: Window) -> bool:
-    """Whether the provider may cache prompts: most do, and do not say so."""
+    """Whether the provider may cache prompts. True if unknown, because most providers do."""
     return window.can is None or CACHES in window.can
 
 
 def _question(blocks: Sequence[Block]) -> int | None:
-    """The place of the last user message."""
+    """The place of the last user message; None if there is none."""
     return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].user is not None), None)
 
 
 def _asked(blocks: Sequence[Block], asked: int) -> tuple[str, list[Block]]:
-    """The question at that place, and all other blocks."""
+    """The question at the place `asked`, and all other blocks."""
     user = blocks[asked].user
     return "" if user is None else user.own_text(), [*blocks[:asked], *blocks[asked + 1 :]]
 
 
 def _alike(blocks: Sequence[Block], asked: int, facts: Facts, params: Params) -> list[float] | Want | None:
-    """How near the other blocks are to the question in what they mean."""
+    """The similarity of each other block to the question, by embeddings (see `likeness`)."""
     question, others = _asked(blocks, asked)
     return likeness(others, question, params.embeddings, facts)
 
 
 def _scores(blocks: Sequence[Block], asked: int, alike: Sequence[float] | None) -> list[float]:
-    """How far each block bears on the question at that place (1 for the best)."""
+    """The relevance of each block to the question at the place `asked`: 1 for the best."""
     question, others = _asked(blocks, asked)
     turns = [tuple(map(read_message, block.messages)) for block in others]
     found = rank_turns(turns, ends(question), alike=alike)
@@ -177,7 +183,7 @@ def _scores(blocks: Sequence[Block], asked: int, alike: Sequence[float] | None) 
 
 
 def _best(draft: Draft, scores: Sequence[float]) -> Draft:
-    """Chosen anew for this question: the newest, and of all others what bears on it, where it stood."""
+    """The draft with the newest blocks and the most relevant others, in their order, chosen for this question."""
     blocks = draft.blocks
     loose = [i for i, block in enumerate(blocks) if not block.pinned]
     room = draft.room - draft.fixed - sum(b.tokens for b in blocks if b.pinned)
@@ -194,7 +200,7 @@ def _best(draft: Draft, scores: Sequence[float]) -> Draft:
 
 
 def _because(block: Block, worth: float) -> Block:
-    """The block with the relevance for which it was kept."""
+    """The block with its relevance as the reason in its messages."""
     if worth <= 0:
         return block
     why = f"relevance {worth:.2f}"
@@ -206,9 +212,11 @@ def _recalled(worth: float) -> str:
 
 
 def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
-    """Two marks: the newest blocks, and of older ones those that the run may need, in short, all where they stood. Of
-    all that was ever cut short only what stays now is made; what it costs is known about, until it is. Where it proves
-    to be too much, all is counted (`exact`)."""
+    """The draft cut by two marks: the newest blocks, and the short forms of older ones that the run may need, in order.
+
+    Costs of short forms are estimates, and only the blocks that stay are made. If they exceed the room, the cut is
+    repeated with counted costs (`exact`).
+    """
     blocks = draft.blocks
     asked = sources(blocks) if params.recall else []
 
@@ -232,8 +240,10 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
 
 
 def _with_excerpts(draft: Draft, params: Params, asked: int, scores: Sequence[float]) -> Draft:
-    """The newest turns by two marks, in less than the room; what that leaves quotes older ones in one message before
-    the question. Only that message differs from turn to turn."""
+    """The draft with the newest turns by two marks, and excerpts of older turns in the rest of the room.
+
+    The excerpts are one message before the question. Only that message differs from turn to turn.
+    """
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - QUOTED * params.recall) * max(0, draft.room - always))
@@ -259,13 +269,13 @@ def _cost(draft: Draft, kept: Iterable[int]) -> int:
 
 
 def _target(draft: Draft, target: float) -> int:
-    """The budget for history in tokens, and never more than fits."""
+    """The budget for the history in tokens, at most what fits."""
     fixed = draft.fixed + sum(b.tokens for b in draft.blocks if b.messages[0].kind is Kind.INSTRUCTION)
     return min(history_budget(draft.window.tokens, draft.held, fixed, target), draft.room - fixed)
 
 
 def newest_messages(blocks: Sequence[Block], most: int, keep: int) -> set[int]:
-    """Seed 004's rule: over `most` messages, what is pinned and the newest `keep` messages, whole blocks only."""
+    """Seed 004: with more than `most` messages, keeps the pinned and the newest `keep` messages, whole blocks only."""
     if sum(len(b.messages) for b in blocks) <= most:
         return set(range(len(blocks)))
     kept, left = {i for i, b in enumerate(blocks) if b.pinned}, keep
@@ -277,7 +287,7 @@ def newest_messages(blocks: Sequence[Block], most: int, keep: int) -> set[int]:
 
 
 def newest_within(blocks: Sequence[Block], kept: set[int], budget: int, least: int) -> set[int]:
-    """Newest to oldest until the budget for history is full (seed 000); what is pinned counts first and stays."""
+    """Seed 000: keeps the newest blocks until the budget is used. Pinned blocks count first and always stay."""
     chosen = {i for i in kept if blocks[i].pinned}
     history = [i for i in kept if blocks[i].messages[0].kind is not Kind.INSTRUCTION]
     used = sum(blocks[i].tokens for i in history if i in chosen)

@@ -1,5 +1,7 @@
-"""Quotes what bears on the last user message, in one message before it: what was dropped from the history, and entries
-of lorebooks (seed 002). It spends only room that is there."""
+"""Quotes dropped history and lorebook entries relevant to the last user message, in one message before it (seed 002).
+
+It uses only free room.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,23 @@ HEADING = (
     "and is left out above, word for word:]"
 )
 WHY = "recalled for the last user message"
-RECALLED = "recalled"  # how the reasons begin of what was dropped and is quoted
+RECALLED = "recalled"  # prefix of the reason of a dropped message that is quoted
 TURNS = (Kind.USER, Kind.ASSISTANT)
-NEAR = 2  # turns that are searched for keys, the last user message among them: SillyTavern's default depth
-RELEVANT = 0.5  # of the best entry's relevance: from there on relevance alone calls for an entry that may be searched
+NEAR = 2  # newest turns that are searched for keys, with the last user message: SillyTavern's default depth
+RELEVANT = 0.5  # of the best entry's relevance: the least that activates a `searched` entry without a key
 JOINT = 1  # token for the line break before a passage
-CONSTANT, NAMED = 4.0, 2.0  # scores over every relevance: entries that are called for always, and by their keys
+CONSTANT, NAMED = 4.0, 2.0  # scores above every relevance: of constant entries, and of entries with a matching key
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`budget`: tokens that what is recalled may take. `total`: tokens that the whole prompt may take with it (what
-    the recent history may take is `budget` of `prune_history`). `sources`: what it is recalled from. `embeddings`: the
-    model whose embeddings have a share in what old turns bear on; empty: none. Entries have none: of turns the best are
-    wanted however near they are, of entries only those that bear on the question, and nearness alone cannot tell."""
+    """`budget`: the most tokens of the recalled passages. `total`: the most tokens of the whole prompt with them (the
+    tokens of the recent history are `budget` of `prune_history`). `sources`: where passages come from.
+
+    `embeddings`: the model whose embeddings contribute to the relevance of old turns; empty: none. Lorebook entries use
+    no embeddings: the best turns are recalled whatever their similarity, but entries only if they are relevant, and
+    similarity alone does not show that.
+    """
 
     budget: int = 50_000
     total: int = 200_000
@@ -54,8 +59,8 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text that may be recalled, with its place among all of them and what it is worth. `cost` in tokens; `indices`
-    of the client's messages that it quotes."""
+    """A text that may be recalled. `place`: its position among all passages. `cost`: tokens. `indices`: the indices of
+    the client's messages that it quotes."""
 
     place: int
     text: str
@@ -66,13 +71,16 @@ class Passage:
 
 
 def rag_budget(budget: int, total: int, recent_used: int) -> int:
-    """Seed 002: what may be recalled beside the tokens that the recent part takes."""
+    """Seed 002: the tokens for recalled passages, given the tokens of the recent part."""
     return max(0, min(budget, total - recent_used))
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The draft with one message of passages before the last user message; unchanged where nothing bears on it, where
-    there is no room, or where the message is there already. Or the embeddings that it lacks to choose them."""
+    """The draft with one message of passages before the last user message.
+
+    Returns the same draft if nothing is relevant, if there is no room, or if the message exists already. Returns a
+    `Want` if embeddings are missing.
+    """
     draft = draft.made()
     entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
     gone = _gone(draft) if HISTORY in params.sources else set()
@@ -93,7 +101,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def _question(blocks: Sequence[Block]) -> int | None:
-    """The place of the client's last user message."""
+    """The place of the client's last user message; None if there is none."""
     for place in range(len(blocks) - 1, -1, -1):
         user = blocks[place].user
         if user is not None and user.index >= 0:
@@ -102,20 +110,22 @@ def _question(blocks: Sequence[Block]) -> int | None:
 
 
 def _spare(draft: Draft) -> int:
-    """Tokens by which the prompt may grow: it still leaves the reply its room, and fits. One stays for rounding: the
-    margin grows with the prompt."""
+    """Tokens by which the prompt may grow and still fit beside the reply.
+
+    The margin grows with the prompt, so one token is kept for rounding.
+    """
     return min(draft.room - draft.prompt, math.floor(-draft.excess / (1 + draft.meter.margin.share)) - 1)
 
 
 def _gone(draft: Draft) -> set[int]:
-    """The client's messages that are no longer sent, and not quoted either."""
+    """The indices of the client's messages that are neither sent nor quoted."""
     return {drop.index for drop in draft.drops if not drop.why.startswith(RECALLED)}
 
 
 def _from_history(
     question: Message, blocks: Sequence[Block], alike: Sequence[float] | None, gone: set[int], shown: set[str]
 ) -> Iterator[Passage]:
-    """Whole blocks that were dropped, as far as they bear on the question."""
+    """The dropped blocks that are relevant to the question, as passages."""
     turns = [tuple(map(read_message, b.messages)) for b in blocks]
     for place, score in enumerate(rank_turns(turns, ends(question.own_text()), alike=alike)):
         messages = blocks[place].messages
@@ -130,7 +140,7 @@ def _texts(messages: Iterable[Message]) -> set[str]:
 
 
 def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
-    """Entries that the newest messages call for by their keys, and those that bear most on the question."""
+    """The entries whose keys occur in the newest messages, and the entries most relevant to the question."""
     near = _near(draft.blocks[: asked + 1])
     said = "\n".join(near).casefold()
     for place, (entry, worth) in enumerate(zip(entries, _relevance(entries, near[-1]), strict=True)):
@@ -142,19 +152,19 @@ def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: s
 
 
 def _near(blocks: Sequence[Block]) -> list[str]:
-    """What the client's newest turns say, the question last."""
+    """The texts of the client's newest turns; the question is the last."""
     turns = (_speaking(block) for block in reversed(blocks))
     said = (m for m in turns if m.kind in TURNS and m.index >= 0)
     return [m.own_text() for m in islice(said, NEAR)][::-1]
 
 
 def _speaking(block: Block) -> Message:
-    """The message of a block in which somebody speaks: the user's, else the first."""
+    """The message of a block that counts as a turn: the user message, else the first."""
     return block.user or block.messages[0]
 
 
 def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
-    """How far each entry bears on the question: 1 for the best, 0 for one that does not at all."""
+    """The relevance of each entry to the question: 1 for the best, 0 for no match."""
     index = acquire_index([(read_text(entry.text),) for entry in entries])
     scores = index.scores(index.query(read_text(ends(question))), meaning=True)
     release_index(index)
@@ -163,7 +173,7 @@ def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
 
 
 def _best(found: Sequence[Passage], room: int) -> list[Passage]:
-    """The passages that fit into `room` tokens, best first; none of them twice."""
+    """The passages that fit into `room` tokens, best first, without duplicates."""
     chosen: dict[str, Passage] = {}
     for passage in sorted(found, key=lambda p: (-p.score, -p.order, p.place)):
         if passage.text not in chosen and passage.cost <= room:
@@ -173,7 +183,7 @@ def _best(found: Sequence[Passage], room: int) -> list[Passage]:
 
 
 def _with(draft: Draft, asked: int, chosen: Sequence[Passage], room: int) -> Draft:
-    """The draft with these passages, in at most `room` tokens, counted: entries first, then turns in their order."""
+    """The draft with a counted message of these passages, at most `room` tokens: entries first, then turns in order."""
     told = [*(p for p in chosen if not p.indices), *sorted((p for p in chosen if p.indices), key=lambda p: p.place)]
     lore = sum(not p.indices for p in told)
     places = [p.place if p.indices else i - lore - 1 for i, p in enumerate(told)]  # a gap between entries and turns

@@ -1,8 +1,9 @@
-"""Replaces old blocks by a summary that a model wrote of them (seed 003); what it lacks it asks for with a `Want`.
+"""Replaces old blocks by a summary that a model wrote of them (seed 003). Returns a `Want` for a missing summary.
 
-Which blocks a summary covers is replayed from the start of what the client sent, by two marks as in section 5: once
-the load passes `ready`, the next cover is settled; once it passes `at`, that cover takes effect and stays until the
-load passes again. So a summary is asked for before it is needed, used for many turns, and then extended by what is new.
+A cover is the set of blocks that a summary replaces. The covers are replayed from the start of what the client sent, by
+two marks as in section 5. Once the load reaches `ready`, the next cover is settled. Once it reaches `at`, that cover
+takes effect and stays until the load reaches `at` again. So a summary is requested before it is needed, used for many
+turns, and then extended by the new blocks.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ GONE = "summarised"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`model`: who sums up; empty: the step takes no part. `at`: the load at which a cover takes effect (None: once it
-    does not fit); `ready`: the load at which the next one is settled and made ready. `keep_last`: the newest messages
-    that no new cover takes; fewer where they hold over `low` of the room that is not pinned. `max_tokens`: how long a
-    summary may become; less than that is not summed up."""
+    """`model`: the model that writes the summary; empty: the step is off. `at`: the load at which a cover takes effect
+    (None: when the prompt does not fit). `ready`: the load at which the next cover is settled and its summary fetched.
+
+    `keep_last`: how many of the newest messages a new cover leaves out. It leaves out fewer if they take more than the
+    share `low` of the room that is not pinned. `max_tokens`: the most tokens of a summary; blocks of fewer tokens in
+    total are not summarised.
+    """
 
     model: str = ""
     at: float | None = None
@@ -50,8 +54,10 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """The payload of a `Want` for a summary of at most `max_tokens` tokens by a model. `strides`: the blocks to cover,
-    in pieces, each with the key of a summary of everything up to its end."""
+    """The payload of a `Want` for a summary of at most `max_tokens` tokens.
+
+    `strides`: the covered blocks in pieces, one per cover. Each has the key of a summary of everything up to its end.
+    """
 
     model: str
     max_tokens: int
@@ -60,21 +66,25 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """Places before which all blocks are covered that do not last: of the covers that took effect, oldest first, and
-    of the one that is settled and comes next (0: none yet)."""
+    """The ends of covers: a cover contains all blocks before its end except those that always stay (`lasting`).
+
+    `ends`: of the covers that took effect, oldest first. `coming`: of the next cover, which is settled (0: none yet).
+    """
 
     ends: tuple[int, ...] = ()
     coming: int = 0
 
 
 def idle(params: Params) -> bool:
-    """Whether it takes no part."""
+    """Whether the step is off."""
     return not params.model
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The draft with the summary in the place of what it covers. The same draft where nothing is covered yet, or where
-    the summary failed, says nothing, or is no shorter."""
+    """The draft with the summary in place of the covered blocks, or a `Want` for the summary.
+
+    Returns the same draft if nothing is covered yet, or if the summary failed, is empty, or is not shorter.
+    """
     if idle(params):
         return draft
     draft = draft.made()
@@ -92,7 +102,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """What the next turns will want, while nobody waits for it; the same draft where it is known, or not settled."""
+    """The `Want` of later turns, fetched in the background. The same draft if it exists or no cover is settled."""
     if idle(params):
         return draft
     source = facts.original or draft
@@ -105,8 +115,10 @@ def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def covers_of(source: Draft, draft: Draft, params: Params) -> Covers:
-    """The covers of what the client sent (`source`), in the window that `draft` has now. What other steps did to
-    `draft` must not count: they do more from turn to turn. Linear."""
+    """The covers of what the client sent (`source`), for the window of `draft`. Linear time.
+
+    Changes by other steps are ignored, because they grow from turn to turn and would move the covers.
+    """
     full, ready = _marks(replace(source, window=draft.window), params)
     blocks, lasts = source.blocks, lasting(source.blocks)
     pinned = list(accumulate((b.tokens if i in lasts else 0 for i, b in enumerate(blocks)), initial=source.fixed))
@@ -126,7 +138,7 @@ def covers_of(source: Draft, draft: Draft, params: Params) -> Covers:
 
 
 def _marks(source: Draft, params: Params) -> tuple[int, int]:
-    """The prompt's tokens at the load `at` (where it does not fit before that), and at `ready`."""
+    """The prompt's tokens at the loads `at` and `ready`. Both are at most the room."""
     full = source.room
     if params.at is not None:
         full = min(full, int(params.at * source.window.tokens) - source.held)
@@ -134,7 +146,7 @@ def _marks(source: Draft, params: Params) -> tuple[int, int]:
 
 
 def _settled(blocks: Sequence[Block], place: int, start: int, room: int, keep_last: int) -> int:
-    """How far a cover goes that is settled when the block at `place` has come: that one always stays."""
+    """The end of a cover that is settled at the block `place`. That block always stays outside."""
     end, messages, tokens = place, len(blocks[place].messages), blocks[place].tokens
     while end > start:
         messages, tokens = messages + len(blocks[end - 1].messages), tokens + blocks[end - 1].tokens
@@ -145,7 +157,7 @@ def _settled(blocks: Sequence[Block], place: int, start: int, room: int, keep_la
 
 
 def _strides(blocks: Sequence[Block], ends: Sequence[int]) -> list[tuple[Block, ...]]:
-    """What each cover has that the one before it had not."""
+    """For each cover, the blocks that the cover before it does not contain."""
     lasts = lasting(blocks)
     return [
         tuple(blocks[i] for i in range(start, end) if i not in lasts)
@@ -154,15 +166,20 @@ def _strides(blocks: Sequence[Block], ends: Sequence[int]) -> list[tuple[Block, 
 
 
 def _going(blocks: Sequence[Block], strides: Sequence[Sequence[Block]]) -> list[bool]:
-    """Which blocks of a draft the summary stands for. What is pinned only now (the last user message of a long run) is
-    covered and stays all the same: so the cover need not be another one once it is not pinned any more."""
+    """Which blocks of a draft the summary replaces.
+
+    A block that is pinned only in this request (the last user message of a long run) is covered but stays in the draft.
+    So the cover does not change when the block is no longer pinned.
+    """
     covered = {m.index for stride in strides for block in stride for m in block.messages}
     return [not b.pinned and all(m.index in covered for m in b.messages) for b in blocks]
 
 
 def _want(strides: Sequence[tuple[Block, ...]], params: Params) -> Want:
-    """What is wanted: a summary of all strides. Each has a key of its own, of what is covered up to its end: whoever
-    has an earlier summary need only extend it."""
+    """The `Want` for a summary of all strides.
+
+    Each stride has its own key, a digest of all that is covered up to its end. So an earlier summary can be extended.
+    """
     key, keyed = f"{params.model}\0{params.max_tokens}".encode(), []
     for stride in strides:
         key = _digest(key, stride)
@@ -178,14 +195,13 @@ def _digest(before: bytes, blocks: Sequence[Block]) -> bytes:
 
 
 def _replaced(draft: Draft, going: Sequence[bool], summary: str) -> Draft:
-    """The summary where the first of what goes stood; the same draft where that is no gain."""
+    """The draft with the summary at the place of the first replaced block; the same draft if that saves nothing."""
     if not summary:
         return draft
     made = Block(draft.recount((draft.write(HEADING + summary, MADE),)), pinned=True)
     first = going.index(True)
-    while (
-        first and draft.blocks[first - 1].messages[-1].kind is Kind.RESULT
-    ):  # a round that is pinned goes on behind it
+    # The summary is a user message: it must not follow a result directly, so it goes before a pinned tool round.
+    while first and draft.blocks[first - 1].messages[-1].kind is Kind.RESULT:
         first -= 1
     kept = [block for block, goes in zip(draft.blocks[first:], going[first:], strict=True) if not goes]
     drops = [Drop(m.index, GONE) for b, goes in zip(draft.blocks, going, strict=True) if goes for m in b.messages]

@@ -1,4 +1,4 @@
-"""Shortens long tool results (seed 004) to what bears on what they were asked for, and says how much went."""
+"""Shortens long tool results (seed 004) to the parts relevant to their query, with a marker for what is missing."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
-AFTER = 2  # messages: an answer and the next question
-SHARE = 0.1  # of the room, for the newest result where others were cut already: it will be cut again (measured)
-OF_CAP = 0.75  # of `cap_tokens`: where room is short, shorter results mean fewer cuts, and no less support (measured)
-BEHIND = 0.25  # of the room beside the pins: an answer behind the newest results that takes no more stays beside them
-SURELY = 1.25  # times the room: what would cost more is hardly ever shortened to less than the room
-FRAME = 64  # tokens: the most that role and name of a result cost besides its text
+AFTER = 2  # blocks that may follow the newest results: an answer and the next question
+SHARE = 0.1  # of the room, for the newest result if others were cut already: it will be cut again (measured)
+OF_CAP = 0.75  # of `cap_tokens`, in a small room: shorter results mean fewer cuts and no less support (measured)
+BEHIND = 0.25  # of the room without pinned blocks: an answer after the newest results is kept if it takes no more
+SURELY = 1.25  # times the room: a prompt estimated above this hardly ever fits after shortening
+FRAME = 64  # tokens: the most that a result's role and name add to its text
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`cap_tokens`: what a result may cost where room is short; a tenth of the room where that is less, but no less
-    than three quarters of it. `cap_chars`: the same in characters (seed 004), heeded where set. `keep_newest`: so many
-    of the newest results are left whole while there is room for them. `preview`: of a JSON list only so many rows are
-    kept (seed 004); None keeps as many as the cap holds."""
+    """`cap_tokens`: the most tokens of a result in a small room. If a tenth of the room is less, that applies, but at
+    least three quarters of `cap_tokens`.
+
+    `cap_chars`: the same in characters (seed 004), if set. `keep_newest`: how many blocks with the newest results stay
+    whole. `preview`: how many rows of a JSON list are kept (seed 004); None keeps as many as the cap allows.
+    """
 
     cap_tokens: int = 2000
     cap_chars: int | None = None
@@ -41,18 +43,20 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with its long results shortened: first each to the room that what stood before it leaves, and where
-    that is not enough, each to the cap; the newest may then still take more, and comes under the cap
-    with the next round. What is under the cap depends on what stood before it and on the question that directly follows
-    it only, so it never changes later. Where even that leaves too much for any reply, a result is shortened once it is
-    known to stay."""
+    """The draft with its long results shortened.
+
+    First, each result gets the room that the blocks before it leave. If that is not enough, each gets the cap; only the
+    newest may take more until the next round. A result under the cap depends only on what precedes it and on the
+    question directly after it, so it stays the same in later requests. If the prompt still leaves no room for a reply,
+    the shortening is deferred (`Block.later`), because a later step may drop the block.
+    """
     draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
         return draft
     rooms, prompt = _rooms(draft, params, roomy=True)
     if prompt <= max(draft.room, draft.prompt - draft.excess):
         first = _trimmed(draft, params, rooms)
-        if first.excess <= 0 or first.prompt <= first.room:  # a reply limit that is too long is the clamp's to lower
+        if first.excess <= 0 or first.prompt <= first.room:  # `clamp_output` lowers a reply limit that is too high
             return first
     rooms, prompt = _rooms(draft, params, roomy=False)
     widest = _widest(draft)
@@ -64,7 +68,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 
 def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
-    """What each block with results may cost (None: it is left alone), and what the prompt will cost then."""
+    """The tokens that each block with results may cost (None: unchanged), and the prompt's tokens then, estimated."""
     rooms: list[int | None] = []
     cap = min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
     before, whole, fresh = draft.fixed, _left_whole(draft.blocks, params.keep_newest), _fresh(draft.blocks)
@@ -79,7 +83,7 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
             least = min(least, draft.room - pinned) if newest else least
             after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
             left = draft.room - before - after
-            if not roomy and any(rooms):  # more are to come: what the next one takes would have to be cut again
+            if not roomy and any(rooms):  # leave room for the next results: else this one is cut again
                 left = min(left, int(SHARE * draft.room))
             room = max(left, least) if roomy or newest else least
         rooms.append(room)
@@ -88,19 +92,21 @@ def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | Non
 
 
 def _widest(draft: Draft) -> int:
-    """The room that there would be beside the least reply: what a clamp can make."""
+    """The room if `clamp_output` lowers the reply to the floor, in tokens."""
     return replace(draft, reply=draft.floor if draft.reply is None else min(draft.reply, draft.floor)).room
 
 
 def _fresh(blocks: Sequence[Block]) -> int:
-    """The place of the newest results, where nothing but an answer in words and the next question may stand behind
-    them: those that the model is to read now."""
+    """The place of the newest results, which the model reads in this request; -1 if there are none.
+
+    At most `AFTER` blocks may follow them: an answer in words and the next question.
+    """
     last = max((i for i, block in enumerate(blocks) if block.has_results), default=-1)
     return last if len(blocks) - 1 - last <= AFTER else -1
 
 
 def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later: bool = False) -> Draft:
-    """The draft with each block in its room; with `later` it is only known what each will cost."""
+    """The draft with each block shortened to its room. With `later`, it is deferred for blocks that surely fit it."""
 
     def trimmed(block: Block, source: Source | None, room: int | None) -> Block:
         if room is None or source is None:
@@ -115,14 +121,14 @@ def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later
 
 
 def _is_sure(block: Block, room: int) -> bool:
-    """Whether a block will be shortened, and be in its room then: its results are texts, and there is some room."""
+    """Whether shortening surely brings a block into its room: its results are texts, and the room is large enough."""
     results = [m for m in block.messages if m.answers and m.tokens > FRAME + LEAST]
     least = block.tokens - sum(m.tokens - FRAME - LEAST for m in results)
     return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
 
 
 def _capped(block: Block, cap: int, meter: Meter) -> int:
-    """What the block costs with each of its results under the cap."""
+    """The tokens of the block with each of its results shortened to the cap."""
     return block.tokens - sum(max(0, cost - cap) for m in block.messages for _, cost in costs_of_results(m, meter))
 
 
@@ -132,7 +138,7 @@ def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
 
 
 def _block(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
-    """One call and its results, which together get `room`: the small ones whole, the large ones alike."""
+    """The block shortened to `room` tokens. Small results stay whole; the large ones get equal shares."""
     costs = [cost for m in block.messages for _, cost in costs_of_results(m, draft.meter)]
     allowance = allowances(costs, room - (sum(m.tokens for m in block.messages) - sum(costs)))
     given, alone = iter(allowance), len(allowance) == 1
@@ -144,7 +150,7 @@ def _block(block: Block, source: Source, draft: Draft, params: Params, room: int
 
 
 def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
-    """What each result may cost so that together they stay within `room`: the small whole, the large ones alike."""
+    """The tokens for each result, at most `room` in total. Small results stay whole; large ones get equal shares."""
     left, shares = max(0, room), [0] * len(costs)
     for rank, i in enumerate(sorted(range(len(costs)), key=lambda i: costs[i])):
         shares[i] = min(costs[i], left // (len(costs) - rank))
@@ -155,7 +161,7 @@ def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
 def _message(
     message: Message, source: Source, draft: Draft, params: Params, given: Iterator[int], alone: bool
 ) -> Message:
-    """The message with each of its results in the next of the given allowances."""
+    """The message with each of its results shortened to the next of the given allowances."""
     made = message
     for call, cost in costs_of_results(message, draft.meter):
         allowance = next(given)
@@ -168,8 +174,11 @@ def _message(
 
 
 def _for_text(message: Message, call: str, meter: Meter, cost: int, allowance: int, alone: bool) -> int:
-    """What an allowance leaves for a result's text. Results of parallel calls are sent as escaped JSON: there a text
-    costs more than it would alone, and what it costs more is no frame; it is not counted alone to learn that."""
+    """The tokens that an allowance leaves for a result's text, without the result's role and name.
+
+    Results of parallel calls are sent as escaped JSON, where a text costs more than it does separately. The difference
+    would count as the frame, so it is not computed and `FRAME` is used.
+    """
     parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
     whole = any(part.whole for part in parts)
     if whole and not alone:
