@@ -1,6 +1,6 @@
-"""Two connections joined: what comes on one goes out on the other as it is, no faster than it is taken.
+"""A tunnel between two connections: forwards bytes in both directions unchanged, with backpressure.
 
-It knows nothing of what the bytes mean, and sends none of its own.
+It does not interpret the bytes and sends none of its own.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-CLOSING_SECONDS = 30.0  # without a byte, once one end has closed its half: then nobody waits for the other one
+CLOSING_SECONDS = 30.0  # idle timeout after a half-close: then both connections are closed
 
 
 class Taken(NamedTuple):
-    """A connection taken over from the protocol that served it until now, and the bytes that came before it was."""
+    """A connection detached from its HTTP protocol, with the bytes received before it was detached."""
 
     transport: asyncio.Transport
     protocol: asyncio.Protocol
     behind: bytes = b""
-    full: bool = False  # whether its peer takes no bytes for now
+    full: bool = False  # whether writing to the peer is paused
 
 
 class Tunnel:
-    """A client's and an upstream's connection, joined from the moment of its making until both are closed.
+    """A tunnel between a client's and an upstream's connection. It starts at once and ends when both are closed.
 
-    Each end's reader is stopped while the other one's peer takes nothing, so that what waits is bounded by the buffers
-    of the two transports. Silence is no reason to close: an open tunnel may rest as long as its ends like.
+    Reading from one end is paused while writing to the other end is paused. So the buffers of the two transports bound
+    the memory. An open tunnel has no idle timeout; a half-closed one has.
     """
 
     closing_seconds = CLOSING_SECONDS
@@ -42,16 +42,16 @@ class Tunnel:
             end.begin(taken.behind)
 
     async def over(self) -> None:
-        """Waits until both connections are closed. Whoever gives up waiting closes them with `close`."""
+        """Waits until both connections are closed. A caller that stops waiting must call `close`."""
         await self._over
 
     def close(self) -> None:
-        """Closes both at once: what is under way between them is lost."""
+        """Aborts both connections. Buffered bytes are lost."""
         self.client.abort()
         self.upstream.abort()
 
     def ends(self) -> None:
-        """One end has closed its half of the connection, or is gone."""
+        """Handles a half-close or the loss of one connection: ends the tunnel, or starts the idle timeout."""
         if self.client.lost and self.upstream.lost:
             if self._timer is not None:
                 self._timer.cancel()
@@ -70,7 +70,7 @@ class Tunnel:
 
 
 class End(asyncio.Protocol):
-    """One end of a tunnel: `received` counts the bytes that came from its peer, `error` is what broke it off."""
+    """One end of a tunnel. `received` counts the bytes from its peer. `error` is what closed the connection."""
 
     __slots__ = ("_ended", "_full", "_protocol", "_transport", "_tunnel", "error", "lost", "other", "received")
 
@@ -84,7 +84,7 @@ class End(asyncio.Protocol):
         self.error: Exception | None = None
 
     def begin(self, behind: bytes) -> None:
-        """Passes on what came before, and whatever comes from now on."""
+        """Forwards the bytes received before, and starts reading."""
         if behind:
             self.data_received(behind)
         if self.other._full:
@@ -93,11 +93,11 @@ class End(asyncio.Protocol):
 
     @property
     def moved(self) -> int:
-        """Changes whenever a byte comes from its peer or goes there."""
+        """A count that changes with every byte received from the peer or written to it."""
         return self.received - (0 if self.lost else self._transport.get_write_buffer_size())
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes immediately. Buffered bytes are lost."""
         if not self.lost:
             self._transport.abort()
 
@@ -110,7 +110,8 @@ class End(asyncio.Protocol):
             self._transport.write(data)
 
     def _finish(self) -> None:
-        """No more bytes come for its peer. TLS cannot close one half alone."""
+        """Half-closes the connection after the last byte for its peer. Closes it fully if the peer has half-closed too,
+        or with TLS."""
         if self._transport.is_closing():
             return
         if self._ended or not self._transport.can_write_eof():
@@ -118,26 +119,26 @@ class End(asyncio.Protocol):
         else:
             self._transport.write_eof()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Forwards received bytes to the other end."""
         self.received += len(data)
         self.other._take(data)
 
     def pause_writing(self) -> None:
-        """Its peer takes no more for now."""
+        """Pauses reading from the other end."""
         self._full = True
         if not self.other._transport.is_closing():
             self.other._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Its peer takes bytes again."""
+        """Resumes reading from the other end."""
         self._full = False
         self.other._read()
 
     def eof_received(self) -> bool:
-        """Its peer sends no more, and may still read."""
+        """Forwards the peer's half-close. Returns whether the connection stays open for writing (not with TLS)."""
         if not self._ended:
             self._ended = True
             self.other._finish()
@@ -147,7 +148,7 @@ class End(asyncio.Protocol):
         return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed: the other end gets what is under way to it, and is closed too."""
+        """Closes the other end after its buffered bytes are written."""
         self.lost, self.error = True, exc
         self._protocol.connection_lost(exc)
         if not self.other._transport.is_closing():

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection to an upstream: sends bytes as they are, and feeds what comes to the reader of its answer.
+"""One HTTP/1.1 connection to an upstream: sends bytes unchanged, and parses the response for its reader.
 
-It dials nothing and repeats nothing.
+It opens no connection and retries no request.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from proxy.http.tunnel import Taken
 
 
 class Connection(asyncio.Protocol):
-    """A socket to an upstream, at most one request and answer at a time on it.
+    """A connection to an upstream with at most one request in progress (no pipelining).
 
-    `idle_since` and `stalled_since` are the loop's times since which nobody uses it, or the upstream takes no bytes;
-    `chunked` says that its last answer came in chunks.
+    idle_since: the loop time at which the last response ended.
+    stalled_since: the loop time since which `drain` waits for the upstream to read; None while it does not wait.
+    chunked: the last response had chunked coding.
     """
 
     __slots__ = (
@@ -46,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._on_end = on_end
         self._lost = False
-        self._behind = b""  # what came behind a switch of protocols, until the connection is taken over
+        self._behind = b""  # bytes received after a 101 response, until the connection is detached
         self._transport: asyncio.Transport
         self._arrivals = select.poll()
         self._writable: asyncio.Future[None] | None = None
@@ -54,17 +55,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether a request may be sent on it."""
+        """Whether the connection can send a request."""
         return not self._lost and not self._transport.is_closing()
 
     @property
     def quiet(self) -> bool:
-        """Whether it is open and nothing came on it, not even what the event loop has not seen yet: a connection that
-        the upstream closes can be read. So can one with tickets of TLS, which are read in the loop's next turn."""
+        """Whether the connection is open and its socket has no unread input. A close by the upstream makes the socket
+        readable before the event loop reports it. TLS session tickets do so too, until the loop's next iteration."""
         return self.open and not self._arrivals.poll(0)
 
     def begin(self, method: str, upgrades: bool = False) -> ResponseReader:
-        """Starts a request and its answer; the request is sent with `write`."""
+        """Starts a request and returns the reader of its response. The caller sends the request with `write`."""
         self.reader = ResponseReader(self, self._loop, method, upgrades)
         self._parser = httptools.HttpResponseParser(self.reader)
         return self.reader
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
             reader.upload.cancel()
         reusable = reusable and self.open
         if reusable:
-            self._transport.resume_reading()  # else nobody would notice that the upstream closes it
+            self._transport.resume_reading()  # a paused transport does not report a close by the upstream
             self.idle_since = self._loop.time()
             self.chunked = reader.chunked
         else:
@@ -83,12 +84,12 @@ class Connection(asyncio.Protocol):
         self._on_end(self, reusable)
 
     def write(self, data: bytes) -> None:
-        """Sends bytes; whoever sends much awaits `drain` in between."""
+        """Writes bytes. A caller that streams awaits `drain` between writes."""
         if self.open:
             self._transport.write(data)
 
     async def drain(self) -> None:
-        """Waits until the upstream takes more. Raises LinkError when it is gone."""
+        """Waits until writing is no longer paused. Raises LinkError if the connection is lost."""
         if self._writable is not None:
             self.stalled_since = self._loop.time()
             try:
@@ -98,47 +99,47 @@ class Connection(asyncio.Protocol):
         if self._lost:
             raise LinkError(Fault.LOST, "The upstream closed the connection before it had the whole request.")
 
-    # What its reader calls.
+    # Called by the reader.
 
     def status(self) -> int:
-        """The status of the head that has just been read."""
+        """The status code of the head that was just parsed."""
         assert self._parser is not None
         return self._parser.get_status_code()
 
     def goes_on(self) -> bool:
-        """Whether another answer may follow the one that has just ended."""
+        """Whether the connection stays open after the response that was just parsed."""
         assert self._parser is not None
         return self._parser.should_keep_alive()
 
     def taken(self) -> Taken:
-        """The connection itself; it stays the pool's until it is closed."""
+        """Detaches the connection for another protocol. The pool counts it as in use until it is closed."""
         return Taken(self._transport, self, self._behind)
 
     def pause(self) -> None:
-        """Leaves what comes in the socket."""
+        """Pauses reading."""
         self._transport.pause_reading()
 
     def resume(self, reader: ResponseReader) -> None:
-        """Takes bytes off the socket again, if the reader still is the current one."""
+        """Resumes reading, if `reader` is still the current one."""
         if self.reader is reader and self.open:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Closes at once: what is unsent is not wanted any more."""
+        """Closes immediately. Unsent bytes are discarded."""
         if not self._lost:
             self._transport.abort()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
+        """Stores the transport and prepares the check for unread input."""
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._arrivals.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; where no answer is due (a 408 on an idle connection) the connection is no longer good."""
+        """Parses bytes of the response. Bytes on an idle connection (for example a 408) close it."""
         reader = self.reader
         if reader is None or self._parser is None:
             self.close()
@@ -167,7 +168,7 @@ class Connection(asyncio.Protocol):
                 reader.fail(LinkError(Fault.ILLEGAL, f"The {what} of the upstream's answer is too large."))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """Ends the response in progress and reports the loss to the pool."""
         self._lost = True
         self.resume_writing()
         if self.reader is not None:
@@ -177,11 +178,11 @@ class Connection(asyncio.Protocol):
             self._on_end(self, False)
 
     def pause_writing(self) -> None:
-        """The upstream takes no more for now."""
+        """Called when the write buffer rises above the high-water mark."""
         self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """The upstream takes bytes again."""
+        """Called when the write buffer falls below the low-water mark, or the connection is lost."""
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None

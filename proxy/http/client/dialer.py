@@ -1,6 +1,6 @@
-"""New connections to one upstream: its name resolved, perhaps through a proxy, perhaps with TLS.
+"""Opens new connections to one upstream: name resolution, an optional forward proxy, and optional TLS.
 
-It keeps none of them. What it raises names no host: clients may read it, and the log has the rest.
+It keeps no connection. Its errors name no host, because clients may see them; the log has the details.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import aiohappyeyeballs
 from proxy.http.callbacks import Event, RateLimitedEvent, ignore
 from proxy.http.client.response import Fault, LinkError
 
-FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: not for now
+FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: a temporary error
 NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
-# A model may think for minutes without a byte: probes keep NAT and load balancers from forgetting the connection.
+# A model may send no byte for minutes. Keep-alive probes prevent NAT and load balancers from dropping the connection.
 PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
-MAX_HEAD = 16 * 1024  # bytes of a proxy's answer to CONNECT
+MAX_HEAD = 16 * 1024  # bytes of a proxy's response to CONNECT
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where somebody listens, and how to make sure that it is them; without `tls` in plain text."""
+    """A host and port, with the TLS context that verifies the peer; without `tls` the connection is plain text."""
 
     host: str
     port: int
@@ -43,14 +43,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A forward proxy, and what it is told of who we are: the value of Proxy-Authorization, or nothing."""
+    """A forward proxy, and the value of Proxy-Authorization (empty: no header)."""
 
     address: Address
     authorization: bytes = field(default=b"", repr=False)
 
 
 class Dialer:
-    """Opens connections to an address, each within so many seconds from the name to the end of TLS."""
+    """Opens connections to an address. `seconds` is the timeout for name resolution, TCP and TLS together."""
 
     def __init__(self, address: Address, seconds: float, proxy: Proxy | None = None, event: Event = ignore) -> None:
         self.address, self.proxy = address, proxy
@@ -59,12 +59,12 @@ class Dialer:
 
     @property
     def forwards(self) -> bool:
-        """Whether requests go to a proxy in plain text, which must be told where they are for (RFC 9112, 3.2.2)."""
+        """Whether a proxy forwards plain-text requests, with the absolute form of the target (RFC 9112, 3.2.2)."""
         return self.proxy is not None and self.address.tls is None
 
     async def open(self, made: Callable[[], P], tunnel: bool = False) -> P:
-        """A protocol with a connection under it: to the upstream, or to the proxy that `forwards` unless it is to
-        `tunnel`. Raises LinkError."""
+        """Connects a protocol made by `made` to the upstream and returns it. Connects to the proxy instead
+        if it `forwards` and `tunnel` is not set. Raises LinkError."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._open(made, tunnel)
@@ -107,8 +107,9 @@ async def _connected(address: Address, made: Callable[[], P]) -> P:
 
 
 def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-    """Leaves a socket to its transport, which is closed. uvloop's closes the file descriptor without a word to the
-    socket where the peer resets at once; to close it again would close another connection that has its number now."""
+    """Closes a socket, or leaves that to its closed transport. When the peer resets immediately, uvloop closes the file
+    descriptor and the socket object stays open. A second close could close a new connection with the same descriptor.
+    """
     if type(loop).__module__.startswith("uvloop"):
         sock.detach()
     else:
@@ -116,7 +117,7 @@ def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P) -> P:
-    """Puts a protocol on a tunnel, with the TLS of the address at its end."""
+    """Attaches a protocol to a tunnel, with TLS to the address at its end if the address has it."""
     if address.tls is None:
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -131,7 +132,7 @@ async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P
 
 
 class _Way(asyncio.Protocol):
-    """A connection to a proxy until it is a tunnel (RFC 9110, 9.3.6)."""
+    """A connection to a proxy until the proxy has opened a tunnel (RFC 9110, 9.3.6)."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
@@ -139,7 +140,7 @@ class _Way(asyncio.Protocol):
         self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def through_to(self, address: Address, authorization: bytes) -> None:
-        """Asks for the tunnel. Raises OSError where there is none."""
+        """Requests the tunnel with CONNECT. Raises OSError if the proxy does not open it."""
         where = str(address).encode("ascii")
         lines = [b"CONNECT %b HTTP/1.1" % where, b"host: " + where]
         if authorization:
@@ -156,7 +157,7 @@ class _Way(asyncio.Protocol):
         self._came += data
         head, end, rest = self._came.partition(b"\r\n\r\n")
         if not self._answered.done() and (end or len(head) > MAX_HEAD):
-            # Nobody in a tunnel speaks before we do; what does is no tunnel.
+            # The client sends first in a tunnel, so bytes after the head mean that the proxy opened no tunnel.
             self._answered.set_result(head if end and not rest else b"")
             self.transport.pause_reading()
 
@@ -166,7 +167,7 @@ class _Way(asyncio.Protocol):
 
 
 class Refused(OSError):
-    """A proxy did not open a tunnel; `status` is what it answered, 0 for no HTTP."""
+    """A proxy did not open a tunnel. `status` is the status code of its response, 0 if the response was not HTTP."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the proxy answered {status}" if status else "the proxy gave no answer")
@@ -174,7 +175,7 @@ class Refused(OSError):
 
 
 def reason_of(error: OSError | UnicodeError) -> str:
-    """Why there is no connection, in words of the system's and ours: the libraries' own name hosts and addresses."""
+    """Returns why a connection failed, as text without hosts and addresses, which the libraries' messages contain."""
     if isinstance(error, Refused):
         return str(error)
     if isinstance(error, ssl.SSLError):
@@ -186,9 +187,9 @@ def reason_of(error: OSError | UnicodeError) -> str:
 
 
 def tune(sock: socket.socket) -> None:
-    """Lets no byte wait, and notices within minutes that a silent peer is gone."""
+    """Disables Nagle's algorithm, and enables keep-alive probes that detect a dead peer within minutes."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in PROBES:
-        if hasattr(socket, name):  # macOS calls the first another name
+        if hasattr(socket, name):  # macOS has another name for the first
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

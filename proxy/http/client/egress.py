@@ -1,6 +1,6 @@
-"""How requests may leave: through which forward proxy, with which authorities' word and which certificate of ours.
+"""Settings of outgoing connections: the forward proxy, additional certificate authorities and the client certificate.
 
-It opens no connection. Errors name the setting, and never repeat a proxy's URL: a password may stand in it.
+It opens no connection. Errors name the setting, never a proxy's URL, because the URL may contain a password.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """What is set about it. `http_proxy` and `https_proxy` are URLs of the proxies for upstreams of that scheme,
-    `no_proxy` the hosts that are asked straight; `ca` is a file of authorities that are believed beside the usual
-    ones, `certificate` a file of ours for upstreams that ask for one, with its `key` in it or in a file of its own."""
+    """The settings.
+
+    http_proxy, https_proxy: URLs of the forward proxies for upstreams of that scheme.
+    no_proxy: hosts to which connections are direct.
+    ca: a PEM file of certificate authorities, trusted in addition to the default ones.
+    certificate, key: PEM files of the client certificate for mutual TLS. `certificate` may contain the key.
+    """
 
     https_proxy: str | None = field(default=None, repr=False)
     http_proxy: str | None = field(default=None, repr=False)
@@ -34,13 +38,13 @@ class Egress:
     key: Path | None = None
 
     def proxy_for(self, scheme: str, host: str, port: int, usual: Callable[[], ssl.SSLContext]) -> Proxy | None:
-        """The proxy between us and an upstream, if any; never one before this machine itself. `usual` makes the
-        context with the usual authorities. Raises ConfigError."""
+        """Returns the forward proxy for an upstream, or None for a direct connection, as to every loopback host.
+        `usual` makes a TLS context with the default authorities. Raises ConfigError."""
         name, url = ("HTTPS_PROXY", self.https_proxy) if scheme == "https" else ("HTTP_PROXY", self.http_proxy)
         if not url or is_loopback(host) or any(spares(entry, host, port) for entry in self.no_proxy):
             return None
         try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")  # as curl reads it
+            parts = urlsplit(url if "://" in url else f"http://{url}")  # like curl
             usual_port = PORTS[parts.scheme]
             where, at = parts.hostname, parts.port or usual_port
         except (ValueError, KeyError):
@@ -53,7 +57,7 @@ class Egress:
         return Proxy(Address(where, at, tls), word)
 
     def trusting(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Believes our own authorities too. Raises ConfigError."""
+        """Adds the authorities of `ca` to a TLS context and returns it. Raises ConfigError."""
         if self.ca is not None:
             try:
                 context.load_verify_locations(self.ca)
@@ -62,10 +66,10 @@ class Egress:
         return context
 
     def identified(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Shows our certificate to who asks for it. Raises ConfigError."""
+        """Adds the client certificate to a TLS context and returns it. Raises ConfigError."""
         if self.certificate is not None:
             try:
-                context.load_cert_chain(self.certificate, self.key, password=lambda: "")  # else it asks the terminal
+                context.load_cert_chain(self.certificate, self.key, password=lambda: "")  # prevents a prompt
             except (OSError, ssl.SSLError) as error:
                 text = f"PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY, {self.certificate}: {_said(error)}"
                 raise ConfigError(text) from None
@@ -84,7 +88,7 @@ def _said(error: OSError) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether that is this machine: no proxy would find it."""
+    """Whether `host` is a loopback name or address, which no proxy can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -92,8 +96,8 @@ def is_loopback(host: str) -> bool:
 
 
 def spares(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of NO_PROXY means a host: `*`, a domain and what is under it, an address, a range of addresses,
-    each perhaps with a port."""
+    """Whether an entry of NO_PROXY matches a host: `*`, a domain and its subdomains, an IP address or a CIDR range.
+    Each may have a port."""
     entry, host = entry.strip().lower(), host.lower()
     if entry == EVERYTHING:
         return True

@@ -1,7 +1,8 @@
-"""Connections that wait for their next request, and what the upstream has shown of keeping them open.
+"""The idle connections of a pool, and the observed keep-alive behaviour of the upstream.
 
-Some announce keep-alive and close all the same, after each answer or only after streams. A POST on its way then is
-lost, for it is never repeated: so nothing is trusted that has not been proven, and what was disproved is proven anew.
+Some upstreams announce keep-alive and still close, after each response or only after streams. A POST sent at that
+moment fails, because it is never retried. So a POST reuses a connection at once only after earlier reuse has succeeded.
+After a failed reuse, the upstream must prove its keep-alive again.
 """
 
 from __future__ import annotations
@@ -10,19 +11,20 @@ from math import inf
 
 from proxy.http.client.connection import Connection
 
-# Seconds that a connection has survived its answer where the upstream does not close after each. One that closes does
-# so within milliseconds; an unproven upstream is thus dialled anew for so long, and a round trip takes most of it.
+# Seconds a connection must stay idle and open before it counts as kept alive. An upstream that closes after each
+# response does so within milliseconds. Until the upstream is trusted, younger idle connections are not used for a POST:
+# a new one is dialled, and a round trip takes most of this time.
 GRACE = 0.1
-UNPROVEN = 1  # requests that must be answered on connections that rested for so long, at first
-DISPROVED = 1000  # and after one was closed sooner; that costs resting connections, and no handshakes
-SHARE = 0.75  # of the age at which the upstream closed an idle connection: until then others are used
+UNPROVEN = 1  # successful reuses of connections idle for at least GRACE before the upstream is trusted, at first
+DISPROVED = 1000  # the same after a failed reuse; it costs more idle connections, but no handshakes
+SHARE = 0.75  # of the idle age at which the upstream closed a connection: older ones are not used for a POST
 
 
 class Idle:
-    """The idle connections whose last answer was of one kind; times are the loop's.
+    """The idle connections whose last response was of one kind (chunked or not). Times are the loop's.
 
-    A state of two figures: `_doubts`, how many more proofs are needed until a connection is used at once (0: it is
-    trusted), and `_ends`, the age in seconds at which the upstream was seen to close what nobody used.
+    The state has two figures. `_doubts` is the number of successful reuses still needed until the upstream is trusted
+    (0: trusted). `_ends` is the lowest idle age in seconds at which the upstream closed a connection.
     """
 
     __slots__ = ("_doubts", "_ends", "_waiting")
@@ -33,27 +35,27 @@ class Idle:
         self._ends = inf
 
     def __len__(self) -> int:
-        """How many connections wait."""
+        """The number of idle connections."""
         return len(self._waiting)
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Those that wait, the oldest first."""
+        """The idle connections, the oldest first."""
         return tuple(self._waiting)
 
     def put(self, connection: Connection) -> None:
-        """Keeps a connection whose answer has just ended."""
+        """Adds a connection whose response has just ended."""
         self._waiting[connection] = None
 
     def take(self, now: float, repeatable: bool) -> Connection | None:
-        """A connection for a request: any that is open for one that may be `repeatable`, else one that may be trusted.
-        The newest, or where there are doubts the one that rested longest."""
+        """Removes and returns a connection for a request, or None. A `repeatable` request gets any open connection,
+        another request only a trusted one. The newest comes first, or the oldest while the upstream is not trusted."""
         doubts, oldest = self._doubts, self._ends * SHARE
         for connection in self._waiting if doubts else reversed(self._waiting):
             if not repeatable:
                 rested = now - connection.idle_since
                 if doubts and rested < GRACE:
-                    return None  # the others are younger
+                    return None  # the remaining ones are younger
                 if rested > oldest:
                     continue
             if connection.quiet:
@@ -62,16 +64,16 @@ class Idle:
         return None
 
     def proved(self) -> None:
-        """A request was answered on a connection that was taken from here."""
+        """Records a response on a reused connection."""
         if self._doubts:
             self._doubts -= 1
 
     def disproved(self) -> None:
-        """A request was lost on one."""
+        """Records a request that failed because the upstream closed a reused connection."""
         self._doubts = DISPROVED
 
     def lost(self, connection: Connection, now: float) -> None:
-        """The upstream closed a connection, if it is one of these."""
+        """Removes a connection that the upstream closed while idle, and records its age."""
         if connection in self._waiting:
             del self._waiting[connection]
             age = now - connection.idle_since
@@ -81,10 +83,10 @@ class Idle:
                 self._ends = min(self._ends, age)
 
     def overdue(self, now: float, seconds: float) -> list[Connection]:
-        """Lets go of the connections that waited for so long."""
+        """Removes and returns the connections that were idle for at least `seconds`."""
         first = next(iter(self._waiting), None)
         if first is not None and first.quiet and SHARE * (now - first.idle_since) > self._ends:
-            self._ends = inf  # what closed one was not its age: a restart perhaps
+            self._ends = inf  # an older one is open: the close had another cause, such as a restart
         late = [c for c in self._waiting if now - c.idle_since >= seconds]
         for connection in late:
             del self._waiting[connection]
