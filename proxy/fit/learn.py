@@ -29,7 +29,7 @@ from proxy.model.structs import replace
 
 # A refusal without figures shows only that the request was too large. Applied twice, this leaves less than half.
 UNKNOWN_REFUSAL_SHRINK = 0.7
-CUT_SHORT = 1.15  # "at least N tokens": the upstream stopped counting there; the true count is higher
+CUT_SHORT = 1.15  # factor for "at least N tokens": the upstream stopped counting there, so the true count is higher
 FURTHEST = 8.0  # no tokenizer differs more from our count; a larger scale would refuse every later request
 # The largest factor between an upstream's count and ours at which we accept the upstream's. Even an exact count may
 # differ, because a model's name may be an alias of another model. An estimate may be far off in scripts that the
@@ -101,7 +101,8 @@ def named_prompt(sent: Draft, refusal: Refusal) -> int | None:
 def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
     """The learned scale, corrected by the upstream's own count of the prompt.
 
-    A count lower than ours is accepted only if ours is not exact and if it reaches the limit together with the reply.
+    A count lower than ours is accepted only if it is plausible, if ours is not exact, and if it reaches the limit
+    together with the reply.
     """
     true = named_prompt(sent, refusal)
     if true is None or true <= 0 or true == sent.prompt:

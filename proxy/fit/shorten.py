@@ -26,7 +26,7 @@ def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str
     whole = meter.text(text)
     if whole <= limit:
         return text
-    frame = meter.text(marker(whole)) + JOINTS  # counted, because a meter with a ratio returns more for it than another
+    frame = meter.text(marker(whole)) + JOINTS  # the marker's tokens differ between meters
     if whole <= frame:
         return text
     kept = max(0, limit - frame)

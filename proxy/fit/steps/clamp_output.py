@@ -33,7 +33,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
-    prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # the rest must be removed anyway
+    prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # a longer prompt must shrink to this anyway
     margin = draft.window.margin(draft.meter.margin).of(prompt)
     if draft.window.tokens - prompt - margin < floor:
         return draft

@@ -104,7 +104,10 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The `Want` for embeddings of the present messages, to fetch in the background; the same draft if none."""
+    """The `Want` for embeddings of the present messages, to fetch in the background.
+
+    Returns the same draft if no embeddings are used or none are missing.
+    """
     asked = _question(draft.blocks)
     if asked is None or not _by_relevance(draft, params):
         return draft

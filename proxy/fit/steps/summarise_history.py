@@ -102,7 +102,10 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
 
 def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
-    """The `Want` of later turns, fetched in the background. The same draft if it exists or no cover is settled."""
+    """The `Want` of later turns, to fetch in the background.
+
+    Returns the same draft if the summary is in the facts already, or if no cover is settled.
+    """
     if idle(params):
         return draft
     source = facts.original or draft

@@ -17,7 +17,7 @@ AFTER = 2  # blocks that may follow the newest results: an answer and the next q
 SHARE = 0.1  # of the room, for the newest result if others were cut already: it will be cut again (measured)
 OF_CAP = 0.75  # of `cap_tokens`, in a small room: shorter results mean fewer cuts and no less support (measured)
 BEHIND = 0.25  # of the room without pinned blocks: an answer after the newest results is kept if it takes no more
-SURELY = 1.25  # times the room: a prompt estimated above this hardly ever fits after shortening
+SURELY = 1.25  # times the room: a prompt estimated above this almost never fits after shortening
 FRAME = 64  # tokens: the most that a result's role and name add to its text
 
 
@@ -47,8 +47,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
     First, each result gets the room that the blocks before it leave. If that is not enough, each gets the cap; only the
     newest may take more until the next round. A result under the cap depends only on what precedes it and on the
-    question directly after it, so it stays the same in later requests. If the prompt still leaves no room for a reply,
-    the shortening is deferred (`Block.later`), because a later step may drop the block.
+    question directly after it, so it stays the same in later requests. If the prompt still leaves no room for the
+    smallest reply, the shortening is deferred (`Block.later`), because a later step may drop the block.
     """
     draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
@@ -106,7 +106,10 @@ def _fresh(blocks: Sequence[Block]) -> int:
 
 
 def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later: bool = False) -> Draft:
-    """The draft with each block shortened to its room. With `later`, it is deferred for blocks that surely fit it."""
+    """The draft with each block shortened to its room.
+
+    With `later`, blocks that are certain to fit their room are only marked: `Block.later` shortens them when needed.
+    """
 
     def trimmed(block: Block, source: Source | None, room: int | None) -> Block:
         if room is None or source is None:
@@ -121,7 +124,7 @@ def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later
 
 
 def _is_sure(block: Block, room: int) -> bool:
-    """Whether shortening surely brings a block into its room: its results are texts, and the room is large enough."""
+    """Whether a block certainly fits its room once shortened: its results are texts, and the room is large enough."""
     results = [m for m in block.messages if m.answers and m.tokens > FRAME + LEAST]
     least = block.tokens - sum(m.tokens - FRAME - LEAST for m in results)
     return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
