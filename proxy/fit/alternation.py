@@ -1,6 +1,6 @@
 """Joins adjacent messages of one role after a cut, for models that require alternating roles.
 
-It drops and shortens no text.
+It neither drops nor shortens any text.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def decoded(text: str) -> Json:
     """The decoded value.
 
     Raises `msgspec.DecodeError` for invalid JSON, more than `VALUES` values, or more than `DEEPEST` levels. Both limits
-    are fixed, because the interpreter's recursion limit depends on the caller's stack and a cut must not.
+    are fixed: the interpreter's recursion limit depends on the caller's stack, and a cut must not depend on it.
     """
     if sum(map(text.count, SIGNS)) > VALUES:
         raise msgspec.DecodeError("there is too much in it")

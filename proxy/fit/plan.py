@@ -1,4 +1,4 @@
-"""Plans a request: applies the steps of its ladder in order until the draft fits. It does no I/O."""
+"""Plans a request: applies the due steps of its ladder, in order, so that the draft fits. It does no I/O."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ def marker(tokens: int) -> str:
 def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str:
     """The beginning and the end of a text with a marker between them, at most `limit` tokens.
 
-    Returns the marker alone if the limit has no room for more, and the same text if a marker would not cost less.
+    Returns the marker alone if the limit has no room for more. Returns the same text if it fits the limit, or if the
+    marker would cost no less.
     """
     whole = meter.text(text)
     if whole <= limit:

@@ -1,4 +1,4 @@
-"""Replaces calls and results that a later call superseded by stubs.
+"""Puts stubs in place of calls and results that a later call superseded.
 
 Some tools report a whole state with every call (todo lists, plans): only the newest call keeps its text. The step drops
 no message, so calls and results stay paired.
@@ -42,7 +42,7 @@ class Params:
     `-` and a prefix before `__` are ignored.
 
     `partial`: arguments that, if true, mark a call as containing only the changes. Such a call supersedes nothing.
-    `batch`: the share of the room that stale text must reach before it is stubbed. All of it is stubbed together,
+    `batch`: the share of the room that the stubs must save before any is made. All stale text is stubbed together,
     because each change of old messages invalidates the provider's prompt cache once.
     """
 

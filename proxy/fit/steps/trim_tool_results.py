@@ -23,8 +23,8 @@ FRAME = 64  # tokens: the most that a result's role and name add to its text
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`cap_tokens`: the most tokens of a result in a small room. If a tenth of the room is less, that applies, but at
-    least three quarters of `cap_tokens`.
+    """`cap_tokens`: the most tokens of a result if they do not all fit the room. In a small room the cap is a tenth
+    of the room, but at least three quarters of `cap_tokens`.
 
     `cap_chars`: the same in characters (seed 004), if set. `keep_newest`: how many blocks with the newest results stay
     whole. `preview`: how many rows of a JSON list are kept (seed 004); None keeps as many as the cap allows.
