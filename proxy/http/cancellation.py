@@ -1,4 +1,4 @@
-"""Deadlines, and clients that leave: what ends a task from outside, as an error of ours instead of a cancellation."""
+"""Timeouts and client disconnects: they interrupt a task, and the task raises a specific error, not CancelledError."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from weakref import WeakKeyDictionary
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
-TICK = 0.1  # seconds between two looks at what should be interrupted
-LOOK_AFTER = 0.1  # seconds until a client's leaving is looked for: most of a short request's life costs no task
+TICK = 0.1  # seconds between two checks of the pending timeouts
+LOOK_AFTER = 0.1  # seconds until polling for a disconnect starts: most short requests end before and need no task
 
 
-PRESSED_SECONDS = 5.0  # between two looks at a body that others may wait for
-PRESSED_RATE = 64 * 1024  # bytes a second that it must come with then; without that need a rate that the settings name
+PRESSED_SECONDS = 5.0  # between two checks of the rate of a body while other requests may wait for memory
+PRESSED_RATE = 64 * 1024  # bytes per second that such a body must reach then; otherwise the configured rate applies
 
 
 class ClientDisconnected(Exception):
-    """The client went away before its answer was complete."""
+    """The client disconnected before its response was complete."""
 
 
 class Timed(Protocol):
-    """What is to happen at a time of the loop's, unless it is given up before."""
+    """A callback that is due at a time of the loop's clock."""
 
     due: float
 
     def rouse(self) -> None:
-        """Its time has come."""
+        """Called once the time `due` is reached."""
 
 
 class _Clock:
-    """Looks at all interrupts of one event loop in turn: a timer of its own for each would cost more than the rest."""
+    """Checks all pending timeouts of one event loop with one timer. A timer for each would dominate the cost."""
 
     __slots__ = ("_ticking", "loop", "waiting")
 
@@ -60,7 +60,7 @@ class _Clock:
 
 
 _CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
-_LAST: list[_Clock] = []  # the clock of the loop that asked last: a process has one loop, and a look-up costs more
+_LAST: list[_Clock] = []  # the clock of the last loop: a process has one, and a dictionary look-up costs more
 
 
 def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
@@ -74,9 +74,9 @@ def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
 
 
 class Interrupt:
-    """Cancels its task from outside, up to a `TICK` late; what leaves the block then is an error of ours.
+    """Cancels the current task after `seconds`, up to one `TICK` late; the block then raises `error()`.
 
-    What asyncio.timeout does, at a tenth of its cost.
+    It works like asyncio.timeout, at a tenth of its cost.
     """
 
     __slots__ = ("_cancelling", "_clock", "_error", "_task", "due", "struck")
@@ -93,7 +93,7 @@ class Interrupt:
         self._clock.add(self)
 
     def rouse(self) -> None:
-        """Its time has come."""
+        """Cancels the task."""
         self.struck = True
         self._task.cancel()
 
@@ -110,8 +110,8 @@ class Interrupt:
 
 
 class ProgressTimeout(Interrupt):
-    """Interrupts its task when for so many seconds, up to half as many more, nothing came, or fewer than `rate` bytes a
-    second: `progress` tells how many have. Where others wait (`pressed`) it must come faster."""
+    """Interrupts its task if `progress()`, a count of bytes, does not rise for `seconds` (up to half as many more), or
+    rises by fewer than `rate` bytes per second. A higher rate is required while `pressed()`."""
 
     __slots__ = ("_end", "_last", "_pace", "_pressed", "_progress", "_rate", "_seen", "_since")
 
@@ -130,7 +130,7 @@ class ProgressTimeout(Interrupt):
         self.due = min(self.due, self._since + PRESSED_SECONDS)
 
     def rouse(self) -> None:
-        """Looks whether enough came."""
+        """Checks the progress. Interrupts the task, or schedules the next check."""
         now, seen = self._clock.loop.time(), self._progress()
         least = PRESSED_RATE * PRESSED_SECONDS if self._pressed is not None and self._pressed() else 0
         enough = seen - self._last >= least
@@ -146,8 +146,8 @@ class ProgressTimeout(Interrupt):
 
 
 class Unread:
-    """Calls `cut` when a client takes fewer than `rate` bytes a second, over so many seconds, of those that wait for it
-    (`left` tells how many do), from its making until it is stopped."""
+    """Calls `cut` if a client reads fewer than `rate` bytes per second over an interval of `seconds`. `left()` returns
+    the number of unsent bytes. Runs from its creation until `stop`."""
 
     __slots__ = ("_clock", "_cut", "_least", "_left", "_seconds", "_seen", "due")
 
@@ -165,7 +165,7 @@ class Unread:
         self._clock.add(self)
 
     def rouse(self) -> None:
-        """Looks whether enough was taken."""
+        """Checks how much the client has read. Calls `cut`, or schedules the next check."""
         left = self._left()
         if self._seen - left < self._least:
             self._cut()
@@ -175,19 +175,19 @@ class Unread:
         self._clock.add(self)
 
     def stop(self) -> None:
-        """The client takes what comes."""
+        """Stops the checks."""
         self._clock.waiting.discard(self)
 
 
 class Hooked(Protocol):
-    """What knows at once that a client left, and calls `left` then: our own server's cycle."""
+    """A request that calls `left` as soon as its client disconnects: the cycle of this project's server."""
 
     disconnected: bool
     left: Callable[[], None] | None
 
 
 class OnDisconnect(Interrupt):
-    """Interrupts its task with ClientDisconnected when the client hangs up, as soon as the server knows of it."""
+    """Interrupts its task with ClientDisconnected as soon as the server detects a disconnect."""
 
     __slots__ = ("_cycle",)
 
@@ -210,7 +210,7 @@ class OnDisconnect(Interrupt):
 
 
 class PollDisconnect(Interrupt):
-    """The same for a server that tells only whoever asks it. The request's body must have been received."""
+    """The same for any other ASGI server, by polling `receive`. The request's body must have been received."""
 
     __slots__ = ("_receive", "_watcher")
 
@@ -220,7 +220,7 @@ class PollDisconnect(Interrupt):
         self._watcher: asyncio.Task[None] | None = None
 
     def rouse(self) -> None:
-        """From now on the client is watched."""
+        """Starts to poll for a disconnect."""
         self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
@@ -235,5 +235,5 @@ class PollDisconnect(Interrupt):
 
 
 def leaving(receive: Receive, cycle: Hooked | None) -> Interrupt:
-    """Interrupts a block with ClientDisconnected when the client hangs up."""
+    """Returns an interrupt that raises ClientDisconnected in its block when the client disconnects."""
     return PollDisconnect(receive) if cycle is None else OnDisconnect(cycle)

@@ -1,17 +1,19 @@
-"""One memory budget for the request bodies that are buffered: over all connections, and over all workers.
+"""A memory budget for buffered request bodies, shared by all connections and all workers.
 
-Theory of operation. A body holds `FACTOR` times its unpacked size from before it is read until its answer begins. Each
-worker writes what it holds into its own row of a table in shared memory, and whoever wants room adds up all rows.
-Two rules keep it live:
+Theory of operation. A body reserves `FACTOR` times its decompressed size. It reserves before it is read, and releases
+when its response begins. Each worker writes its reservations into its own row of a table in shared memory. To check
+for room, a worker adds up all rows.
 
-* Who holds nothing waits in line, oldest first over all workers, and no younger one goes before: a large body is not
-  starved by small ones. Small bodies have a share of their own, so that large ones that wait, or come slowly, do not
-  stop ordinary traffic.
-* Who holds something (a body without a length, or a packed one, that grows) goes before all who wait in line. Where
-  there is no room, one of them over all workers waits; whoever comes to that second gives up and returns what it holds.
-  So half-grown bodies cannot wait for one another, and of those that grow in step one is served.
+Two rules prevent starvation and deadlock:
 
-It reads no body and knows no HTTP.
+* A body without a reservation waits in a queue, in order of arrival over all workers. No later body overtakes it, so
+  small bodies do not starve a large one. Small bodies have a separate share, so large bodies that wait or arrive slowly
+  do not block ordinary traffic.
+* A body with a reservation that must grow (its length is not declared, or it is compressed) goes before the queue. If
+  the budget is exhausted, one such body over all workers waits. A second one fails and releases its reservation. So
+  growing bodies never wait for one another, and one of several that grow together completes.
+
+It reads no body and is independent of HTTP.
 """
 
 from __future__ import annotations
@@ -25,27 +27,27 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-FACTOR = 4  # bytes held for each byte of an unpacked body: itself, what was read of it, and what is written anew
-SMALL = 64 * 1024  # bytes of a body that may use the share of small ones
-SMALL_SHARE = 8  # one part in so many of the budget is for small bodies alone
-STEP = 1 << 20  # bytes by which a body that grows asks for more at most
-FIRST = 16 * 1024  # bytes that a body without a length is taken to have
-PATIENCE_S = 10.0  # longest wait for room; clients repeat a 503 by themselves, and better elsewhere than here
-POLL_S = 0.02  # between two looks for room that another worker gave back
-MOST_WAITING = 1_000  # requests of one worker that wait in line
-WAITING_SHARE = 8  # one part in so many of the budget is the most that requests in line may have sent already
+FACTOR = 4  # bytes reserved per byte of a decompressed body: the body, its parsed form, and its rewritten form
+SMALL = 64 * 1024  # bytes; bodies up to this size may use the share of small bodies
+SMALL_SHARE = 8  # 1/8 of the budget is reserved for small bodies
+STEP = 1 << 20  # bytes; the most that a growing body reserves ahead
+FIRST = 16 * 1024  # bytes that are assumed for a body without a declared length
+PATIENCE_S = 10.0  # timeout of the wait for room; clients retry a 503, and a retry may reach a less loaded instance
+POLL_S = 0.02  # between two checks for room that another worker released
+MOST_WAITING = 1_000  # requests in the queue of one worker
+WAITING_SHARE = 8  # bytes already received of queued requests may take up to 1/8 of the budget
 
-PROCESS = 160 << 20  # bytes that one process takes besides bodies: code, encodings, bounded memories
-WORKER = 80 << 20  # each further one; the rest is shared with the first
-LEAST = 16 << 20  # bytes of a derived budget
-UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
+PROCESS = 160 << 20  # bytes of one process without bodies: code, encodings, bounded caches
+WORKER = 80 << 20  # bytes of each further process; it shares the rest with the first
+LEAST = 16 << 20  # bytes; the minimum of a derived budget
+UNLIMITED = 1 << 60  # cgroup v1 reports "no limit" as a number near 2**63
 
-MAIN, YOUNG, SINCE, COUNT, GROWS, PID, WIDTH = range(7)  # the columns of a row, and how many there are
+MAIN, YOUNG, SINCE, COUNT, GROWS, PID, WIDTH = range(7)  # the columns of a row, and their number
 Read = Callable[[str], str | None]
 
 
 class Budget:
-    """So many bytes, shared by `workers` processes that are forked after it was made."""
+    """A budget of `total` bytes, shared by `workers` processes that are forked after it was made."""
 
     def __init__(self, total: int, workers: int = 1) -> None:
         self.total = total
@@ -59,76 +61,77 @@ class Budget:
         self._here = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the parent of several workers tells.
+    # Called when workers start and end.
 
     def serve_as(self, number: int) -> None:
-        """This process is the worker of that number, and begins with nothing."""
+        """Assigns a row to this process, the worker with that number, and clears the row."""
         self._row = number * WIDTH
         for column in range(WIDTH):
             self._table[self._row + column] = 0
         self._table[self._row + PID] = os.getpid()
 
     def forget(self, pid: int) -> None:
-        """A worker is dead: what it held is free again."""
+        """Releases the reservations of a worker that has ended."""
         for row in range(0, len(self._table), WIDTH):
             if self._table[row + PID] == pid:
                 for column in range(WIDTH):
                     self._table[row + column] = 0
 
-    # What is so now, over all workers.
+    # The current state over all workers.
 
     @property
     def used(self) -> int:
-        """Bytes that are held."""
+        """Reserved bytes."""
         return sum(self._table[MAIN::WIDTH]) + sum(self._table[YOUNG::WIDTH])
 
     @property
     def waiting(self) -> int:
-        """Requests that wait in line."""
+        """Requests in the queue."""
         return sum(self._table[COUNT::WIDTH])
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many bodies found no room in this process: in time, while they grew, or ever."""
+        """Rejected bodies of this process by reason: `wait` (timeout or full queue), `growth` (no room to grow), `size`
+        (larger than the budget)."""
         return self._refused
 
     def refuse(self, reason: str) -> None:
-        """Counts a body that found no room."""
+        """Counts a rejected body."""
         self._refused[reason] += 1
 
     @property
     def pressed(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a request waits for room in any worker."""
         return any(self._table[SINCE::WIDTH]) or any(self._table[GROWS::WIDTH])
 
     def fits(self, size: int) -> bool:
-        """Whether a body of `size` bytes could be held if there were no other."""
+        """Whether a body of `size` bytes fits into an otherwise empty budget."""
         return size * FACTOR <= self._limits[MAIN] or (size <= SMALL and size * FACTOR <= self._limits[YOUNG])
 
     def room(self) -> Room:
-        """A place for one body; it holds nothing yet."""
+        """Returns an empty reservation for one body."""
         return Room(self)
 
-    # What a Room asks.
+    # Called by Room.
 
     def take(self, column: int, cost: int) -> bool:
-        """Takes so many bytes, if they are free."""
+        """Reserves `cost` bytes if they are free. Returns whether it did."""
         table, mine = self._table, self._row + column
-        table[mine] += cost  # ours goes first: of two workers that take the last room at once, none takes too much
+        table[mine] += cost  # add first, then check: two concurrent workers cannot both exceed the limit
         if (table[mine] if self._alone else sum(table[column::WIDTH])) <= self._limits[column]:
             return True
         table[mine] -= cost
         return False
 
     def give(self, column: int, cost: int) -> None:
-        """Gives bytes back."""
+        """Releases bytes."""
         self._table[self._row + column] -= cost
         if self._line:
             self._admit()
 
     async def turn(self, room: Room, size: int, here: int) -> bool:
-        """Waits in line until the room holds `size` bytes. False at once where too many wait, or have sent too much
-        (`here`: bytes of this one that came already) to wait."""
+        """Waits in the queue until the room has reserved `size` bytes. Returns False immediately if the queue is full,
+        by number of requests or by bytes already received. `here` is the number of received bytes of this request."""
         if len(self._line) >= MOST_WAITING or self._here + here > self.total // WAITING_SHARE:
             return False
         place = (time.monotonic_ns(), asyncio.get_running_loop().create_future(), room, size)
@@ -141,7 +144,7 @@ class Budget:
             if place in self._line:
                 self._line.remove(place)
             else:
-                room.leave()  # it was granted in the moment in which the client was given up
+                room.leave()  # the reservation was granted just before the cancellation
             raise
         finally:
             self._here -= here
@@ -149,12 +152,12 @@ class Budget:
         return True
 
     async def growth(self, room: Room, size: int) -> bool:
-        """Waits until the room holds `size` bytes, before all who wait in line. False where another one waits so, or
-        there is no room in time."""
+        """Waits until the room has reserved `size` bytes, with priority over the queue. Returns False if another
+        growing body already waits, or after `PATIENCE_S`."""
         mine, until = self._row + GROWS, time.monotonic() + PATIENCE_S
         if self._table[mine]:
             return False
-        self._table[mine] = time.monotonic_ns()  # first, as in `take`: of two workers at once, none waits
+        self._table[mine] = time.monotonic_ns()  # set first, as in `take`: of two concurrent workers, neither waits
         try:
             if self._grows_elsewhere():
                 return False
@@ -168,7 +171,8 @@ class Budget:
         return self._first_elsewhere(GROWS) is not None
 
     def _admit(self) -> None:
-        """Lets in who is first in line over all workers, as long as there is room that nobody waits for to grow."""
+        """Grants queued reservations while there is room, this worker has the oldest one of all workers, and no growing
+        body waits."""
         line = self._line
         while line and self._is_first(line[0][0]) and line[0][2].move(line[0][3]):
             _, granted, room, _ = line.popleft()
@@ -196,7 +200,8 @@ class Budget:
         return other is None or since <= other
 
     def _first_elsewhere(self, column: int) -> int | None:
-        """Since when another worker's first waits. One that waits for too long does not move: its worker hangs."""
+        """Returns the oldest time in a column of the other workers, or None. Ignores times older than twice
+        `PATIENCE_S`: their worker hangs."""
         stale = time.monotonic_ns() - int(2e9 * PATIENCE_S)
         own = self._row // WIDTH
         others = (at for number, at in enumerate(self._table[column::WIDTH]) if number != own and at > stale)
@@ -204,7 +209,8 @@ class Budget:
 
 
 class Room:
-    """What one body holds of the budget. It is left as soon as the body is not needed, and can be left twice."""
+    """The reservation of one body. `leave` releases it once the body is no longer needed. Further calls of `leave` have
+    no effect."""
 
     __slots__ = ("_budget", "_column", "_held")
 
@@ -215,11 +221,11 @@ class Room:
 
     @property
     def pressed(self) -> bool:
-        """Whether others wait for room."""
+        """Whether a request waits for room in any worker."""
         return self._budget.pressed
 
     def now(self, size: int) -> bool:
-        """Holds room for a body of `size` bytes, if nobody need wait for it."""
+        """Reserves for a body of `size` bytes if no other request waits. Returns whether it did."""
         cost = size * FACTOR
         if size <= SMALL and self._budget.take(YOUNG, cost):
             self._held = cost
@@ -227,7 +233,7 @@ class Room:
         return not self._budget.pressed and self.move(size)
 
     def move(self, size: int) -> bool:
-        """The same, and lets nobody go before it."""
+        """Reserves for a body of `size` bytes, even if other requests wait. Returns whether it did."""
         cost = size * FACTOR
         budget = self._budget
         if size <= SMALL and budget.take(YOUNG, cost):
@@ -239,19 +245,20 @@ class Room:
         return True
 
     async def wait(self, size: int, here: int = 0) -> bool:
-        """Holds room for a body of `size` bytes as soon as its turn comes. False where it is of no use to wait.
-        Whoever cancels it has left the line."""
+        """Reserves for a body of `size` bytes, waiting in the queue if necessary. Returns False if the queue is full.
+        Cancellation leaves the queue."""
         return self.now(size) or await self._budget.turn(self, size, here)
 
     async def grown(self, size: int) -> bool:
-        """As `grow`, and waits for room if nobody else does so. False where it must be given up."""
+        """Like `grow`, but waits for room. If it returns False, the body must be rejected."""
         if self.grow(size) or (self.fits(size) and await self._budget.growth(self, size)):
             return True
         self.refuse("growth")
         return False
 
     def grow(self, size: int) -> bool:
-        """Holds room for a body that has become `size` bytes, and for some of what is to come, if there is any now."""
+        """Extends the reservation for a body that has grown to `size` bytes, and reserves ahead if possible. Returns
+        whether it did. Never waits."""
         if size * FACTOR <= self._held:
             return True
         budget, column, held = self._budget, self._column, self._held
@@ -266,41 +273,41 @@ class Room:
         return False
 
     def settle(self, size: int) -> None:
-        """Holds no more than a body of `size` bytes needs: that is all of it."""
+        """Releases what exceeds the needs of a complete body of `size` bytes."""
         if size * FACTOR < self._held:
             self._budget.give(self._column, self._held - size * FACTOR)
             self._held = size * FACTOR
 
     def another(self) -> Room:
-        """A place for a body that is kept for longer than this one."""
+        """Returns an empty reservation for a body that is kept for longer than this one."""
         return Room(self._budget)
 
     def fits(self, size: int) -> bool:
-        """Whether a body of `size` bytes could ever be held."""
+        """Whether a body of `size` bytes fits into an otherwise empty budget."""
         return self._budget.fits(size)
 
     def refuse(self, reason: str) -> None:
-        """Counts a body that found no room."""
+        """Counts a rejected body."""
         self._budget.refuse(reason)
 
     def leave(self) -> None:
-        """Gives all of it back."""
+        """Releases the whole reservation."""
         if self._held:
             held, self._held = self._held, 0
             self._budget.give(self._column, held)
 
 
 def derived(limit: int | None, workers: int) -> int:
-    """The budget where no setting gives one: half of what a machine or cgroup of `limit` bytes has besides the
-    processes themselves. The other half is for connections, what passes through, and what the allocator keeps."""
+    """Returns the default budget in bytes: half of the memory `limit` that the processes themselves leave. The other
+    half is for connections, streamed data and memory that the allocator keeps."""
     if limit is None:
         return LEAST
     return max(LEAST, (limit - PROCESS - WORKER * (workers - 1)) // 2)
 
 
 def memory_limit(read: Read) -> int | None:
-    """Bytes of memory that this process may use: the least of the machine's and its cgroups' (v1 and v2), from what
-    `read` finds in files; None where nothing is said."""
+    """Returns the memory limit of this process in bytes, or None if it is unknown: the least of the machine's memory
+    and the limits of its cgroups (v1 and v2). `read` returns the text of a file."""
     return min(_limits(read), default=None)
 
 
@@ -317,7 +324,7 @@ def _limits(read: Read) -> Iterator[int]:
             base, name = "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
-        for folder in _upwards(path.rstrip("/")):  # a limit of a cgroup holds for those in it
+        for folder in _upwards(path.rstrip("/")):  # a cgroup's limit applies to its children
             text = (read(f"{base}{folder}/{name}") or "").strip()
             if text.isdecimal() and int(text) < UNLIMITED:
                 yield int(text)
@@ -331,7 +338,7 @@ def _upwards(path: str) -> Iterator[str]:
 
 
 def read_text(path: str) -> str | None:
-    """A file's text; None where there is none."""
+    """Returns a file's text, or None if it cannot be read."""
     try:
         return Path(path).read_text("utf-8", "replace")
     except OSError:
