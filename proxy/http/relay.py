@@ -1,4 +1,7 @@
-"""The client's side of one request: its body in, an answer out, and whether it is still there; it knows no endpoint."""
+"""The client side of one request: receives its body, relays a response, and detects a disconnect.
+
+It is independent of the endpoint.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +27,25 @@ Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
-LINGER = 0.5  # seconds that the upstream has to end a stream whose client left, so that its connection is kept
-TAIL = 32  # bytes of a stream's end that are remembered, at least
+LINGER = 0.5  # seconds to drain a stream after the client disconnected, so that the upstream connection is reusable
+TAIL = 32  # bytes of a stream's end that are kept, at least
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
-FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: here a length is that of another answer
+FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: their content-length does not frame a body
 LENGTH = frozenset((b"content-length",))
 
 
 class StreamFormat(Protocol):
-    """How the client's API reports an error in a stream of events, and what ends one."""
+    """How the client's API reports an error in an event stream, and how such a stream ends."""
 
     def error_event(self, error: ClientError) -> bytes:
-        """The event that reports an error in a stream that has begun."""
+        """Returns the event that reports an error in a stream that has started."""
 
     def is_end_of_stream(self, tail: bytes) -> bool:
-        """Whether a stream's last bytes (`TAIL` are enough) are its last event."""
+        """Whether the last bytes of a stream (at least `TAIL`) end its final event."""
 
 
 class BrokenOff(Exception):
-    """The upstream failed in the middle of its answer; the client has been made to see it, nothing more may be sent."""
+    """The upstream failed in the middle of its response. The client has the error; nothing more may be sent."""
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
@@ -51,7 +54,7 @@ class BrokenOff(Exception):
 
 async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cycle | None = None) -> T:
     """Returns what `work` returns. Raises ClientDisconnected, with `work` cancelled, if the client disconnects first.
-    The request's body must have been received before, unless there is a `cycle` of our own server."""
+    The request's body must have been received before, unless `cycle` is set."""
     try:
         with leaving(receive, cycle):
             return await work
@@ -60,22 +63,22 @@ async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cyc
 
 
 def cycle_of(scope: Scope) -> Cycle | None:
-    """Our own server's view of a request; None under any other server."""
+    """Returns the request's cycle, or None under another ASGI server."""
     return scope.get("plimsoll.cycle")
 
 
 def target_of(scope: Scope) -> bytes:
-    """The request's target as the client sent it: path and query, byte for byte."""
+    """Returns the request's target as the client sent it: path and query, byte for byte."""
     target: bytes = scope.get("plimsoll.target") or b""
     if target.startswith(b"/"):
         return target
-    # Another server, or the absolute form (RFC 9112, 3.2.2), whose host is none of our business.
+    # Another ASGI server, or the absolute form (RFC 9112, 3.2.2), whose scheme and host are dropped.
     query = scope["query_string"]
     return bytes(scope["raw_path"] + b"?" + query if query else scope["raw_path"])
 
 
 def slow_body(seconds: float) -> ClientError:
-    """The client stopped sending in the middle of its request, or nearly so."""
+    """Returns the error for a body that stalled, or arrived below the minimum rate."""
     text = f"No byte of the request's body came for {seconds:g} seconds, or too few."
     return ClientError(408, text, code="body_timeout", retry=True)
 
@@ -84,8 +87,8 @@ async def receive_body(
     receive: Receive, seconds: float, cycle: Cycle | None = None, rate: float = 0.0, room: Room | None = None
 ) -> tuple[bytes, bool]:
     """Returns the next bytes of the request's body, and whether more follow. Raises ClientDisconnected, or ClientError
-    408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer as long as `rate` bytes a
-    second arrive, and more if other requests wait for `room`."""
+    408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer while `rate` bytes per
+    second arrive. A higher rate is required while other requests wait for `room`."""
     late = partial(slow_body, seconds)
     pressed = None if room is None else lambda: room.pressed
     with (
@@ -100,8 +103,8 @@ async def receive_body(
 
 
 def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
-    """The whole body, where all of it has come and there is room for it at once, as for short ones mostly; else
-    `read_body` must be asked. Raises ClientError as that does."""
+    """Returns the whole body if it has been received and there is room for it, the common case for a short one. Else
+    returns None, and `read_body` must be used. Raises ClientError as `read_body` does."""
     if cycle is None or cycle.more_body or cycle.disconnected:
         return None
     if cycle.arrived > limit:
@@ -110,9 +113,13 @@ def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, room: Room, rate: float = 0.0) -> bytes:
-    """The whole body; `room` holds as much as it needs before it is read. Raises ClientError where it has more than
-    `limit` bytes or than could ever be held (413), where there is no room in time (503), or where for so many seconds
-    none comes, or fewer than `rate` bytes a second (408); and ClientDisconnected."""
+    """Returns the whole body. Reserves memory in `room` before it reads.
+
+    Raises ClientDisconnected, or ClientError:
+    413: the body exceeds `limit` bytes or the whole memory budget.
+    503: there is no room in time.
+    408: no byte arrives for `seconds`, or fewer than `rate` bytes per second.
+    """
     cycle = cycle_of(scope)
     whole = body_here(cycle, limit, room)
     if whole is not None:
@@ -135,7 +142,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
             raise too_large(limit)
         if not room.grow(size):
             await enlarged(room, size, cycle)
-        if more and cycle is not None:  # it stopped where there was no room
+        if more and cycle is not None:  # gathering stopped for lack of room
             cycle.gather(limit - size, partial(_grows, room, size))
     room.settle(size)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -146,16 +153,17 @@ def _grows(room: Room, before: int, came: int) -> bool:
 
 
 async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
-    """Waits until `room` holds a body that has grown to `size` bytes. Raises ClientError and ClientDisconnected as
-    `admitted` does."""
+    """Waits until `room` has reserved memory for a body that has grown to `size` bytes. Raises ClientError and
+    ClientDisconnected as `admitted` does."""
     with nullcontext() if cycle is None else OnDisconnect(cycle):
         if not await room.grown(size):
             raise overloaded() if room.fits(size) else over_budget()
 
 
 async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> None:
-    """Waits until the room holds so many bytes, `here` of which came already; nothing is read meanwhile. Raises
-    ClientError where they could never be held (413) or cannot in time (503), and ClientDisconnected."""
+    """Waits until `room` has reserved memory for a body of `size` bytes, `here` of which have been received. Reading is
+    paused during the wait. Raises ClientError if the body exceeds the whole budget (413) or there is no room in time
+    (503). Raises ClientDisconnected."""
     if not room.fits(size):
         room.refuse("size")
         raise over_budget()
@@ -173,8 +181,8 @@ async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> Non
 
 
 class Upload:
-    """A body on its way through, after its first bytes: `chunks` for the upstream, and `receive` for whoever watches
-    whether the client is still there, which begins when the body has been received."""
+    """A streamed body after its first bytes. `chunks` yields it for the upstream. `receive` serves the detection of a
+    disconnect, which starts once the body has been received."""
 
     __slots__ = ("_came", "_first", "_rate", "_received", "_seconds", "_take", "_waited")
 
@@ -184,8 +192,8 @@ class Upload:
         self._came, self._waited = 0, 0.0
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they come. Raises as `receive_body` does, and 408 where fewer than `rate` bytes a second
-        come in the time in which the client, and not the upstream, is waited for."""
+        """Yields the body's bytes as they arrive. Raises as `receive_body` does, and ClientError 408 if fewer than
+        `rate` bytes per second arrive. Only the time spent waiting for the client counts, not for the upstream."""
         clock = asyncio.get_running_loop().time
         try:
             yield self._first
@@ -207,13 +215,13 @@ class Upload:
             self._came, self._waited = 0, 0.0
 
     async def receive(self) -> Message:
-        """The next message behind the body."""
+        """Waits for the end of the body, then returns the next ASGI message."""
         await self._received.wait()
         return await self._take()
 
 
 async def send_error(send: Send, error: ClientError, body: bytes, extra: Iterable[Header] = ()) -> None:
-    """Sends an error of ours with its JSON body; OpenAI's clients repeat a request where x-should-retry says so."""
+    """Sends an error of the proxy with its JSON body. OpenAI's clients retry a request if x-should-retry is true."""
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
@@ -223,13 +231,13 @@ async def send_error(send: Send, error: ClientError, body: bytes, extra: Iterabl
     if error.after:
         headers.append((b"retry-after", b"%d" % error.after))
     if error.status == 408:
-        headers.append((b"connection", b"close"))  # RFC 9110, 15.5.9: the rest of the request is not waited for
+        headers.append((b"connection", b"close"))  # RFC 9110, 15.5.9: the rest of the request is not read
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def handed_on(cycle: Cycle, answer: Answer, body: bytes, extra: Sequence[Header]) -> bool:
-    """Hands on an answer all of whose body is here. False, and nothing is written, where `relay` must do it."""
+    """Sends a response whose whole body has been received. Returns False and writes nothing if `relay` must be used."""
     headers = to_client(answer.headers)
     headers += extra
     return cycle.answered_at_once(answer.status, headers, body)
@@ -247,14 +255,18 @@ async def relay(
     cycle: Cycle | None = None,
     event: Event = ignore,
 ) -> None:
-    """Hands an answer on, every byte as soon as it comes and no faster than the client takes them, and closes it.
+    """Relays a response and closes it. Sends each part as it arrives, with backpressure from the client.
 
-    `first` are bytes of its body that were read already, `extra` headers of ours. `watch` sees every chunk after it
-    went out; its failure is reported to `event`. `started` is called at the first chunk. With `cycle`, our own
-    server's, no task need wake up for a chunk. An event stream that breaks ends with `stream_format.error_event`. A
-    client that leaves after the last event of a stream has the whole answer. Raises ClientDisconnected, or BrokenOff
-    once the client has the error; the caller must return then, for an answer that is not completed closes the
-    connection.
+    first: bytes of the body that were read before.
+    extra: headers that the proxy adds.
+    watch: called with each part after it is sent. Its errors are reported to `event`.
+    started: called before the first part is sent.
+    cycle: writes parts without waking a task for each.
+    stream_format: `error_event` ends an event stream that breaks. A client that disconnects after the final event of a
+    stream has the whole response, and causes no error.
+
+    Raises ClientDisconnected. Raises BrokenOff once the client has the error of the upstream. The caller must then
+    return: an incomplete response closes the connection.
     """
     out = _Out(answer, send, stream_format, watch, started, cycle, event)
     try:
@@ -279,7 +291,7 @@ async def relay(
 
 
 class _Out:
-    """An answer on its way to the client."""
+    """A response in transit to the client."""
 
     __slots__ = (
         "_answer",
@@ -306,7 +318,7 @@ class _Out:
     ) -> None:
         self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
         self._started, self._format, self._event = started, stream_format, event
-        self._left = -1  # bytes to come, where the answer says how many
+        self._left = -1  # remaining bytes of a response with a content-length
         self._tail = b""
         self._ended = False
 
@@ -323,12 +335,12 @@ class _Out:
         if not self._tail and self._started is not None:
             self._started()
         self._left -= len(chunk)
-        self._ended = self._left == 0  # the last byte goes out as the last, not as one that an empty one follows
+        self._ended = self._left == 0  # the last part ends the body, so no empty message follows
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._ended})
         self._seen(chunk)
 
     def flows(self, chunk: bytes) -> bool:
-        """Passes a chunk on at once; whether the client takes more."""
+        """Writes a part immediately. Returns False under backpressure."""
         assert self._cycle is not None
         more = self._cycle.flow_on(chunk)
         self._seen(chunk)
@@ -339,7 +351,7 @@ class _Out:
         try:
             if self._watch is not None:
                 self._watch(chunk)
-        except Exception as error:  # what watches is ours, and our bug must not be the client's broken answer
+        except Exception as error:  # a bug in the proxy's own callback must not break the response
             self._event("a watcher of answers failed", error=type(error).__name__)
             self._watch = None
 
@@ -350,11 +362,11 @@ class _Out:
 
     @property
     def done(self) -> bool:
-        """Whether the client has all that it waits for."""
+        """Whether the client has the whole response."""
         return self._ended or self._answer.whole or self._format.is_end_of_stream(self._tail)
 
     async def linger(self) -> None:
-        """Reads the end of a stream that nobody waits for: then its connection serves the next request."""
+        """Drains the stream after a disconnect, so that the upstream connection can be reused."""
         try:
             async with asyncio.timeout(LINGER):
                 while chunk := await self._answer.next():
@@ -363,7 +375,8 @@ class _Out:
             pass
 
     async def break_off(self, error: UpstreamError) -> None:
-        """A stream of events gets the error as one; what aborts it follows (a plain end would be taken for its end)."""
+        """Sends the error as an event if the response is an event stream. The stream is not completed: the client would
+        take that for a normal end."""
         headers = self._answer.headers
         kind = value_of(headers, b"content-type") or b""
         if (
@@ -373,7 +386,7 @@ class _Out:
         ):
             return
         if self._tail and not self._tail.endswith(b"\n"):
-            return  # in the middle of a line: whatever follows would become a part of it
+            return  # in the middle of a line: an event would be appended to it
         gap = b"" if not self._tail or self._tail.endswith(EVENT_ENDS) else b"\n"
         event = gap + self._format.error_event(ClientError(error.status, error.message, code="upstream_error"))
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

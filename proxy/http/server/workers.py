@@ -1,6 +1,6 @@
-"""Several processes behind one port: a parent that starts them, replaces those that die, and passes a stop on.
+"""Several worker processes behind one port: the parent starts them, replaces those that exit, and forwards a stop.
 
-It serves nothing itself; workers share listening sockets, so that no connection is refused while one is replaced.
+The parent serves no requests. Workers share the listening sockets, so no connection is refused while one is replaced.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from typing import NoReturn
 
 from proxy.http.callbacks import Event, ignore
 
-CRASH_LOOP_S = 5.0  # seconds; a worker that dies sooner may well die again
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds until such a one is replaced: doubled each time
+CRASH_LOOP_S = 5.0  # seconds; an earlier exit of a worker counts as part of a crash loop
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds of exponential backoff before such a worker is replaced
 Done = Callable[[], None]
 WorkerExit = Callable[[int], None]
 Work = Callable[[int, Done], None]
-Born = dict[int, tuple[int, float]]  # by process id: a worker's number, and when it began
+Born = dict[int, tuple[int, float]]  # by process id: a worker's number and start time
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
 
 
 def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None, event: Event = ignore) -> int:
-    """Does `work` in so many processes until SIGTERM or SIGINT, which each of them gets; a second one kills them.
+    """Runs `work` in `count` processes until SIGTERM or SIGINT, then sends them SIGTERM; a second signal kills them.
 
-    `work` is given its worker's number, from 0 on, and what it calls once it is ready. A worker that dies is replaced
-    by one of the same number, and `gone` told its process id; one that dies young is replaced after a pause, but before
-    the first of all was ready it takes the others with it. None outlives this process. `stopping` is called once the
-    end has begun: what this process holds open keeps the workers from closing it. Returns the exit code. Must be called
-    before this process has threads.
+    work: called with the worker's number, from 0 on, and a callback that the worker calls once it is ready.
+    gone: called with the process id of each worker that has exited.
+    stopping: called on each stop signal. It must close the parent's copies of sockets: while they are open, the workers
+    cannot close them.
+
+    A worker that exits is replaced by one of the same number, after a backoff if it exits early. If one exits early
+    before any was ready, all stop. No worker outlives this process. Returns the exit code. Must be called before
+    this process has threads.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for, not handled: nothing can come between
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # `sigwait` receives them: no handler, so no race
     alive, ready = os.pipe(), os.pipe()
     for end in ready:
         os.set_blocking(end, False)
@@ -51,7 +54,7 @@ def run(count: int, work: Work, gone: WorkerExit, stopping: Done = lambda: None,
 
 
 class _Crew:
-    """The workers that live, and when those that died young are replaced; times are `time.monotonic`'s."""
+    """The running workers, and the times at which exited ones are replaced. Times are of `time.monotonic`."""
 
     def __init__(
         self,
@@ -66,12 +69,12 @@ class _Crew:
         self._start, self._gone, self._stopping, self._ready = start, gone, stopping, ready
         self._born = {start(number): (number, time.monotonic()) for number in range(count)}
         self._due: list[tuple[float, int]] = []
-        self._young = 0  # deaths of young ones, one after the other
+        self._young = 0  # consecutive early exits
         self._was_ready = False
         self._code, self._stop = 0, 0
 
     def watch(self) -> int:
-        """Returns the exit code when all have ended."""
+        """Handles signals until all workers have exited. Returns the exit code."""
         while self._born or self._due:
             heard = signal.sigwait(WATCHED)
             if heard in (signal.SIGTERM, signal.SIGINT):
@@ -105,7 +108,7 @@ class _Crew:
         self._due.append((time.monotonic() + pause, number))
 
     def _replace(self) -> None:
-        """Starts those that are due, and has the system say when the next one is."""
+        """Starts the workers that are due, and sets a timer for the next one."""
         now = time.monotonic()
         later = [one for one in self._due if one[0] > now]
         for number in [number for at, number in self._due if at <= now]:
@@ -128,10 +131,10 @@ def _tell(crew: Born, stop: int) -> None:
 
 
 def _ended(crew: Born) -> list[tuple[int, tuple[int, float], int]]:
-    """Takes from the crew the workers that have ended: each one's number and birth, and its exit code, or its signal
-    below zero.
+    """Removes the exited workers from the crew. Returns for each its process id, its number and start time, and its
+    exit code (the negated signal if a signal ended it).
 
-    All of them at once, before anything is done about any: their process ids are nobody's now, and get no signal.
+    It reaps all before the caller handles any: the process ids may be reused, so they must get no signal.
     """
     found = [(pid, status) for pid in crew for ended, status in [os.waitpid(pid, os.WNOHANG)] if ended]
     return [(pid, crew.pop(pid), os.waitstatus_to_exitcode(status)) for pid, status in found]
@@ -145,7 +148,7 @@ def _start(work: Work, alive: tuple[int, int], ready: int, event: Event, number:
 
 
 def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int, event: Event) -> NoReturn:
-    """Does the work and leaves at once: what the parent has to clean up at its end is not the worker's."""
+    """Runs the work, then exits without the parent's cleanup handlers."""
     code = 1
     try:
         os.close(alive[1])
@@ -165,11 +168,11 @@ def _be_worker(work: Callable[[Done], None], alive: tuple[int, int], ready: int,
 
 
 def _say_ready(ready: int) -> None:
-    with contextlib.suppress(BlockingIOError):  # enough of us have said so
+    with contextlib.suppress(BlockingIOError):  # the pipe is full: enough workers have reported
         os.write(ready, b".")
 
 
 def _stop_with_parent(alive: int) -> None:
-    """The other end is the parent's alone: there is something to read, namely the end, once it is gone."""
+    """Stops this worker when the parent exits: only the parent has the pipe's write end, so the read returns then."""
     os.read(alive, 1)
     os.kill(os.getpid(), signal.SIGTERM)
