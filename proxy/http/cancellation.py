@@ -220,7 +220,7 @@ class PollDisconnect(Interrupt):
         self._watcher: asyncio.Task[None] | None = None
 
     def rouse(self) -> None:
-        """Starts to poll for a disconnect."""
+        """Starts polling for a disconnect."""
         self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:

@@ -9,9 +9,9 @@ Two rules prevent starvation and deadlock:
 * A body without a reservation waits in a queue, in order of arrival over all workers. No later body overtakes it, so
   small bodies do not starve a large one. Small bodies have a separate share, so large bodies that wait or arrive slowly
   do not block ordinary traffic.
-* A body with a reservation that must grow (its length is not declared, or it is compressed) goes before the queue. If
-  the budget is exhausted, one such body over all workers waits. A second one fails and releases its reservation. So
-  growing bodies never wait for one another, and one of several that grow together completes.
+* A body with a reservation that must grow (its length is not declared, or it is compressed) has priority over the
+  queue. If the budget is exhausted, one such body over all workers waits. A second one fails and releases its
+  reservation. So growing bodies never wait for one another, and one of several that grow together completes.
 
 It reads no body and is independent of HTTP.
 """

@@ -21,7 +21,7 @@ class Taken(NamedTuple):
 
 
 class Tunnel:
-    """A tunnel between a client's and an upstream's connection. It starts at once and ends when both are closed.
+    """A tunnel between a client's and an upstream's connection. It starts on creation and ends when both are closed.
 
     Reading from one end is paused while writing to the other end is paused. So the buffers of the two transports bound
     the memory. An open tunnel has no idle timeout; a half-closed one has.

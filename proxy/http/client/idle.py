@@ -1,7 +1,7 @@
 """The idle connections of a pool, and the observed keep-alive behaviour of the upstream.
 
 Some upstreams announce keep-alive and still close, after each response or only after streams. A POST sent at that
-moment fails, because it is never retried. So a POST reuses a connection at once only after earlier reuse has succeeded.
+moment fails, because it is never retried. So a POST reuses a young connection only after earlier reuse has succeeded.
 After a failed reuse, the upstream must prove its keep-alive again.
 """
 

@@ -24,7 +24,7 @@ from proxy.http.client.response import Fault, Header, LinkError, ResponseReader
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
 PACE = 1.0  # seconds between two timeout checks: one timer for all connections instead of one for each request
 LINE = b"%b: %b"
-NOT_LET_OUT = 407  # the forward proxy rejects our credentials: an error of the configuration, not of the client
+NOT_LET_OUT = 407  # the forward proxy rejects the credentials: an error of the configuration, not of the client
 JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
 
 

@@ -1,6 +1,6 @@
 """One request and its response on a client connection, for an ASGI application.
 
-The ASGI scope holds the cycle as `plimsoll.cycle`. It offers operations that ASGI messages cannot express.
+The ASGI scope contains the cycle as `plimsoll.cycle`. It offers operations that ASGI messages cannot express.
 """
 
 from __future__ import annotations
@@ -284,8 +284,8 @@ class Cycle:
         return self._chunked and self.scope["method"] != "HEAD"
 
     def flow_on(self, chunk: bytes) -> bool:
-        """Writes one chunk of a chunked response without waking a task, unlike `send`. Returns False if writing is
-        paused or the client has disconnected."""
+        """Writes one chunk of a chunked response without waking a task, unlike `send`. Returns False if writing is then
+        paused, or if the client has disconnected."""
         if self.disconnected:
             return False
         self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))

@@ -26,7 +26,7 @@ MAX_HEAD = 64 * 1024  # bytes of a request's head
 MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
 SHORT_TARGET = 256  # bytes; parsed targets up to this length are cached
-KEEP_ALIVE_SECONDS = 75.0  # longer than a load balancer's usual 60: the side that closes first loses no response
+KEEP_ALIVE_SECONDS = 75.0  # longer than a load balancer's usual 60, so that it closes first and loses no response
 LINGER_SECONDS = 30.0  # for the rest of a body after its response is sent: an immediate close could lose the response
 MOST_BEHIND = 64 * 1024  # bytes buffered behind a WebSocket handshake until its response, or behind a running request
 MOST_PIPELINED = 8  # requests that may queue behind a running one; at this number, parsing pauses
@@ -86,7 +86,7 @@ def _address(found: object) -> tuple[str, int] | None:
 
 
 def _crowded(data: bytes) -> bool:
-    """Whether `data` may hold more pipelined requests than the queue allows. The first head is usually followed by a
+    """Whether `data` may contain more pipelined requests than the queue allows. The first head is usually followed by a
     body with few line breaks: a search that finds none in 1 MB takes 20 us, a count of them takes 500."""
     at = data.find(HEAD_END) + len(HEAD_END)
     for _ in range(2 * MOST_PIPELINED):
@@ -111,8 +111,9 @@ class Port:
 class Protocol(asyncio.Protocol):
     """One client connection, with timeouts and limits for the head of a request.
 
-    A request's scope holds `plimsoll.target`, the target byte for byte. Trailers are never added to the headers. After
-    a WebSocket handshake no bytes are parsed as HTTP: the request's cycle may hand the connection over, else it closes.
+    A request's scope contains `plimsoll.target`, the target byte for byte. Trailers are never added to the headers.
+    After a WebSocket handshake no bytes are parsed as HTTP: the request's cycle may detach the connection, else it
+    closes.
     """
 
     head_seconds = HEAD_SECONDS
