@@ -224,7 +224,7 @@ PLACES = (
     "proxy.observe.metrics.Metrics.named",
     "proxy.request.gateway.target_of",
     "proxy.wire.tap.Tap.feed",
-    "proxy.wire.tap.Tap._settle",
+    "proxy.wire.tap.Tap._read_new",
     "proxy.request.inspect.inspection",
 )
 

@@ -48,7 +48,7 @@ def test_a_guess_cuts_nothing_and_a_refusal_teaches_the_window(capfd: pytest.Cap
             assert asked(up) == 1
 
     run(check())
-    lines = [line for line in capfd.readouterr().err.splitlines() if "nobody knows" in line]
+    lines = [line for line in capfd.readouterr().err.splitlines() if "unknown model" in line]
     assert len(lines) == 1 and NOBODY in lines[0] and "8192" in lines[0]
 
 

@@ -1,7 +1,17 @@
 """Cuts an agent's run with two marks, so that the cut stays in the same place over many turns. It drops nothing itself.
 
 Theory of operation
-============"""
+===================
+
+Providers bill a repeated prefix of a prompt at a fraction of its price, so a cut must not move at every turn. The upper
+mark is the room: as long as the run fits, nothing is cut. When it no longer fits, it is cut to the lower mark, a share
+`low` of the room that is not pinned: half of that for the newest blocks, half for older blocks that are relevant to the
+current task. The cut then stays until the room is exceeded again.
+
+No state is needed for that: the run is replayed from its start with the token counts of its blocks, and every cut is
+made again as it was made then. A cut depends only on the blocks up to it, so every replica and every later turn cuts in
+the same place. Cuts are cached, which only saves time.
+"""
 
 from __future__ import annotations
 
