@@ -110,6 +110,18 @@ def test_every_arrow_points_where_it_may() -> None:
     assert wrong == NOT_YET
 
 
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    arrows: dict[str, set[str]] = {name: set() for name in trees()}
+    for name, target in ours():
+        if target in arrows and target != name:
+            arrows[name].add(target)
+    for name, found in arrows.items():  # of `from a import b`, where b is a module, a itself is not meant
+        arrows[name] = {one for one in found if not any(other.startswith(f"{one}.") for other in found)}
+    while leaves := {name for name, found in arrows.items() if not found}:
+        arrows = {name: found - leaves for name, found in arrows.items() if name not in leaves}
+    assert not arrows, "these modules stand in circles, or import one that does"
+
+
 def test_an_api_imports_no_other_api() -> None:
     for name, found in ours():
         if part(name) == "apis" == part(found):

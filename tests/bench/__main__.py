@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.bench.loads import Case, Result, measured
 from tests.bench.systems import HOME, SYSTEMS, System, need, plimsoll, upstream
 
+LEAST_RATE = 5.0  # answers a second: the slowest case of a system that works has over 40
 CASES = (
     Case("1 KB, 1", 1_000, 1, 1),
     Case("1 KB, 16", 1_000, 1, 16),
@@ -67,6 +68,9 @@ def table(medians: dict[tuple[str, str], Result], cases: Sequence[Case], names: 
         direct = medians[case.name, "direct"]
         for name in names:
             r = medians[case.name, name]
+            if reason := failure(r):
+                yield row(case.name, name, f"no figure: {reason}", "", "", "", "", "", r.errors)
+                continue
             ratios = [times(r, medians.get((case.name, other))) for other in ("nginx", "plimsoll")]
             cpu = "" if name == "direct" else f"{r.cpu_us:,.0f}"
             added = [
@@ -75,12 +79,21 @@ def table(medians: dict[tuple[str, str], Result], cases: Sequence[Case], names: 
             yield row(case.name, name, cpu, *ratios, f"{r.rate:,.0f}", *added, r.errors)
 
 
+def failure(result: Result) -> str:
+    """Why a result is no figure: a system that fails most requests, or hardly answers any, is fast or slow for reasons
+    that the table cannot show. Empty where it is one."""
+    if result.errors:
+        return "errors among its answers"
+    return f"only {result.rate:.1f} answers a second" if result.rate < LEAST_RATE else ""
+
+
 def chunks(medians: dict[tuple[str, str], Result], names: Sequence[str]) -> Iterator[str]:
     """What a chunk more costs, from streams of 100 and of 10: a stream's beginning and end are in neither."""
     costs = {
         name: (long.cpu_us - short.cpu_us) / 90
         for name in names
         if (long := medians.get(("stream of 100, 16", name))) and (short := medians.get(("stream of 10, 16", name)))
+        if not failure(long) and not failure(short)
     }
     if costs.get("nginx"):
         yield "\n| a chunk of a stream | CPU us | x nginx |\n|---|---|---|"
@@ -96,7 +109,7 @@ def row(*cells: object) -> str:
 
 def times(one: Result, other: Result | None) -> str:
     """How many times the CPU of another system one takes; empty for what has none."""
-    told = other is not None and other.cpu_us and one.system not in ("direct", other.system)
+    told = other is not None and other.cpu_us and not failure(other) and one.system not in ("direct", other.system)
     return f"{one.cpu_us / other.cpu_us:.1f}" if told and other is not None else ""
 
 
