@@ -185,7 +185,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a client asked, understood: `head` is every top-level field but the messages, raw, in its order.
+    """What a client asked, understood: `head` is every top-level field, raw, in its order.
 
     `ask` is the reply limit that the client set, in the field `ask_field`; `reply_floor` the least that this request's
     own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
