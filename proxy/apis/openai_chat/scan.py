@@ -27,6 +27,7 @@ SEARCHES = ("web_search_options", "search_parameters", "plugins", "enable_search
 UNPROVABLE_FIELDS = (*SEARCHES, "prediction", "audio", "modalities")
 # The fields that decide what a prompt costs besides its messages.
 OVERHEAD = attrgetter("tools", "functions", "response_format", "tool_choice", "function_call", *UNPROVABLE_FIELDS)
+UNPROVABLE = attrgetter(*UNPROVABLE_FIELDS)
 REFERENCE = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
 # Where there may be more tokens than bytes: a call's arguments are parsed and written again (five bytes of 1e15, become
 # nine tokens), and results of parallel calls are written as ASCII JSON with blanks (two bytes of a letter become six).
@@ -172,8 +173,7 @@ def _size(raw: msgspec.Raw) -> int:
 
 def _is_unprovable(request: _Request) -> bool:
     """Whether it has a field, besides its messages, whose cost its bytes do not bound."""
-    for value in (request.web_search_options, request.prediction, request.audio, request.modalities):
-        if value is not NULL and bytes(value) != b"null":
-            return True
+    if any(bytes(value) != b"null" for value in UNPROVABLE(request)):
+        return True
     schemas = (request.tools, request.functions, request.response_format)
     return any(schema is not NULL and REFERENCE in bytes(schema) for schema in schemas)

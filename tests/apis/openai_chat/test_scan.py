@@ -53,6 +53,9 @@ def test_a_first_look_at_what_is_no_request_says_so(wrong: bytes) -> None:
     "fields",
     [
         {"web_search_options": {}},
+        {"search_parameters": {"mode": "auto"}},
+        {"plugins": [{"id": "web"}]},
+        {"enable_search": True},
         {"prediction": {"type": "content", "content": "x"}},
         {"audio": {"voice": "alloy"}},
         {"modalities": ["text", "audio"]},
