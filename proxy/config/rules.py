@@ -8,6 +8,7 @@ with its name; a family does so at that row's position.
 from __future__ import annotations
 
 import fnmatch
+import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,19 +38,7 @@ from proxy.wire import refusals
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", "summary.txt"})
-# How problems of rows start; all other problems concern a whole file.
-ROW_PREFIXES: tuple[str, ...] = (
-    "step ",
-    "use ",
-    "lorebook ",
-    "window ",
-    "gap ",
-    "beside ",
-    "limit ",
-    "family ",
-    "entry ",
-)
-ROW_PREFIXES += ("refusal row ", "veto row ")
+ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
 
@@ -132,7 +121,7 @@ class RulesReader:
     def report(self, layer: Layer, name: str, lines: Sequence[str]) -> None:
         """Records problems of a file, one per line."""
         for line in lines:
-            self.problems.append(f"{layer.title}/{name}{', ' if line.startswith(ROW_PREFIXES) else ': '}{line}")
+            self.problems.append(f"{layer.title}/{name}{', ' if ROW.match(line) else ': '}{line}")
 
 
 def built_in() -> Path:

@@ -147,6 +147,12 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     assert str(caught.value).splitlines() == problems
 
 
+@pytest.mark.parametrize("table", ["window", "gap", "beside", "limit", "roles"])
+def test_a_problem_of_a_row_names_the_row_behind_its_file(tmp_path: Path, table: str) -> None:
+    folder = written(tmp_path, windows=f"[[{table}]]\nnonsense = 1")
+    assert check_rules(folder)[0].startswith(f"{folder}/windows.toml, {table} 1")
+
+
 def _names(folder: Path) -> set[str]:
     return {
         "default",
