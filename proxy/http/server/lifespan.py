@@ -52,5 +52,7 @@ class Lifespan:
         kind = message["type"]
         if kind.endswith(".failed"):
             self._failed = True
-            self._event("the application failed", at=kind, reason=message.get("message", ""))
+            # The reason of a failed start is for the operator; at the end a traceback could contain what clients sent.
+            reason = message.get("message", "") if kind == "lifespan.startup.failed" else ""
+            self._event("the application failed", at=kind, reason=reason)
         (self._started if kind.startswith("lifespan.startup.") else self._stopped).set()

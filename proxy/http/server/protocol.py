@@ -140,9 +140,7 @@ class Protocol(asyncio.Protocol):
         self._host = b""  # the last valid Host
         self._running: Cycle | None = None
         self._head_open = self._body_open = self._deaf = False
-        self._unmade = (
-            0  # bytes since the last complete head or body data: of a head, trailers, chunk extensions, line ends
-        )
+        self._unmade = 0  # bytes since the last complete head or body data: heads, trailers, chunk extensions
         self._replay = b""
         self._switching = False
         self._behind = b""
