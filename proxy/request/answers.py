@@ -40,7 +40,7 @@ class AnswerLearning:
         if outcome.status != 200:
             return
         figures = context.figures or figures_of(context)
-        model, sender = outcome.model_sent, figures.received.headers
+        model, sender = outcome.model_sent, context.received.headers
         if figures.caller:
             self._disprove(figures, context.answered, outcome)
         self.knowledge.read(model, sender, outcome)

@@ -38,7 +38,7 @@ from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Window
 from proxy.model.outcome import Outcome, Usage
-from proxy.model.plan import Draft, Facts, Ladder, Mode, Note, Plan
+from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.tokens.meter import unit_of
@@ -75,8 +75,9 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
 
     `plain` is the body without its content-encoding, without the proxy's own key in messages, and without unpaired
     surrogates. `controls` includes the pins of that key. `ladder` is None if none may be used: the request was not
-    understood. `caller` is a digest of the credentials, empty if nothing depends on it. `learned` are the limits that
-    refusals proved for this caller; `probing`: the request is planned without them, to test whether they still hold.
+    understood. `caller` is a digest of all headers that upstreams tell their tenants apart by (`tenant_of`), empty if
+    nothing depends on it. `learned` are the limits that refusals proved for this caller; `probing`: the request is
+    planned without them, to test whether they still hold.
     """
 
     plain: bytes
@@ -173,35 +174,17 @@ class Record(msgspec.Struct):
 
 
 class Figures(msgspec.Struct, frozen=True, gc=False):
-    """What remains of a request when its content is released: figures for the outcome, and whom its answer teaches.
+    """What remains of a request when its content is released.
 
-    `unit` is the number of the model's tokens that one token of its encoding counts as; None if its count teaches
-    nothing.
+    `outcome` has what follows from its stages, without what its answer and its record add. `caller` and `probing` are
+    those of `Scanned`. `unit` is the number of the model's tokens that one token of its encoding counts as; None if its
+    count teaches nothing.
     """
 
-    received: Received
-    model: str
-    stream: bool
-    ladder: str
-    caller: bytes
-    probing: bool
-    skipped: bool
-    unit: float | None
-    model_sent: str
-    window: int = 0
-    window_source: str = ""
-    quality: str = ""
-    prompt: int | None = None
-    prompt_sent: int | None = None
-    reserve: int = 0
-    reply_asked: int | None = None
-    reply_sent: int | None = None
-    load_before: float | None = None
-    load_after: float | None = None
-    messages_in: int = 0
-    messages_sent: int = 0
-    notes: tuple[Note, ...] = ()
-    planned: tuple[Note, ...] = ()
+    outcome: Outcome
+    caller: bytes = b""
+    probing: bool = False
+    unit: float | None = None
 
 
 class RequestContext(msgspec.Struct):
@@ -249,7 +232,7 @@ class RequestContext(msgspec.Struct):
         """Drops the content of the request and its share of the memory budget; its figures remain."""
         if self.figures is None:
             self.figures = figures_of(self)
-            self.received = self.figures.received
+            self.received = replace(self.received, body=b"")
             self.scanned = self.planned = None
         if self.room is not None:
             self.room.leave()
@@ -296,40 +279,19 @@ class RequestContext(msgspec.Struct):
     def outcome(self) -> Outcome:
         """The outcome, from the last stage that was reached. In `observe` mode the notes are what would be done."""
         figures, answered, record = self.figures or figures_of(self), self.answered, self.record
-        received, cost = figures.received, record.cost or NO_COST
-        return Outcome(
-            endpoint=received.api.name,
+        cost = record.cost or NO_COST
+        return replace(
+            figures.outcome,
             result=record.result or "passed",
             status=0 if answered is None else answered.status,
-            mode=received.mode,
-            ladder=figures.ladder,
-            model=figures.model,
-            model_sent=figures.model_sent,
-            window=figures.window,
-            window_source=figures.window_source,
-            quality=figures.quality,
-            prompt=figures.prompt,
-            prompt_sent=figures.prompt_sent,
-            reserve=figures.reserve,
-            reply_asked=figures.reply_asked,
-            reply_sent=figures.reply_sent,
-            load_before=figures.load_before,
-            load_after=figures.load_after,
-            messages_in=figures.messages_in,
-            messages_sent=figures.messages_sent,
-            notes=figures.notes,
             refusals=record.refusals,
             healed=answered is not None and answered.healed,
             usage=None if answered is None else answered.reported,
-            uncounted=figures.skipped,
-            stream=figures.stream,
             own_seconds=record.own_seconds,
             upstream_seconds=record.upstream_seconds,
             first_byte_seconds=record.first_byte_seconds,
-            path=received.path,
             attempts=record.attempts,
             request_id=request_id(record.request_id) if record.request_id else "",
-            planned=figures.planned,
             extra_calls=cost.calls,
             extra_tokens=cost.tokens,
             extra_seconds=cost.seconds,
@@ -343,31 +305,36 @@ def figures_of(context: RequestContext) -> Figures:
     """The figures of a request, by the last stage that it reached. Of a request that never went upstream nothing was
     sent, cut or granted."""
     received, scanned, counted = context.received, context.scanned, context.counted
-    received = Received(received.api, received.mode, received.path, received.headers, received.controls)
     if scanned is None:
-        return Figures(received, "", False, "", b"", False, False, None, "")
+        return Figures(Outcome(received.api.name, "", 0, received.mode, path=received.path))
     scan, ladder = scanned.scan, scanned.ladder
     sent = context.record.attempts > 0
-    skipped = counted is not None and counted.skipped
     if (plan := context.plan) is not None:
-        return _of_plan(received, scanned, plan, sent, skipped)
+        return _of_plan(context, scanned, plan, sent)
     if ladder is None or counted is None or counted.total is None:
-        name = "" if ladder is None else ladder.name
-        return Figures(
-            received, scan.model, scan.stream, name, scanned.caller, scanned.probing, skipped, None, scan.model
+        outcome = Outcome(
+            received.api.name,
+            "",
+            0,
+            received.mode,
+            "" if ladder is None else ladder.name,
+            scan.model,
+            scan.model,
+            uncounted=counted is not None and counted.skipped,
+            stream=scan.stream,
+            path=received.path,
         )
+        return Figures(outcome, scanned.caller, scanned.probing)
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
     load = (total.prompt + reserve) / window.tokens
-    return Figures(
-        received,
-        scan.model,
-        scan.stream,
+    outcome = Outcome(
+        received.api.name,
+        "",
+        0,
+        received.mode,
         ladder.name,
-        scanned.caller,
-        scanned.probing,
-        False,
-        total.unit,
+        scan.model,
         scan.model,
         window.tokens,
         window.source,
@@ -381,22 +348,23 @@ def figures_of(context: RequestContext) -> Figures:
         load if sent else None,
         total.messages,
         total.messages if sent else 0,
+        stream=scan.stream,
+        path=received.path,
     )
+    return Figures(outcome, scanned.caller, scanned.probing, total.unit)
 
 
-def _of_plan(received: Received, scanned: Scanned, plan: Plan, was_sent: bool, skipped: bool) -> Figures:
-    before = plan.before
+def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bool) -> Figures:
+    received, before = context.received, plan.before
     sent: Draft = plan.draft if received.may_change else before
     shown = sent if was_sent else before
-    return Figures(
-        received=received,
-        model=scanned.model,
-        stream=scanned.scan.stream,
+    outcome = Outcome(
+        endpoint=received.api.name,
+        result="",
+        status=0,
+        mode=received.mode,
         ladder=scanned.ladder.name if scanned.ladder else "",
-        caller=scanned.caller,
-        probing=scanned.probing,
-        skipped=skipped,
-        unit=unit_of(sent.meter),
+        model=scanned.model,
         model_sent=shown.model,
         window=shown.window.tokens,
         window_source=shown.window.source,
@@ -411,5 +379,9 @@ def _of_plan(received: Received, scanned: Scanned, plan: Plan, was_sent: bool, s
         messages_in=count(before),
         messages_sent=count(sent) if was_sent else 0,
         notes=plan.notes if was_sent and received.may_change else (),
+        uncounted=context.counted is not None and context.counted.skipped,
+        stream=scanned.scan.stream,
+        path=received.path,
         planned=plan.notes if was_sent and not received.may_change else (),
     )
+    return Figures(outcome, scanned.caller, scanned.probing, unit_of(sent.meter))

@@ -48,7 +48,7 @@ from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, pl
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Upstream
-from proxy.wire.controls import controls
+from proxy.wire.controls import NOTHING_ASKED, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
 from proxy.wire.paths import shown
 from proxy.wire.report import plan_headers
@@ -138,7 +138,8 @@ class Gateway:
         settings, head = self.settings, context.received
         asked = controls(head.headers)
         mode = asked.mode or head.mode
-        context.received = Received(head.api, mode, head.path, head.headers, asked)
+        if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
+            context.received = Received(head.api, mode, head.path, head.headers, asked)
         context.room = room = Room(self.budget)
         body = body_here(cycle, settings.max_body, room)
         if body is None:

@@ -7,7 +7,7 @@ requests, one serves background work, so background work never delays a request 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -67,8 +67,13 @@ class Background:
 
     async def close(self) -> None:
         """Cancels all tasks, waits for them, and closes the pool."""
-        for task in self.tasks:
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(self.tasks)
+        await cancelled(tuple(self.tasks))
         self.pool.close()
+
+
+async def cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels tasks and waits until all have ended. Never raises what they raise."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -23,6 +23,7 @@ from proxy.model.plan import Want
 from proxy.observe import log
 from proxy.request.facts import Knowledge
 from proxy.request.wants import Parts, WantKind
+from proxy.request.work import cancelled
 from proxy.tokens.meter import meter_for
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
@@ -158,11 +159,7 @@ class Summaries:
 
     async def close(self) -> None:
         """Cancels the calls under way, and closes the client."""
-        tasks = set(self._calls.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancelled(set(self._calls.values()))
         await self.client.close()
 
 
