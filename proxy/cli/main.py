@@ -193,7 +193,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def _folder() -> TemporaryDirectory[str]:
     try:
-        return TemporaryDirectory(prefix="plimsoll-", dir=os.environ.get("PROMETHEUS_MULTIPROC_DIR") or None)
+        return TemporaryDirectory(prefix="plimsoll-")
     except OSError as error:
         raise ConfigError(f"--workers needs a writable folder for metrics (TMPDIR): {error}") from None
 
