@@ -48,7 +48,7 @@ class Cache:
         self._counts = SharedCounts(self.memory, self._remote, self._keyring, self._stats) if self._remote else None
         self._records = ModelRecords(upstream, self._remote, self._keyring, self._stats, probe_after=probe_after)
         # Bound methods instead of wrappers: every request calls them.
-        self.has_caller_records = self._records.has_caller_records
+        self.has_tenant_records = self._records.has_tenant_records
         self.has_corrections = self._records.has_corrections
         self.correction = self._records.correction
         self.contents = Contents(self._remote, self._keyring, self._stats)
@@ -81,50 +81,50 @@ class Cache:
             self._counts.store(keys)
 
     async def load_records(self, keys: Iterable[Key]) -> None:
-        """Reads what other replicas learned about models and callers: at most `remote.READ_BUDGET_S` seconds, and
+        """Reads what other replicas learned about models and tenants: at most `remote.READ_BUDGET_S` seconds, and
         nothing for records in use here."""
         await self._records.load(keys)
 
-    def learned_limits(self, model: str, caller: bytes) -> LearnedLimits:
-        """The valid limits that refusals proved for a model and a caller."""
-        return self._records.learned(model, caller)
+    def learned_limits(self, model: str, tenant: bytes) -> LearnedLimits:
+        """The valid limits that refusals proved for a model and a tenant."""
+        return self._records.learned(model, tenant)
 
-    def record_proof(self, model: str, caller: bytes, learned: LearnedLimits, proof: Proof) -> None:
-        """Records what a refusal proved for a model and a caller, on every replica; `proof` has its circumstances."""
-        self._records.record_proof(model, caller, learned, proof)
+    def record_proof(self, model: str, tenant: bytes, learned: LearnedLimits, proof: Proof) -> None:
+        """Records what a refusal proved for a model and a tenant, on every replica; `proof` has its circumstances."""
+        self._records.record_proof(model, tenant, learned, proof)
 
-    def record_answer(self, model: str, caller: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
+    def record_answer(self, model: str, tenant: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
         """Withdraws, on every replica, the limits that an answer to a prompt of `used` tokens disproves
         (`LimitProofs.after_answer`)."""
-        self._records.record_answer(model, caller, used, reply, agrees=agrees, probed=probed)
+        self._records.record_answer(model, tenant, used, reply, agrees=agrees, probed=probed)
 
-    def claim_probe(self, model: str, caller: bytes) -> bool:
-        """Whether the calling request may test a caller's limits: one request in each interval."""
-        return self._records.claim_probe(model, caller)
+    def claim_probe(self, model: str, tenant: bytes) -> bool:
+        """Whether the calling request may test a tenant's limits: one request in each interval."""
+        return self._records.claim_probe(model, tenant)
 
     def mark_unreachable(self) -> None:
         """Makes all limits due for a probe: the upstream was unreachable and may return with others."""
         self._records.mark_unreachable()
 
     def forget(self, model: str) -> None:
-        """Invalidates what was learned about a model and its counts, for every caller, worker and replica."""
+        """Invalidates what was learned about a model and its counts, for every tenant, worker and replica."""
         self._records.forget(model)
 
-    def proofs(self, model: str | None = None, caller: bytes | None = None) -> list[ProofView]:
-        """The valid proofs, of all models and callers or of these."""
-        return self._records.proofs(model, caller)
+    def proofs(self, model: str | None = None, tenant: bytes | None = None) -> list[ProofView]:
+        """The valid proofs, of all models and tenants or of these."""
+        return self._records.proofs(model, tenant)
 
-    def calibrations(self, model: str, caller: bytes | None = None) -> list[CalibrationView]:
-        """The corrections of a model's counts, of all callers or of one."""
-        return self._records.calibrations(model, caller)
+    def calibrations(self, model: str, tenant: bytes | None = None) -> list[CalibrationView]:
+        """The corrections of a model's counts, of all tenants or of one."""
+        return self._records.calibrations(model, tenant)
 
     def consensus(self, model: str, family_ratio: float) -> tuple[int, float | None]:
-        """The number of callers with a vote on a model's ratio, and the ratio for callers without a calibration."""
+        """The number of tenants with a vote on a model's ratio, and the ratio for tenants without a calibration."""
         return self._records.consensus(model, family_ratio)
 
-    def record_ratio(self, model: str, caller: bytes, ratio: float) -> None:
-        """Records the ratio of the upstream's count to ours that the usage of one response to a caller showed."""
-        self._records.record_ratio(model, caller, ratio)
+    def record_ratio(self, model: str, tenant: bytes, ratio: float) -> None:
+        """Records the ratio of the upstream's count to ours that the usage of one response to a tenant showed."""
+        self._records.record_ratio(model, tenant, ratio)
 
     def lookups(self) -> dict[tuple[str, str], int]:
         """Lookups since the start, by tier and result."""

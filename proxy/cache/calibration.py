@@ -1,4 +1,4 @@
-"""Corrections of token counts for one model, learned from `usage`: one caller's own, and a consensus of many callers.
+"""Corrections of token counts for one model, learned from `usage`: one tenant's own, and a consensus of many tenants.
 
 Theory of operation
 ===================
@@ -6,17 +6,17 @@ Theory of operation
 The `usage` of a response gives a ratio: the tokens that the upstream counted, divided by the tokens that we counted.
 The sender of a request chooses its text, so a ratio is first of all evidence about that sender's requests.
 
-* `Calibration` holds what the responses to one caller taught. It corrects counts for that caller only. Its ratio is
+* `Calibration` holds what the responses to one tenant taught. It corrects counts for that tenant only. Its ratio is
   the median of the latest samples, so that one outlier changes nothing. Its margin follows from how far samples were
   above the ratio. Until there are `MIN_SAMPLES` of them, the margin of the model's family applies.
-* `Consensus` is for callers without a calibration. Each calibrated caller has one vote: its own ratio, limited to
+* `Consensus` is for tenants without a calibration. Each calibrated tenant has one vote: its own ratio, limited to
   `MAX_DEVIATION` from the family's ratio. The consensus is the median of all votes. If there are fewer than `QUORUM`
-  votes, the family's ratio fills the missing ones. So one caller is at most a tenth of what others are counted with,
-  and five callers together change nothing.
+  votes, the family's ratio fills the missing ones. So one tenant is at most a tenth of what others are counted with,
+  and five tenants together change nothing.
 * Ratios and margins change in steps, and only when the new value differs by at least one step. If counts changed with
   every response, the position of every cut would change with them, and the provider's prompt cache would be lost.
 * When two replicas have different records, the one based on more responses wins. Records contain figures and keyed
-  digests of callers, no content.
+  digests of tenants, no content.
 
 This module is pure: no I/O and no clock.
 """
@@ -39,20 +39,20 @@ BASE_MARGIN = 0.01  # ... and by a hundredth of the prompt
 RATIO_STEP = 0.02
 MARGIN_STEP = 0.01
 MARGIN_BOUNDS = (0.02, 0.25)  # shares of the prompt; the upper bound is the margin of an estimate
-QUORUM = 10  # callers; one of them is at most so large a part of the consensus
+QUORUM = 10  # tenants; one of them is at most so large a part of the consensus
 MAX_DEVIATION = 0.3  # of a vote from the family's ratio, as a share of it
 MAX_VOTES = 64
-DIGEST_BYTES = 8  # of a caller's keyed digest
+DIGEST_BYTES = 8  # of a tenant's keyed digest
 
 Ratio = Annotated[float, msgspec.Meta(gt=0.05, lt=20)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
-Caller = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+Tenant = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What `count` responses to one caller taught about one model. `latest` holds their last ratios, oldest first.
+    """What `count` responses to one tenant taught about one model. `latest` holds their last ratios, oldest first.
 
     `ratio` is the correction of counts and `share` their margin, as a share of the prompt; None while unknown.
     """
@@ -92,30 +92,30 @@ def _stepped_margin(before: float | None, ratio: float, latest: tuple[float, ...
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """The callers' votes on one model's ratio. `votes`: caller's keyed digest -> (ratio, number of its responses)."""
+    """The tenants' votes on one model's ratio. `votes`: tenant's keyed digest -> (ratio, number of its responses)."""
 
     votes: Mapping[bytes, tuple[float, int]] = field(default_factory=dict)
 
-    def with_vote(self, caller: bytes, calibration: Calibration) -> Consensus:
-        """The consensus with a caller's calibration as its vote; the same object if that changes no vote."""
-        ratio, known = calibration.ratio, self.votes.get(caller)
+    def with_vote(self, tenant: bytes, calibration: Calibration) -> Consensus:
+        """The consensus with a tenant's calibration as its vote; the same object if that changes no vote."""
+        ratio, known = calibration.ratio, self.votes.get(tenant)
         if ratio is None or (known is not None and known[0] == ratio):
             return self
-        return self.merged(Consensus({caller: (ratio, calibration.count)}))
+        return self.merged(Consensus({tenant: (ratio, calibration.count)}))
 
     def merged(self, other: Consensus) -> Consensus:
-        """The votes of both replicas; of one caller's two votes the one based on more responses. If there are more than
-        `MAX_VOTES`, those based on the fewest are dropped, so that new callers cannot displace established ones."""
+        """The votes of both replicas; of one tenant's two votes the one based on more responses. If there are more than
+        `MAX_VOTES`, those based on the fewest are dropped, so that new tenants cannot displace established ones."""
         votes = dict(self.votes)
-        for caller, vote in other.votes.items():
-            if caller not in votes or vote[1] > votes[caller][1]:
-                votes[caller] = vote
+        for tenant, vote in other.votes.items():
+            if tenant not in votes or vote[1] > votes[tenant][1]:
+                votes[tenant] = vote
         kept = sorted(votes.items(), key=lambda item: (-item[1][1], item[0]))[:MAX_VOTES]
         merged = dict(sorted(kept))
         return self if merged == self.votes else replace(self, votes=merged)
 
     def ratio(self, family_ratio: float) -> float | None:
-        """The correction for a caller without a calibration; None if there are too few votes to change the family's."""
+        """The correction for a tenant without a calibration; None if there are too few votes to change the family's."""
         if len(self.votes) <= QUORUM // 2:
             return None
         low, high = family_ratio * (1 - MAX_DEVIATION), family_ratio * (1 + MAX_DEVIATION)
@@ -131,7 +131,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 _CALIBRATION = msgspec.msgpack.Decoder(_Packed)
-_VOTES = msgspec.msgpack.Decoder(Annotated[dict[Caller, tuple[Ratio, Count]], msgspec.Meta(max_length=MAX_VOTES)])
+_VOTES = msgspec.msgpack.Decoder(Annotated[dict[Tenant, tuple[Ratio, Count]], msgspec.Meta(max_length=MAX_VOTES)])
 
 
 def pack(calibration: Calibration) -> bytes:

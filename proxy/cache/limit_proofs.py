@@ -1,4 +1,4 @@
-"""What refusals proved about a model's limits for one caller: a record of proofs, each of which expires.
+"""What refusals proved about a model's limits for one tenant: a record of proofs, each of which expires.
 
 Theory of operation
 ===================
@@ -8,9 +8,9 @@ how it counts, or that roles must alternate. Using that saves the next request a
 message is text: it quotes what clients send, and one model may have different windows for different keys. So what is
 learned is stored as evidence, and used only as far as the evidence goes.
 
-Scope. A record belongs to an upstream, a model and a caller (the hash of its credentials). A refusal of one caller's
-request never changes what another caller gets. A new caller starts from the operator's rows, the tables and the
-upstream's own list; its first refusal costs it one round trip.
+Scope. A record belongs to an upstream, a model and a tenant (a digest of the headers that upstreams distinguish
+clients by). A refusal of one tenant's request never changes what another tenant gets. A new tenant starts from the
+operator's rows, the tables and the upstream's own list; its first refusal costs it one round trip.
 
 Evidence. `fit.learn.proven` decides before a proof arrives here: a refusal proves a limit only if the refused request
 was over it by our own count. Figures that contradict our count prove nothing, nor do words and figures that the request
@@ -70,7 +70,7 @@ Text = Annotated[str, msgspec.Meta(max_length=64)]
 
 @dataclass(frozen=True, slots=True)
 class LimitProofs:
-    """The proofs for one model and caller, by kind. A proof with the value 0 was withdrawn. Times are in seconds since
+    """The proofs for one model and tenant, by kind. A proof with the value 0 was withdrawn. Times are in seconds since
     1970."""
 
     proofs: Mapping[str, Proof] = field(default_factory=dict)

@@ -78,10 +78,10 @@ def learned(rows: Sequence[Row], console: Console | None = None) -> None:
             console.print(f"  {_limit(limit)}", markup=False, highlight=False)
         for count in counts:
             margin = "" if count["margin"] is None else f" with a margin of {count['margin']:.0%}"
-            line = f"counts x {count['ratio']:g}{margin}, from {count['answers']} answers to caller {count['caller']}"
+            line = f"counts x {count['ratio']:g}{margin}, from {count['answers']} answers to tenant {count['caller']}"
             console.print(f"  {line}", markup=False, highlight=False)
         if agreed["ratio"] is not None:
-            line = f"counts x {agreed['ratio']:g} for new callers, agreed on by {agreed['callers']}"
+            line = f"counts x {agreed['ratio']:g} for new tenants, agreed on by {agreed['callers']}"
             console.print(f"  {line}", markup=False, highlight=False)
 
 
@@ -90,7 +90,7 @@ def _limit(limit: Row) -> str:
     named = f", the upstream {limit['named']:,}" if limit["named"] else ""
     probed = f", probed from {limit['probe_due']}" if limit["probe_due"] else ""
     return (
-        f"{limit['kind']} {value} for caller {limit['caller']}, until {limit['until']}{probed}; by {limit['rule']} at "
+        f"{limit['kind']} {value} for tenant {limit['caller']}, until {limit['until']}{probed}; by {limit['rule']} at "
         f"{limit['taught_at']}: we counted {limit['counted']:,} ({limit['quality']}){named}"
     )
 

@@ -41,7 +41,7 @@ class AnswerLearning:
             return
         figures = context.figures or figures_of(context)
         model, sender = outcome.model_sent, context.received.headers
-        if figures.caller:
+        if figures.tenant:
             self._disprove(figures, context.answered, outcome)
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
@@ -49,7 +49,7 @@ class AnswerLearning:
         family = self.knowledge.families.find(model)
         ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
-            self.cache.record_ratio(model, figures.caller or tenant_of(sender), ratio)
+            self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio)
 
     def _disprove(self, figures: Figures, answered: Answered | None, outcome: Outcome) -> None:
         """Takes back the limits that an answer disproves. An answer without usage counts if the request tested a limit
@@ -65,4 +65,4 @@ class AnswerLearning:
                 return
             used, agrees = sent, True
         reply = outcome.reply_sent or 0
-        self.cache.record_answer(outcome.model_sent, figures.caller, used, reply, agrees=agrees, probed=probed)
+        self.cache.record_answer(outcome.model_sent, figures.tenant, used, reply, agrees=agrees, probed=probed)

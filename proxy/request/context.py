@@ -75,8 +75,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
 
     `plain` is the body without its content-encoding, without the proxy's own key in messages, and without unpaired
     surrogates. `controls` includes the pins of that key. `ladder` is None if none may be used: the request was not
-    understood. `caller` is a digest of all headers that upstreams tell their tenants apart by (`tenant_of`), empty if
-    nothing depends on it. `learned` are the limits that refusals proved for this caller; `probing`: the request is
+    understood. `tenant` is a digest of all headers that upstreams tell their tenants apart by (`tenant_of`), empty if
+    nothing depends on it. `learned` are the limits that refusals proved for this tenant; `probing`: the request is
     planned without them, to test whether they still hold.
     """
 
@@ -85,7 +85,7 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     controls: Controls = NOTHING_ASKED
     ladder: Ladder | None = None
     lore: tuple[Entry, ...] = ()
-    caller: bytes = b""
+    tenant: bytes = b""
     learned: LearnedLimits = NOTHING_LEARNED
     probing: bool = False
 
@@ -176,13 +176,13 @@ class Record(msgspec.Struct):
 class Figures(msgspec.Struct, frozen=True, gc=False):
     """What remains of a request when its content is released.
 
-    `outcome` has what follows from its stages, without what its answer and its record add. `caller` and `probing` are
+    `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
     those of `Scanned`. `unit` is the number of the model's tokens that one token of its encoding counts as; None if its
     count teaches nothing.
     """
 
     outcome: Outcome
-    caller: bytes = b""
+    tenant: bytes = b""
     probing: bool = False
     unit: float | None = None
 
@@ -324,7 +324,7 @@ def figures_of(context: RequestContext) -> Figures:
             stream=scan.stream,
             path=received.path,
         )
-        return Figures(outcome, scanned.caller, scanned.probing)
+        return Figures(outcome, scanned.tenant, scanned.probing)
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
     load = (total.prompt + reserve) / window.tokens
@@ -351,7 +351,7 @@ def figures_of(context: RequestContext) -> Figures:
         stream=scan.stream,
         path=received.path,
     )
-    return Figures(outcome, scanned.caller, scanned.probing, total.unit)
+    return Figures(outcome, scanned.tenant, scanned.probing, total.unit)
 
 
 def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bool) -> Figures:
@@ -384,4 +384,4 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
         path=received.path,
         planned=plan.notes if was_sent and not received.may_change else (),
     )
-    return Figures(outcome, scanned.caller, scanned.probing, unit_of(sent.meter))
+    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter))

@@ -69,20 +69,20 @@ class Knowledge:
         """Whether other replicas share what they learn."""
         return self.cache.shared
 
-    def claim_probe(self, model: str, caller: bytes) -> bool:
+    def claim_probe(self, model: str, tenant: bytes) -> bool:
         """Whether this request is to test if a model's learned limits still hold; True once per interval."""
-        return self.cache.claim_probe(model, caller)
+        return self.cache.claim_probe(model, tenant)
 
-    def caller(self, headers: Headers, model: str) -> bytes:
-        """The caller: a digest of the credentials. Empty if nothing was learned that depends on it."""
-        return tenant_of(headers) if self.cache.shared or self.cache.has_caller_records(model) else b""
+    def tenant(self, headers: Headers, model: str) -> bytes:
+        """The tenant of a request with these headers (`tenant_of`). Empty if nothing was learned that depends on it."""
+        return tenant_of(headers) if self.cache.shared or self.cache.has_tenant_records(model) else b""
 
-    def learned(self, model: str, caller: bytes) -> LearnedLimits:
-        """The limits that refusals proved for a model and a caller, and the correction of its counts from answers.
+    def learned(self, model: str, tenant: bytes) -> LearnedLimits:
+        """The limits that refusals proved for a model and a tenant, and the correction of its counts from answers.
         A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`)."""
-        learned = self.cache.learned_limits(model, caller) if caller else NOTHING_LEARNED
+        learned = self.cache.learned_limits(model, tenant) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
-            correction = self.cache.correction(model, caller, self.families.find(model).factor)
+            correction = self.cache.correction(model, tenant, self.families.find(model).factor)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
@@ -148,29 +148,29 @@ class Knowledge:
         ladder: Ladder,
         cap: int | None,
         headers: Headers,
-        caller: bytes = b"",
+        tenant: bytes = b"",
         learned: LearnedLimits = NOTHING_LEARNED,
     ) -> Facts:
         """The facts for this prompt, with what was `learned` of its model."""
         model = prompt.model
         await self.ready(model, ladder, cap, headers, learned)
         window = self.window_now(model, ladder, cap, learned)
-        candidates = tuple(self._candidate(prompt, name, ladder, cap, caller) for name in _allowed(ladder))
+        candidates = tuple(self._candidate(prompt, name, ladder, cap, tenant) for name in _allowed(ladder))
         return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)
 
-    def _candidate(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, caller: bytes) -> CandidateModel:
+    def _candidate(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, tenant: bytes) -> CandidateModel:
         """A client's cap applies to every model that its request may be moved to; but it is no window of an unknown
         model."""
-        learned = self.learned(model, caller)
+        learned = self.learned(model, tenant)
         window = self.known(model, learned)
         if not window.guessed:
             window = self.window_now(model, ladder, cap, learned)
         return CandidateModel(model, window, partial(self.meter, prompt, model, learned))
 
-    async def refresh(self, model: str, ladder: Ladder, caller: bytes) -> None:
+    async def refresh(self, model: str, ladder: Ladder, tenant: bytes) -> None:
         """Reads what other replicas learned of the models that a request may go to. Waits for Redis, at most its time
         budget, and only if the records are not fresh."""
-        await self.cache.load_records([(name, caller) for name in (model, *_allowed(ladder))])
+        await self.cache.load_records([(name, tenant) for name in (model, *_allowed(ladder))])
 
     def counted_as(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> int:
         """A hash of everything that a model's counts depend on besides the request."""
@@ -185,8 +185,8 @@ class Knowledge:
         """The meter that counts this prompt as the model does."""
         return meter_for(prompt, model, self.cache.memory, learned, self.windows.tokenizer(model), self.families)
 
-    def prove(self, sent: Draft, refusal: Refusal, after: LearnedLimits, caller: bytes, *, opaque: bool) -> None:
-        """Stores what a refusal of `sent` proves for later requests of the same caller; `after` are the limits learned
+    def prove(self, sent: Draft, refusal: Refusal, after: LearnedLimits, tenant: bytes, *, opaque: bool) -> None:
+        """Stores what a refusal of `sent` proves for later requests of the same tenant; `after` are the limits learned
         from it."""
         stated = self._stated(sent.model)
         proved = proven(sent, refusal, after, stated, opaque=opaque)
@@ -195,7 +195,7 @@ class Knowledge:
         if proved != NOTHING_LEARNED:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
             proof = Proof(0, 0, refusal.rule[:64], sent.prompt, sent.reply or 0, named, quality)
-            self.cache.record_proof(sent.model, caller, proved, proof)
+            self.cache.record_proof(sent.model, tenant, proved, proof)
 
     def read(self, model: str, sender: Headers, outcome: Outcome) -> None:
         """Learns from how many tokens of a prompt the upstream read. If it reads the same number of several different

@@ -45,9 +45,9 @@ class Healer:
     ) -> bool:
         received, record = context.received, context.record
         uncut = sent.plan is None
-        scanned = replace(scanned, caller=tenant_of(received.headers))
+        scanned = replace(scanned, tenant=tenant_of(received.headers))
         if uncut:  # in the meantime another request may have learned what this refusal would teach
-            scanned = replace(scanned, learned=self.knowledge.learned(scanned.model, scanned.caller))
+            scanned = replace(scanned, learned=self.knowledge.learned(scanned.model, scanned.tenant))
         context.scanned = scanned
         if uncut:
             sent = replace(await self.plans.count(received, scanned, ladder, record), payload=sent.payload)
@@ -74,11 +74,11 @@ class Healer:
         self, scanned: Scanned, planned: Planned, sent: Draft, ladder: Ladder, refusal: Refusal, *, proves: bool
     ) -> tuple[Facts | None, Scanned]:
         """The facts after a refusal of the draft that was sent, None if it taught nothing; and the request as it is to
-        be planned with them. Where `proves`, the caller's next requests use the lesson too. A draft that was moved to
+        be planned with them. Where `proves`, the tenant's next requests use the lesson too. A draft that was moved to
         another model teaches about that model."""
         assert planned.prompt is not None and planned.facts is not None
         knowledge, facts, moved = self.knowledge, planned.facts, sent.model != planned.prompt.model
-        kept = knowledge.learned(sent.model, scanned.caller)
+        kept = knowledge.learned(sent.model, scanned.tenant)
         if moved:
             facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)
         wiser: Facts | None
@@ -90,7 +90,7 @@ class Healer:
         if wiser is None:
             return None, scanned
         if proves:
-            knowledge.prove(sent, refusal, wiser.learned, scanned.caller, opaque=planned.prompt.opaque)
+            knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=planned.prompt.opaque)
         window = knowledge.under_caps(wiser.window, ladder, scanned.controls.window)
         if not moved:
             return replace(wiser, window=window), scanned

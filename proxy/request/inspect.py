@@ -73,14 +73,14 @@ class Inspecting:
         received, knowledge, planner = context.received, self.knowledge, self.planner
         context.scanned = planner.scanner.scan_now(received)
         scanned = await planner.scan(context)
-        model, controls, caller = scanned.model, scanned.controls, tenant_of(received.headers)
+        model, controls, tenant = scanned.model, scanned.controls, tenant_of(received.headers)
         ladder = planner.ladder_for(model, controls)
-        await knowledge.refresh(model, ladder, caller)
-        learned, lore = knowledge.learned(model, caller), planner.lore_for(model, controls, ladder)
-        scanned = context.scanned = replace(scanned, ladder=ladder, lore=lore, caller=caller, learned=learned)
+        await knowledge.refresh(model, ladder, tenant)
+        learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
+        scanned = context.scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
         planned = context.planned = await planner.plans.build(received, scanned, ladder, context.record)
         plan = planned.plan
         assert plan is not None
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
         report = inspection(plan, msgspec.Raw(body), context.notices())
-        return {**report, "learned": learned_of(self.cache, knowledge.families, model, caller)}
+        return {**report, "learned": learned_of(self.cache, knowledge.families, model, tenant)}

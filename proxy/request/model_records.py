@@ -1,6 +1,6 @@
 """GET /learned and POST /forget: what was learned of a model, from what evidence and until when.
 
-`refusal_of` decides who may use them: records of one caller are private to it, and only operators may delete records.
+`refusal_of` decides who may use them: records of one tenant are private to it, and only operators may delete records.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class _Named(msgspec.Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-def learned_of(cache: Cache, families: Families, model: str, caller: bytes | None = None) -> dict[str, Any]:
-    """The valid records of a model, of all callers or of one: figures, times in UTC, and the caller as a short keyed
+def learned_of(cache: Cache, families: Families, model: str, tenant: bytes | None = None) -> dict[str, Any]:
+    """The valid records of a model, of all tenants or of one: figures, times in UTC, and the tenant as a short keyed
     hash. These are the records of this process: workers share records only through Redis."""
     voters, ratio = cache.consensus(model, families.find(model).factor)
     return {
         "model": model,
         "limits": [
             {
-                "caller": one.caller,
+                "caller": one.tenant,
                 "kind": one.kind,
                 "value": one.proof.value if one.kind == UNIT else int(one.proof.value),
                 "rule": one.proof.rule,
@@ -56,16 +56,16 @@ def learned_of(cache: Cache, families: Families, model: str, caller: bytes | Non
                 "until": _time(one.expires_at),
                 "probe_due": None if one.probe_at is None else _time(one.probe_at),
             }
-            for one in cache.proofs(model, caller)
+            for one in cache.proofs(model, tenant)
         ],
         "counts": [
             {
-                "caller": one.caller,
+                "caller": one.tenant,
                 "ratio": one.correction.ratio,
                 "margin": one.correction.share,
                 "answers": one.answers,
             }
-            for one in cache.calibrations(model, caller)
+            for one in cache.calibrations(model, tenant)
         ],
         "agreed": {"callers": voters, "ratio": ratio},
     }

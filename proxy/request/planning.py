@@ -36,8 +36,8 @@ class PlanBuilder:
         controls = scanned.controls
         heavy = len(scanned.plain) > HEAVY_BYTES
         prompt = await self.pool.run(heavy, received.api.parse, scanned.plain, controls.pins)
-        caller = b"" if scanned.probing else scanned.caller  # also ignores what was learned of the candidates
-        facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, caller, scanned.learned)
+        tenant = b"" if scanned.probing else scanned.tenant  # also ignores what was learned of the candidates
+        facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)
         if scanned.lore:
             facts = replace(facts, knowledge={LOREBOOKS: scanned.lore})
         return await self.rebuild(received, scanned, prompt, facts, ladder, record)

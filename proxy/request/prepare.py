@@ -99,7 +99,7 @@ class Planner:
         if scanned is None or scanned.scan.seen.keyed:
             scanned = await self.scan(context)
         scanned, ladder = self._with_rules(context, scanned)
-        if scanned.caller:
+        if scanned.tenant:
             scanned = await self._with_learned(scanned, ladder)
         context.scanned, scan = scanned, scanned.scan
         if (window := self._window_to_prove(scanned, ladder)) is not None:
@@ -123,7 +123,7 @@ class Planner:
         return scanned
 
     def _with_rules(self, context: RequestContext, scanned: Scanned) -> tuple[Scanned, Ladder]:
-        """The scanned body with its ladder, lorebook entries and caller. Raises `ClientError` for a control header with
+        """The scanned body with its ladder, lorebook entries and tenant. Raises `ClientError` for a control header with
         a name that does not exist."""
         plain, scan, controls = scanned.plain, scanned.scan, scanned.controls
         if controls is NOTHING_ASKED:
@@ -132,15 +132,15 @@ class Planner:
             ladder = self.ladder_for(scan.model, controls)
             context.scanned = replace(scanned, ladder=ladder)
             lore = self.lore_for(scan.model, controls, ladder)
-        caller = self.knowledge.caller(context.received.headers, scan.model)
-        return Scanned(plain, scan, controls, ladder, lore, caller), ladder
+        tenant = self.knowledge.tenant(context.received.headers, scan.model)
+        return Scanned(plain, scan, controls, ladder, lore, tenant), ladder
 
     async def _with_learned(self, scanned: Scanned, ladder: Ladder) -> Scanned:
-        """The scanned body with what refusals proved for its caller, here and in other replicas."""
+        """The scanned body with what refusals proved for its tenant, here and in other replicas."""
         knowledge, model = self.knowledge, scanned.scan.model
         if knowledge.shared:
-            await knowledge.refresh(model, ladder, scanned.caller)
-        return replace(scanned, learned=knowledge.learned(model, scanned.caller))
+            await knowledge.refresh(model, ladder, scanned.tenant)
+        return replace(scanned, learned=knowledge.learned(model, scanned.tenant))
 
     def _default_rules(self, model: str) -> tuple[Ladder, tuple[Entry, ...]]:
         """The ladder and the lorebook entries of a request without control headers; cached, as rules do not change."""
@@ -205,7 +205,7 @@ class Planner:
         Returns the request as it is to be planned again, or None."""
         knowledge, plan, learned = self.knowledge, _plan_of(planned), scanned.learned
         before = plan.before
-        limited = [] if planned.facts is None else self._limited_candidates(planned.facts, scanned.caller)
+        limited = [] if planned.facts is None else self._limited_candidates(planned.facts, scanned.tenant)
         is_learned = before.window.source in (REFUSED, SUPPOSED)
         if is_learned or learned.scale != 1.0 or learned.max_input is not None:  # which holds beside a window's cap
             limited.append(before.model)
@@ -213,16 +213,16 @@ class Planner:
             newer = before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, received.headers)
             return scanned if newer else None
         if plan.possible:
-            due = [model for model in limited if knowledge.claim_probe(model, scanned.caller)]
+            due = [model for model in limited if knowledge.claim_probe(model, scanned.tenant)]
             if not due:
                 return None
         unlearned = replace(learned, window=None, max_input=None, scale=1.0, supposed=False)
         return replace(scanned, learned=unlearned, probing=True)
 
-    def _limited_candidates(self, facts: Facts, caller: bytes) -> list[str]:
+    def _limited_candidates(self, facts: Facts, tenant: bytes) -> list[str]:
         """The models that a request may be moved to and that have learned limits."""
         names = [candidate.model for candidate in facts.candidates]
-        return [name for name in names if (known := self.knowledge.learned(name, caller)).bounds or known.scale != 1.0]
+        return [name for name in names if (known := self.knowledge.learned(name, tenant)).bounds or known.scale != 1.0]
 
     def _unfit(self, context: RequestContext, scanned: Scanned, ladder: Ladder, planned: Planned) -> Planned:
         """The original bytes if the ladder forwards what does not fit, or if only a guess or the upstream's list says

@@ -27,7 +27,7 @@ DROPPED_PREFIXES = (b"content-", b"accept", b"transfer-", b"if-", b"idempotency-
 JSON: Header = (b"content-type", b"application/json")
 INLINE_BYTES = 65_536  # a longer response is parsed in a thread
 # Headers by which an upstream or a gateway may distinguish its tenants. A client can invent values for some of them, so
-# they separate what is learned, but they never decide who is billed.
+# they separate what is learned (`tenant_of`), but they never decide who is billed (`caller_of`).
 TENANT_HEADERS = CREDENTIALS | {
     *(b"cookie", b"openai-organization", b"openai-project", b"x-goog-api-key", b"ocp-apim-subscription-key"),
     *(b"cf-aig-authorization", b"helicone-auth", b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
@@ -117,12 +117,13 @@ class InternalClient:
 
 
 def caller_of(headers: Headers) -> bytes:
-    """The caller who sent a request: a 16-byte digest of its credentials, including those in the query."""
+    """The caller: who pays for a request. A 16-byte digest of the credentials alone, including those in the query."""
     return _digest(headers, CREDENTIALS)
 
 
 def tenant_of(headers: Headers) -> bytes:
-    """The tenant for whom a response is valid evidence: a 16-byte digest of all headers of `TENANT_HEADERS`."""
+    """The tenant: for whom a response is evidence of limits and counts. A 16-byte digest of all headers of
+    `TENANT_HEADERS`, so one caller may be several tenants."""
     return _digest(headers, TENANT_HEADERS)
 
 

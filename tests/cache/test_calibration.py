@@ -1,4 +1,4 @@
-"""What usage teaches of counts: steady for one caller, and hardly moved by one caller for others."""
+"""What usage teaches of counts: steady for one tenant, and hardly moved by one tenant for others."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def taught(*ratios: float) -> Calibration:
     return found
 
 
-def caller(number: int) -> bytes:
+def tenant(number: int) -> bytes:
     return number.to_bytes(8, "big")
 
 
 def agreed(*ratios: float) -> Consensus:
-    """What so many callers agree on, each of whom was taught one ratio."""
+    """What so many tenants agree on, each of whom was taught one ratio."""
     found = Consensus()
     for number, ratio in enumerate(ratios):
-        found = found.with_vote(caller(number), taught(ratio))
+        found = found.with_vote(tenant(number), taught(ratio))
     return found
 
 
@@ -133,15 +133,15 @@ def test_what_is_no_record_is_a_miss(foreign: object) -> None:
     assert unpack(payload) is None and unpack_votes(payload) is None
 
 
-# What callers agree on.
+# What tenants agree on.
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_R7_a_few_callers_change_nothing_for_others(count: int) -> None:
+def test_R7_a_few_tenants_change_nothing_for_others(count: int) -> None:
     assert agreed(*[1.5] * count).ratio(1.2) is None
 
 
-def test_many_callers_are_believed() -> None:
+def test_many_tenants_are_believed() -> None:
     assert agreed(*[1.1] * 6).ratio(1.2) == 1.1
     assert agreed(*[1.1] * 7, *[1.3] * 5).ratio(1.2) == 1.1
     assert agreed(1.0, 1.1, 1.12, 1.1, 1.3, 9.0).ratio(1.2) == pytest.approx(1.2)
@@ -153,36 +153,36 @@ def test_no_agreement_is_far_from_the_familys_row() -> None:
 
 
 @given(honest=st.lists(st.floats(1.0, 1.2), min_size=9, max_size=40), liar=ratios)
-def test_R7_one_caller_moves_others_no_further_than_the_next_callers_vote(honest: list[float], liar: float) -> None:
+def test_R7_one_tenant_moves_others_no_further_than_the_next_tenants_vote(honest: list[float], liar: float) -> None:
     voted = agreed(*honest)
-    with_liar = voted.with_vote(caller(999), taught(*[liar] * 500)).ratio(1.1)
+    with_liar = voted.with_vote(tenant(999), taught(*[liar] * 500)).ratio(1.1)
     assert with_liar is not None and 1.0 - 1e-9 <= with_liar <= 1.2 + 1e-9
 
 
-def test_a_caller_has_one_vote_however_often_it_is_answered() -> None:
+def test_a_tenant_has_one_vote_however_often_it_is_answered() -> None:
     found, known = Consensus(), Calibration()
     for _ in range(500):
         known = known.with_sample(1.5)
-        found = found.with_vote(caller(1), known)
-    assert len(found.votes) == 1 and found.with_vote(caller(1), known) is found
-    assert found.with_vote(caller(2), Calibration()) is found
+        found = found.with_vote(tenant(1), known)
+    assert len(found.votes) == 1 and found.with_vote(tenant(1), known) is found
+    assert found.with_vote(tenant(2), Calibration()) is found
     for _ in range(MAX_SAMPLES):
         known = known.with_sample(1.1)
-    assert found.with_vote(caller(1), known).votes == {caller(1): (1.1, 524)}
+    assert found.with_vote(tenant(1), known).votes == {tenant(1): (1.1, 524)}
 
 
 def test_where_there_are_too_many_the_votes_of_the_fewest_answers_go() -> None:
-    found = Consensus({caller(n): (1.1, 100) for n in range(MAX_VOTES)})
-    assert found.with_vote(caller(999), taught(3.0)) is found
-    after = found.with_vote(caller(999), taught(*[3.0] * 101))
-    assert caller(999) in after.votes and len(after.votes) == MAX_VOTES
+    found = Consensus({tenant(n): (1.1, 100) for n in range(MAX_VOTES)})
+    assert found.with_vote(tenant(999), taught(3.0)) is found
+    after = found.with_vote(tenant(999), taught(*[3.0] * 101))
+    assert tenant(999) in after.votes and len(after.votes) == MAX_VOTES
 
 
-votes = st.dictionaries(st.integers(0, 80).map(caller), st.tuples(ratios, st.integers(1, 9)), max_size=MAX_VOTES)
+votes = st.dictionaries(st.integers(0, 80).map(tenant), st.tuples(ratios, st.integers(1, 9)), max_size=MAX_VOTES)
 
 
 @given(votes, votes)
-def test_replicas_come_to_the_same_votes_of_each_caller(
+def test_replicas_come_to_the_same_votes_of_each_tenant(
     ours: dict[bytes, tuple[float, int]], theirs: dict[bytes, tuple[float, int]]
 ) -> None:
     one, two = Consensus(ours).merged(Consensus(theirs)), Consensus(theirs).merged(Consensus(ours))

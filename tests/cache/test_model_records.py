@@ -1,4 +1,4 @@
-"""What upstreams taught: kept for each caller, doubted after a while, forgotten on demand, shared between replicas."""
+"""What upstreams taught: kept for each tenant, doubted after a while, forgotten on demand, shared between replicas."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Replica:
         self.remote.start()
         self.remote.spawn(self.records.refresh_loop())
 
-    async def load(self, model: str = "m", caller: bytes = ANN) -> None:
-        await self.records.load([(model, caller)])
+    async def load(self, model: str = "m", tenant: bytes = ANN) -> None:
+        await self.records.load([(model, tenant)])
 
-    def prove(self, learned: LearnedLimits, caller: bytes = ANN) -> None:
-        self.records.record_proof("m", caller, learned, PROOF)
+    def prove(self, learned: LearnedLimits, tenant: bytes = ANN) -> None:
+        self.records.record_proof("m", tenant, learned, PROOF)
 
-    def learned(self, caller: bytes = ANN) -> LearnedLimits:
-        return self.records.learned("m", caller)
+    def learned(self, tenant: bytes = ANN) -> LearnedLimits:
+        return self.records.learned("m", tenant)
 
 
 def run(
@@ -77,18 +77,18 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
     async def test() -> None:
         records = alone()
         await records.load([("m", ANN)])
-        assert not records.has_caller_records("m")
+        assert not records.has_tenant_records("m")
         records.record_proof("m", ANN, LearnedLimits(window=4096), PROOF)
         records.record_ratio("m", ANN, 1.25)
         await records.refresh()
-        assert records.has_caller_records("m") and records.learned("m", ANN) == LearnedLimits(window=4096)
+        assert records.has_tenant_records("m") and records.learned("m", ANN) == LearnedLimits(window=4096)
         assert records.correction("m", ANN, 1.0) == Correction(1.24) and records.has_corrections("m")
         assert records.correction("other", ANN, 1.0) is None and not records.has_corrections("other")
 
     asyncio.run(test())
 
 
-def test_what_one_caller_proved_holds_for_nobody_else() -> None:
+def test_what_one_tenant_proved_holds_for_nobody_else() -> None:
     records = alone()
     records.record_proof("m", ANN, LearnedLimits(4096, 4000, 1.5, alternates=True), PROOF)
     assert records.learned("m", BOB) is records.learned("other", ANN) is NOTHING_LEARNED
@@ -125,20 +125,20 @@ def test_a_window_that_grew_is_found_by_the_first_request_after_a_minute() -> No
 def test_after_the_upstream_was_away_each_limit_is_tried_at_once_and_once() -> None:
     clock = Clock()
     records = alone(clock)
-    for caller in (ANN, BOB):
-        records.record_proof("m", caller, LearnedLimits(window=4096), PROOF)
+    for tenant in (ANN, BOB):
+        records.record_proof("m", tenant, LearnedLimits(window=4096), PROOF)
     clock.now += 1
     records.mark_unreachable()
-    for caller in (ANN, BOB):
-        assert [records.claim_probe("m", caller) for _ in range(3)] == [True, False, False]
+    for tenant in (ANN, BOB):
+        assert [records.claim_probe("m", tenant) for _ in range(3)] == [True, False, False]
 
 
 def test_what_one_worker_forgets_all_forget_and_learn_again() -> None:
     clock, shared = Clock(), InvalidationTimes()
     one, two = alone(clock, shared), alone(clock, shared)
     for records in (one, two):
-        for caller in (ANN, BOB):
-            records.record_proof("m", caller, LearnedLimits(window=4096), PROOF)
+        for tenant in (ANN, BOB):
+            records.record_proof("m", tenant, LearnedLimits(window=4096), PROOF)
         records.record_proof("other", ANN, LearnedLimits(window=4096), PROOF)
     clock.now += 1
     one.forget("m")
@@ -161,8 +161,8 @@ def test_what_is_known_is_shown_with_its_proof_and_its_end_and_without_who_it_wa
     assert all(
         one.expires_at == clock.now + LIFETIME_S[one.kind] and one.proof.rule == "context_length" for one in shown
     )
-    assert len({one.caller for one in shown}) == 2 and all(len(one.caller) == 8 for one in shown)
-    assert [one.model for one in records.proofs(caller=ANN)].count("other") == 1
+    assert len({one.tenant for one in shown}) == 2 and all(len(one.tenant) == 8 for one in shown)
+    assert [one.model for one in records.proofs(tenant=ANN)].count("other") == 1
     assert records.proofs("m", BOB)[0].proof.counted == 5_000
     clock.now += LIFETIME_S["window"]
     assert records.proofs() == []
@@ -173,7 +173,7 @@ def test_what_one_replica_learned_the_other_knows_at_its_first_request_for_the_m
         one.prove(LearnedLimits(window=4096))
         await until(lambda: shelf.values)
         await two.load()
-        await two.load(caller=BOB)
+        await two.load(tenant=BOB)
         assert two.learned() == LearnedLimits(window=4096)
         assert two.learned(BOB) is NOTHING_LEARNED
 
@@ -219,7 +219,7 @@ def test_ratios_are_shared_and_that_of_more_answers_holds(monkeypatch: pytest.Mo
     run(test)
 
 
-def test_a_caller_has_corrections_of_its_own_and_many_callers_agree_on_one_for_all(
+def test_a_tenant_has_corrections_of_its_own_and_many_tenants_agree_on_one_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "REFRESH_S", 0.01)
@@ -362,7 +362,7 @@ def test_what_could_not_be_told_is_told_later() -> None:
 
 def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MODELS", 10)
-    monkeypatch.setattr(module, "MAX_CALLER_RECORDS", 10)
+    monkeypatch.setattr(module, "MAX_TENANT_RECORDS", 10)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         records = ModelRecords("u", one.remote, Keyring(b"secret"), LookupStats(), clock, clock)

@@ -13,14 +13,14 @@ from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import Simulator, SimulatorConfig, simulator
-from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.internal_client import tenant_of
 from tests.serving import Reply, ask, eventually, post, serving
 
 PATH = b"/v1/chat/completions"
 KEY = b"authorization: Bearer sk-test"
 # Fields that fit no window of 8,192: the reply must be larger than what is to be thought.
 TOO_MUCH: dict[str, Any] = {"max_tokens": 9001, "thinking": {"type": "enabled", "budget_tokens": 9000}}
-CALLER = caller_of([(b"authorization", b"Bearer sk-test")])
+TENANT = tenant_of([(b"authorization", b"Bearer sk-test")])
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class Running:
 
     def learned(self, model: str) -> LearnedLimits:
         """What refusals proved of a model for the one who asks with `KEY`."""
-        return self.services.cache.learned_limits(model, CALLER)
+        return self.services.cache.learned_limits(model, TENANT)
 
     def teach(self, model: str, learned: LearnedLimits) -> None:
         """As if a refusal had proved it."""
-        self.services.cache.record_proof(model, CALLER, learned, Proof(0, 0))
+        self.services.cache.record_proof(model, TENANT, learned, Proof(0, 0))
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""

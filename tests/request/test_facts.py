@@ -22,7 +22,7 @@ from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.tokens import encodings
-from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 from tests.makers import ladder, prompt, user, words
@@ -35,17 +35,17 @@ LEARNS, ASSUMES = ladder(), ladder(unknown="assume")
 ASKED = prompt([user(words(10))], model="gpt-4")
 LONG = replace(ASKED, messages=prompt([user(words(2_300))]).messages)  # some 5,900 tokens
 REFUSED = Refusal("x", limit=5_000)
-CALLER = b"whoever asks"
+TENANT = b"whoever asks"
 
 
 def teach(one: Knowledge, model: str, learned: LearnedLimits) -> None:
     """As if a refusal had proved it."""
-    one.cache.record_proof(model, CALLER, learned, Proof(0, 0))
+    one.cache.record_proof(model, TENANT, learned, Proof(0, 0))
 
 
 def believed(one: Knowledge, model: str) -> Window:
     """The window of a model for who was refused."""
-    return one.known(model, one.learned(model, CALLER))
+    return one.known(model, one.learned(model, TENANT))
 
 
 async def answers(request: httpx.Request) -> httpx.Response:
@@ -180,38 +180,38 @@ def test_a_clients_cap_holds_for_rivals_but_says_nothing_of_those_that_nobody_kn
 
 
 def count(one: Knowledge, model: str) -> int:
-    meter: Meter = one.meter(ASKED, model, one.learned(model, CALLER))
+    meter: Meter = one.meter(ASKED, model, one.learned(model, TENANT))
     return meter.text(words(400))
 
 
-def test_a_learned_ratio_corrects_a_callers_counts_and_moves_in_notches() -> None:
+def test_a_learned_ratio_corrects_a_tenants_counts_and_moves_in_notches() -> None:
     one = knowledge()
     before = count(one, "claude-3-opus")
-    one.cache.record_ratio("claude-3-opus", CALLER, 1.51)
+    one.cache.record_ratio("claude-3-opus", TENANT, 1.51)
     corrected = count(one, "claude-3-opus")
     assert corrected > before
     for ratio in (1.512, 1.515, 1.51):
-        one.cache.record_ratio("claude-3-opus", CALLER, ratio)
+        one.cache.record_ratio("claude-3-opus", TENANT, ratio)
         assert count(one, "claude-3-opus") == corrected
     for _ in range(100):
-        one.cache.record_ratio("claude-3-opus", CALLER, 1.6)
+        one.cache.record_ratio("claude-3-opus", TENANT, 1.6)
     assert count(one, "claude-3-opus") > corrected
     assert one.learned("claude-3-opus", b"another") is NOTHING_LEARNED
-    assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", CALLER)) != one.counted_as("claude-3-opus")
+    assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", TENANT)) != one.counted_as("claude-3-opus")
 
 
 def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:
     one = knowledge()
-    assert one.caller([], "claude-3-opus") == b""
-    one.cache.record_ratio("claude-3-opus", CALLER, 1.51)
-    assert one.caller([], "claude-3-opus") and one.caller([], "gpt-4") == b""
+    assert one.tenant([], "claude-3-opus") == b""
+    one.cache.record_ratio("claude-3-opus", TENANT, 1.51)
+    assert one.tenant([], "claude-3-opus") and one.tenant([], "gpt-4") == b""
 
 
 def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.request.facts.MOST_MODELS", 10)
     one = knowledge(offline=True)
     for i in range(100):
-        one.cache.record_ratio(f"invented-{i}", CALLER, 1.3)
+        one.cache.record_ratio(f"invented-{i}", TENANT, 1.3)
         one.meter(ASKED, f"invented-{i}")
         facts(one, f"invented-{i}")
     assert len(one._models) <= 10 and len(one._warned) <= 10
@@ -222,7 +222,7 @@ def test_counts_are_kept_apart_by_all_that_they_depend_on() -> None:
     first = one.counted_as("gpt-4")
     assert one.counted_as("gpt-4") == first != one.counted_as("gpt-4o")
     teach(one, "gpt-4", LearnedLimits(scale=1.3))
-    assert one.counted_as("gpt-4", one.learned("gpt-4", CALLER)) != one.counted_as("gpt-4") == first
+    assert one.counted_as("gpt-4", one.learned("gpt-4", TENANT)) != one.counted_as("gpt-4") == first
 
 
 def test_an_encoding_that_is_not_loaded_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,16 +252,16 @@ def test_a_family_of_the_users_decides_how_a_model_is_counted(tmp_path: Path) ->
 
 
 def refused(one: Knowledge, refusal: Refusal, asked: Prompt = LONG, model: str = "gpt-4", **how: bool) -> LearnedLimits:
-    """What is known for the next request of the same caller after a refusal."""
+    """What is known for the next request of the same tenant after a refusal."""
     known, asked = facts(one, model), replace(asked, model=model)
     sent = start(asked, LEARNS, known)
     wiser = learn(known, sent, refusal)
     assert wiser is not None
-    one.prove(sent, refusal, wiser.learned, CALLER, **{"opaque": False, **how})
-    return one.learned(model, CALLER)
+    one.prove(sent, refusal, wiser.learned, TENANT, **{"opaque": False, **how})
+    return one.learned(model, TENANT)
 
 
-def test_what_a_refusal_proved_is_kept_for_the_callers_next_request_with_its_proof() -> None:
+def test_what_a_refusal_proved_is_kept_for_the_tenants_next_request_with_its_proof() -> None:
     one = knowledge()
     assert refused(one, REFUSED) == LearnedLimits(5_000)
     (shown,) = one.cache.proofs("gpt-4")
@@ -306,9 +306,9 @@ def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
 
 def test_nobody_need_know_who_asks_until_something_was_learned() -> None:
     one, headers = knowledge(), [(b"authorization", b"Bearer sk-test")]
-    assert one.caller(headers, "gpt-4") == b""
+    assert one.tenant(headers, "gpt-4") == b""
     teach(one, "gpt-4", LearnedLimits(window=5_000))
-    assert one.caller(headers, "gpt-4") == caller_of(headers)
+    assert one.tenant(headers, "gpt-4") == tenant_of(headers)
 
 
 def test_a_list_that_is_old_is_asked_for_again_and_one_that_fails_takes_nothing_back() -> None:

@@ -12,7 +12,7 @@ from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
-from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.internal_client import tenant_of
 from tests.e2e.services import body, talk
 
 LONG = body(talk(400), max_tokens=500)
@@ -53,10 +53,10 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
     assert len(plan["request"]["messages"]) == plan["messages"]["sent"] < plan["messages"]["in"] == 402
 
 
-def test_a_plan_is_made_as_for_the_caller_that_asks() -> None:
+def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
     made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
     before = asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"]
-    made.gateway.planner.knowledge.cache.record_ratio("gpt-4", caller_of(ann), 1.5)
+    made.gateway.planner.knowledge.cache.record_ratio("gpt-4", tenant_of(ann), 1.5)
     tokens: Any = asyncio.run(made.inspecting.plan_of(API, LONG, ann))["tokens"]
     assert asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]

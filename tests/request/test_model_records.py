@@ -48,7 +48,7 @@ def test_each_limit_is_told_with_its_evidence_and_its_end() -> None:
     assert told["agreed"] == {"callers": 1, "ratio": None}
 
 
-def test_one_caller_is_told_of_itself_and_nobody_of_a_key() -> None:
+def test_one_tenant_is_told_of_itself_and_nobody_of_a_key() -> None:
     cache = taught()
     assert learned_of(cache, BUILT_IN, "a/b", BOB)["limits"] == [] == learned_of(cache, BUILT_IN, "a/b", ANN)["counts"]
     assert len(learned_of(cache, BUILT_IN, "a/b", ANN)["limits"]) == 3

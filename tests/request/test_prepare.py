@@ -23,12 +23,12 @@ from proxy.request.context import Received, RequestContext
 from proxy.request.heal import Healer
 from proxy.request.prepare import PROOF_MARGIN, Planner
 from proxy.request.work import MAX_TASKS
-from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.controls import Controls
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
 
 NOBODY = "acme/harbour-9b"
-CALLER = caller_of(())
+TENANT = tenant_of(())
 
 
 def services(**environment: str) -> Services:
@@ -152,7 +152,7 @@ def test_a_window_that_nobody_knows_proves_nothing() -> None:
 
 def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     made = services()
-    made.cache.record_proof("gpt-4o", CALLER, LearnedLimits(max_input=20_000), Proof(0, 0))
+    made.cache.record_proof("gpt-4o", TENANT, LearnedLimits(max_input=20_000), Proof(0, 0))
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
         context = visiting(of_length(size))
         prepared(made.gateway.planner, context)
@@ -264,7 +264,7 @@ def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -
     assert prepared(made.gateway.planner, context) is context.received.body
     smaller = healed(made.gateway.planner, context)
     assert 2 < len(smaller["messages"]) < 102 and context.record.result == "fitted"
-    assert made.cache.learned_limits(model, CALLER).window == 4_096
+    assert made.cache.learned_limits(model, TENANT).window == 4_096
     smallest = healed(made.gateway.planner, context, Refusal("x", limit=2_500))
     assert len(smallest["messages"]) < len(smaller["messages"])
 
@@ -274,7 +274,7 @@ def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned()
     context = visiting(body(talk(100), "gpt-4o"))
     prepared(made.gateway.planner, context)
     made.cache.record_proof(
-        "gpt-4o", CALLER, LearnedLimits(window=4_096), Proof(0, 0)
+        "gpt-4o", TENANT, LearnedLimits(window=4_096), Proof(0, 0)
     )  # another request was refused while this one was away
     assert len(healed(made.gateway.planner, context)["messages"]) < 102
 
@@ -301,8 +301,8 @@ def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to()
     context = visiting(body(talk(400)))
     assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
     assert healed(made.gateway.planner, context, Refusal("x", limit=9_000))["model"] == "gpt-4o"
-    assert made.cache.learned_limits("gpt-4o-mini", CALLER) == LearnedLimits(9_000)
-    assert made.cache.learned_limits("gpt-4", CALLER) == LearnedLimits()
+    assert made.cache.learned_limits("gpt-4o-mini", TENANT) == LearnedLimits(9_000)
+    assert made.cache.learned_limits("gpt-4", TENANT) == LearnedLimits()
 
 
 @pytest.mark.parametrize("bounds", ["window", "body"])
@@ -313,8 +313,8 @@ def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotte
     first = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))
     assert first["model"] == "gpt-4o"
     assert (
-        made.cache.learned_limits("gpt-4o-mini", CALLER)
-        == made.cache.learned_limits("gpt-4", CALLER)
+        made.cache.learned_limits("gpt-4o-mini", TENANT)
+        == made.cache.learned_limits("gpt-4", TENANT)
         == LearnedLimits()
     )
     second = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))  # of the second, the first is not tried
@@ -342,18 +342,18 @@ def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: An
     context = visiting(body(talk(400)))
     assert prepared(made.gateway.planner, context) is context.received.body
     assert healed(made.gateway.planner, context, Refusal("x", limit=8_192)) is None
-    assert made.cache.learned_limits("gpt-4", CALLER) == LearnedLimits()
+    assert made.cache.learned_limits("gpt-4", TENANT) == LearnedLimits()
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
 def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
     made = services()
-    made.cache.record_proof("gpt-4", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
+    made.cache.record_proof("gpt-4", TENANT, LearnedLimits(window=4_096), Proof(0, 0))
     context = visiting(body(talk(100)), mode)
     prepared(made.gateway.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
         made.gateway.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
-        assert made.cache.learned_limits("gpt-4", CALLER).window == left
+        assert made.cache.learned_limits("gpt-4", TENANT).window == left
 
 
 # Ratios.
@@ -363,7 +363,7 @@ def told(made: Services, context: RequestContext, usage: int, status: int = 200)
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
     made.gateway.learning.learn(context, outcome)
-    found = made.cache.correction(outcome.model_sent, caller_of(()), 1.0)
+    found = made.cache.correction(outcome.model_sent, tenant_of(()), 1.0)
     return None if found is None else found.ratio
 
 
