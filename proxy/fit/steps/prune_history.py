@@ -17,7 +17,8 @@ from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
-from proxy.fit.relevance.results.sources import ends, sources
+from proxy.fit.relevance.results.sources import sources
+from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
 from proxy.model.conversation import Block, Kind
 from proxy.model.limits import Window
@@ -108,10 +109,10 @@ def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 
     Returns the same draft if no embeddings are used or none are missing.
     """
-    asked = _question(draft.blocks)
-    if asked is None or not _by_relevance(draft, params):
+    question = question_of(draft.blocks)
+    if question is None or not _by_relevance(draft, params):
         return draft
-    wanted = _alike(draft.blocks, asked, facts, params)
+    wanted = _alike(draft.blocks, question, facts, params)
     return wanted if isinstance(wanted, Want) else draft
 
 
@@ -129,14 +130,15 @@ def drops(blocks: Sequence[Block], kept: Collection[int]) -> list[Drop]:
 
 def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft cut to its room."""
-    asked, layout = _question(draft.blocks), _by_relevance(draft, params)
-    if asked is None or not layout:
+    layout = _by_relevance(draft, params)
+    question = question_of(draft.blocks) if layout else None
+    if question is None:
         return _replayed(draft, params)
-    alike = _alike(draft.blocks, asked, facts, params)
+    alike = _alike(draft.blocks, question, facts, params)
     if isinstance(alike, Want):
         return alike
-    scores = _scores(draft.blocks, asked, alike)
-    return _best(draft, scores) if layout == "best" else _with_excerpts(draft, params, asked, scores)
+    scores = _scores(draft.blocks, question, alike)
+    return _best(draft, scores) if layout == "best" else _with_excerpts(draft, params, question.place, scores)
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
@@ -160,29 +162,21 @@ def _caches(window: Window) -> bool:
     return window.can is None or CACHES in window.can
 
 
-def _question(blocks: Sequence[Block]) -> int | None:
-    """The place of the last user message; None if there is none."""
-    return next((i for i in range(len(blocks) - 1, -1, -1) if blocks[i].user is not None), None)
+def _others(blocks: Sequence[Block], question: Question) -> list[Block]:
+    """All blocks but that of the question."""
+    return [*blocks[: question.place], *blocks[question.place + 1 :]]
 
 
-def _asked(blocks: Sequence[Block], asked: int) -> tuple[str, list[Block]]:
-    """The question at the place `asked`, and all other blocks."""
-    user = blocks[asked].user
-    return "" if user is None else user.own_text(), [*blocks[:asked], *blocks[asked + 1 :]]
-
-
-def _alike(blocks: Sequence[Block], asked: int, facts: Facts, params: Params) -> list[float] | Want | None:
+def _alike(blocks: Sequence[Block], question: Question, facts: Facts, params: Params) -> list[float] | Want | None:
     """The similarity of each other block to the question, by embeddings (see `likeness`)."""
-    question, others = _asked(blocks, asked)
-    return likeness(others, question, params.embeddings, facts)
+    return likeness(_others(blocks, question), question, params.embeddings, facts)
 
 
-def _scores(blocks: Sequence[Block], asked: int, alike: Sequence[float] | None) -> list[float]:
-    """The relevance of each block to the question at the place `asked`: 1 for the best."""
-    question, others = _asked(blocks, asked)
-    turns = [tuple(map(read_message, block.messages)) for block in others]
-    found = rank_turns(turns, ends(question), alike=alike)
-    return [*found[:asked], 0.0, *found[asked:]]
+def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] | None) -> list[float]:
+    """The relevance of each block to the question, which itself has 0: 1 for the best."""
+    turns = [tuple(map(read_message, block.messages)) for block in _others(blocks, question)]
+    found = rank_turns(turns, question, alike=alike)
+    return [*found[: question.place], 0.0, *found[question.place :]]
 
 
 def _best(draft: Draft, scores: Sequence[float]) -> Draft:

@@ -14,8 +14,8 @@ from proxy.fit import excerpts
 from proxy.fit.lore import LOREBOOKS, Entry, is_called
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.turns import rank_turns
-from proxy.fit.relevance.results.sources import ends
 from proxy.fit.relevance.text.bm25 import acquire_index, release_index
+from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message, read_text
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts, Want
@@ -84,29 +84,20 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     draft = draft.made()
     entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
     gone = _gone(draft) if HISTORY in params.sources else set()
-    asked = _question(draft.blocks)
+    question = question_of(draft.blocks)
     room = min(rag_budget(params.budget, params.total, draft.prompt), _spare(draft))
-    if not (entries or gone) or asked is None or room <= 0 or any(m.why == WHY for m in draft.messages):
+    if not (entries or gone) or question is None or room <= 0 or any(m.why == WHY for m in draft.messages):
         return draft
     shown = _texts(draft.messages)
-    found = [*_from_lorebooks(draft, asked, entries, shown)] if entries else []
-    question = draft.blocks[asked].user
-    if gone and facts.original is not None and question is not None:
-        blocks = [b for b in facts.original.blocks if b.user is None or b.user.index != question.index]
-        alike = likeness(blocks, question.own_text(), params.embeddings, facts)
+    found = [*_from_lorebooks(draft, question, entries, shown)] if entries else []
+    if gone and facts.original is not None:
+        user = draft.blocks[question.place].user
+        blocks = [b for b in facts.original.blocks if user is None or b.user is None or b.user.index != user.index]
+        alike = likeness(blocks, question, params.embeddings, facts)
         if isinstance(alike, Want):
             return alike
         found += _from_history(question, blocks, alike, gone, shown)
-    return _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
-
-
-def _question(blocks: Sequence[Block]) -> int | None:
-    """The place of the client's last user message; None if there is none."""
-    for place in range(len(blocks) - 1, -1, -1):
-        user = blocks[place].user
-        if user is not None and user.index >= 0:
-            return place
-    return None
+    return _with(draft, question.place, _best(found, room - draft.meter.text(HEADING)), room)
 
 
 def _spare(draft: Draft) -> int:
@@ -123,11 +114,11 @@ def _gone(draft: Draft) -> set[int]:
 
 
 def _from_history(
-    question: Message, blocks: Sequence[Block], alike: Sequence[float] | None, gone: set[int], shown: set[str]
+    question: Question, blocks: Sequence[Block], alike: Sequence[float] | None, gone: set[int], shown: set[str]
 ) -> Iterator[Passage]:
     """The dropped blocks that are relevant to the question, as passages."""
     turns = [tuple(map(read_message, b.messages)) for b in blocks]
-    for place, score in enumerate(rank_turns(turns, ends(question.own_text()), alike=alike)):
+    for place, score in enumerate(rank_turns(turns, question, alike=alike)):
         messages = blocks[place].messages
         if score <= 0 or not all(m.index in gone for m in messages) or _texts(messages) <= shown:
             continue
@@ -139,11 +130,10 @@ def _texts(messages: Iterable[Message]) -> set[str]:
     return {m.text() for m in messages}
 
 
-def _from_lorebooks(draft: Draft, asked: int, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
+def _from_lorebooks(draft: Draft, question: Question, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
     """The entries whose keys occur in the newest messages, and the entries most relevant to the question."""
-    near = _near(draft.blocks[: asked + 1])
-    said = "\n".join(near).casefold()
-    for place, (entry, worth) in enumerate(zip(entries, _relevance(entries, near[-1]), strict=True)):
+    said = "\n".join(_near(draft.blocks[: question.place + 1])).casefold()
+    for place, (entry, worth) in enumerate(zip(entries, _relevance(entries, question), strict=True)):
         score = CONSTANT if entry.constant else NAMED if is_called(entry, said) else 0.0
         if (not score and not (entry.searched and worth >= RELEVANT)) or any(entry.content in text for text in shown):
             continue
@@ -163,10 +153,10 @@ def _speaking(block: Block) -> Message:
     return block.user or block.messages[0]
 
 
-def _relevance(entries: Sequence[Entry], question: str) -> list[float]:
+def _relevance(entries: Sequence[Entry], question: Question) -> list[float]:
     """The relevance of each entry to the question: 1 for the best, 0 for no match."""
     index = acquire_index([(read_text(entry.text),) for entry in entries])
-    scores = index.scores(index.query(read_text(ends(question))), meaning=True)
+    scores = index.scores(index.query(read_text(question.text)), meaning=True)
     release_index(index)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]

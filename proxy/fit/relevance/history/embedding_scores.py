@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.results.sources import ends
 from proxy.fit.relevance.text.memo import digest
+from proxy.fit.relevance.text.question import Question, ends
 from proxy.fit.relevance.text.vectors import Vector, cosine
 from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Facts, Want
@@ -29,13 +29,13 @@ class EmbeddingsRequest:
     texts: tuple[str, ...]
 
 
-def likeness(blocks: Sequence[Block], question: str, model: str, facts: Facts) -> list[float] | Want | None:
+def likeness(blocks: Sequence[Block], question: Question, model: str, facts: Facts) -> list[float] | Want | None:
     """The similarity of each block to the question, from 0 (the mean or less) to 1 (the most similar).
 
     A Want if embeddings are missing; the answer in `facts.knowledge`, under the want's key, maps text to vector. None
     if there is no model, nothing to compare, or the embeddings could not be obtained.
     """
-    asked = ends(question)
+    asked = question.text
     texts = [said(block) for block in blocks] if model and asked.strip() else ()
     if not any(texts):
         return None

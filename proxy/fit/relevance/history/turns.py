@@ -10,6 +10,7 @@ from operator import mul
 from proxy.fit.relevance.history.embedding_scores import mixed
 from proxy.fit.relevance.text.bm25 import acquire_index, release_index
 from proxy.fit.relevance.text.dates import date_match, first_date
+from proxy.fit.relevance.text.question import Question
 from proxy.fit.relevance.text.reading import Reading, read_text
 
 NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # shares of a turn's score that turns 1, 2, 3, 4 away get too (measured)
@@ -26,7 +27,7 @@ EXCHANGE = 2  # the newest turns, which stay if they fit: they contain what "it"
 
 def rank_turns(
     turns: Sequence[Sequence[Reading]],
-    question: str,
+    question: Question,
     *,
     meaning: bool = True,
     alike: Sequence[float] | None = None,
@@ -34,11 +35,11 @@ def rank_turns(
     """The relevance of each turn (a message, or a block as one) for the question: 1 for the best, 0 for an irrelevant
     one. `meaning`: words of similar meaning count too. `alike`: each turn's similarity to the question by embeddings,
     from 0 to 1."""
-    asked = read_text(question)
+    asked = read_text(question.text)
     index = acquire_index(turns)
     scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
     release_index(index)
-    scores = _with_priors(scores, turns, asked, question)
+    scores = _with_priors(scores, turns, asked, question.text)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 

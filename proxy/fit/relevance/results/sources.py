@@ -11,13 +11,12 @@ import msgspec
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
+from proxy.fit.relevance.text.question import ends
 from proxy.fit.relevance.text.words import unescaped
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
-# Characters used of each (measured: more adds noise). A question is at the beginning or at the end of what a user
-# pastes, so both are used.
-USER_HEAD, USER_TAIL, ARGUMENTS, SPOKEN = 1200, 300, 600, 800
+ARGUMENTS, SPOKEN = 600, 800  # characters used of each (measured: more adds noise)
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,6 @@ def _following(blocks: Sequence[Block], place: int) -> UserMessage | None:
         if first.kind is not Kind.ASSISTANT or block.has_results:
             return None
     return None
-
-
-def ends(text: str) -> str:
-    """The beginning and the end of a long text, where a question is."""
-    return text if len(text) <= USER_HEAD + USER_TAIL else f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
 
 
 def _text_and_arguments(messages: Sequence[Message], ident: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, rescaled, said
-from proxy.fit.relevance.results.sources import USER_HEAD, USER_TAIL
+from proxy.fit.relevance.text.question import USER_HEAD, USER_TAIL, question_in
 from proxy.fit.relevance.text.vectors import quantize
 from proxy.model.conversation import Block
 from proxy.model.plan import Facts, Want
@@ -27,7 +27,7 @@ CHAT = blocks(user("Hi"), assistant("The vessel lies at pier four."), user("Fine
 
 
 def wanted(chat: Sequence[Block] = CHAT, question: str = QUESTION, model: str = "emb") -> Want:
-    found = likeness(chat, question, model, PLAIN)
+    found = likeness(chat, question_in(question), model, PLAIN)
     assert isinstance(found, Want)
     return found
 
@@ -37,12 +37,12 @@ def told(vectors: Any, want: Want | None = None) -> Facts:
 
 
 def test_without_a_model_nothing_is_wanted() -> None:
-    assert likeness(CHAT, QUESTION, "", PLAIN) is None
+    assert likeness(CHAT, question_in(QUESTION), "", PLAIN) is None
 
 
 @pytest.mark.parametrize(("chat", "question"), [((), QUESTION), (CHAT, " \n"), (blocks(user(""), assistant(" ")), "x")])
 def test_where_there_is_nothing_to_compare_nothing_is_wanted(chat: Sequence[Block], question: str) -> None:
-    assert likeness(chat, question, "emb", PLAIN) is None
+    assert likeness(chat, question_in(question), "emb", PLAIN) is None
 
 
 def test_each_text_is_wanted_once_the_question_first() -> None:
@@ -66,18 +66,18 @@ def test_of_a_long_text_its_ends_are_wanted_and_of_tools_what_the_model_said() -
 def test_the_nearest_is_one_and_what_is_no_nearer_than_most_is_zero() -> None:
     vectors = {QUESTION: quantize([1, 0]), "Hi": quantize([0, 1]), "Fine": quantize([0, 1])}
     vectors["The vessel lies at pier four."] = quantize([1, 0.1])
-    assert likeness(CHAT, QUESTION, "emb", told(vectors)) == [0.0, 1.0, 0.0]
+    assert likeness(CHAT, question_in(QUESTION), "emb", told(vectors)) == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("answer", ["", None, {}, {QUESTION: quantize([1.0])}])
 def test_what_could_not_be_had_is_as_if_it_were_off(answer: Any) -> None:
-    assert likeness(CHAT, QUESTION, "emb", told(answer)) is None
+    assert likeness(CHAT, question_in(QUESTION), "emb", told(answer)) is None
 
 
 def test_what_has_no_text_stands_out_by_nothing() -> None:
     chat = [*CHAT, *blocks(*tool_round("c", "result"))]
     vectors = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload.texts)}
-    found = likeness(chat, QUESTION, "emb", told(vectors, wanted(chat)))
+    found = likeness(chat, question_in(QUESTION), "emb", told(vectors, wanted(chat)))
     assert isinstance(found, list) and found[-1] == 0.0 and max(found) == 1.0
 
 

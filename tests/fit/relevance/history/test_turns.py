@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.fit.relevance.history import turns as ranking
 from proxy.fit.relevance.history.turns import (
     NEIGHBOURS,
     WINDOW,
     by_worth,
     choose_turns,
-    rank_turns,
     smoothed,
     speakers_of,
 )
 from proxy.fit.relevance.text.bm25 import Document
+from proxy.fit.relevance.text.question import question_in
 from proxy.fit.relevance.text.reading import read_text
 
 FILLER = "This is what they would have said to you about it"
@@ -23,6 +27,10 @@ FILLER = "This is what they would have said to you about it"
 
 def turns(*texts: str) -> list[Document]:
     return [(read_text(text),) for text in texts]
+
+
+def rank_turns(chat: Sequence[Document], text: str, **more: Any) -> list[float]:
+    return ranking.rank_turns(chat, question_in(text), **more)
 
 
 def order(found: list[float]) -> list[int]:

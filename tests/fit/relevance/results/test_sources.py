@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import group
-from proxy.fit.relevance.results.sources import ARGUMENTS, USER_HEAD, USER_TAIL, Source, UserMessage, sources
+from proxy.fit.relevance.results.sources import ARGUMENTS, Source, UserMessage, sources
 from proxy.fit.relevance.text.query import ResultQuery
+from proxy.fit.relevance.text.question import USER_HEAD, USER_TAIL
 from proxy.model.conversation import Block
 from tests.makers import assistant, message, prompt, system, tool_round, user, words
 
