@@ -228,14 +228,19 @@ class RequestContext(msgspec.Struct):
         self.record.result = result
         self.answered = Answered(status) if self.answered is None else replace(self.answered, status=status)
 
-    def release(self, counted: object = None) -> None:
-        """Drops the content of the request and its share of the memory budget; its figures remain."""
+    def close(self) -> None:
+        """Returns the share of the memory budget, and takes the figures if they are not taken yet."""
         if self.figures is None:
             self.figures = figures_of(self)
-            self.received = replace(self.received, body=b"")
-            self.scanned = self.planned = None
         if self.room is not None:
             self.room.leave()
+
+    def release(self, counted: object = None) -> None:
+        """Closes the request and drops its content, while its answer is still under way."""
+        if self.figures is None:
+            self.close()
+            self.received = replace(self.received, body=b"")
+            self.scanned = self.planned = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The x-plimsoll-* response headers, as far as the figures are known by now."""

@@ -130,7 +130,6 @@ class Gateway:
         finally:
             self.metrics.in_flight.dec()
             context.record.stop_waiting()
-            self._release(context)
             self._finish(context)
 
     async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> None:
@@ -304,7 +303,7 @@ class Gateway:
 
     def _report(self, context: RequestContext) -> None:
         try:
-            context.release()
+            context.close()
             outcome = outcome_of(context)
             self.learning.learn(context, outcome)
             self.metrics.observe(outcome)
