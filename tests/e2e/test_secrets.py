@@ -287,7 +287,7 @@ def test_a_dump_of_redis_tells_nothing(server: RedisServer, capfd: pytest.Captur
                 await eventually(lambda: proxy.services.cache.open_breakers() == {("reading",): 0, ("writing",): 0}, 5)
                 for sent in (LONG, large, SHORT):
                     assert (await proxy.chat(sent)).status == 200
-                await eventually(lambda: len(redis_cli(server, "--scan").split()) >= 5, 5)
+                await eventually(lambda: len(redis_cli(server, "--scan").split()) >= 5, 20)
                 names = redis_cli(server, "--scan").decode().split()
                 dump = b"".join(redis_cli(server, "GET", name) for name in names)
                 await asyncio.to_thread(server.kill)

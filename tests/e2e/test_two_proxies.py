@@ -99,7 +99,7 @@ def test_what_one_proxy_was_refused_for_the_other_knows(server: RedisServer, pro
             assert (await one.chat(body(talk(100), model, max_tokens=500))).status == 200
             assert (await one.told()).result == "healed"
             sent = len(up.received)
-            await eventually(lambda: any("limits" in name for name in server.names()), 5)
+            await eventually(lambda: any("limits" in name for name in server.names()), 20)
             assert (await two.chat(body(talk(100), model, max_tokens=500))).status == 200
             outcome = await two.told()
             assert (outcome.result, outcome.refusals, len(up.received)) == ("fitted", (), sent + 1)
@@ -114,7 +114,7 @@ def test_what_the_other_learned_holds_for_requests_that_bytes_prove_to_fit_too(s
         config = SimulatorConfig(windows={"gpt-4o": 4_096})
         async with simulating(config) as (up, url), pair(url, server) as (one, two):
             assert (await one.chat(body(talk(100), "gpt-4o", max_tokens=500))).status == 200
-            await eventually(lambda: any("limits" in name for name in server.names()), 5)
+            await eventually(lambda: any("limits" in name for name in server.names()), 20)
             assert (await two.chat(body(talk(100), "gpt-4o", max_tokens=500))).status == 200
             assert (await two.told()).result == "fitted" and len(up.received) == 3
 
@@ -156,7 +156,7 @@ def test_redis_shows_nothing_of_what_was_said(server: RedisServer) -> None:
             for proxy in (one, two):
                 await proxy.chat(body(said, max_tokens=500))
                 await proxy.chat(body(LONG, "gpt-4-32k"))
-            await eventually(lambda: counts(server) >= 4, 5)
+            await eventually(lambda: counts(server) >= 4, 20)
             names = server.names()
             assert all(name.startswith("plimsoll:") for name in names)
             dump = "\n".join(names).encode() + b"".join(server.cli("GET", name) for name in names)
@@ -242,7 +242,7 @@ def test_proxies_without_a_secret_agree_on_one(server: RedisServer) -> None:
         async with recording() as up, pair(up.url, server, "") as (one, two):
             await eventually(lambda: one.services.cache._keyring._secret == two.services.cache._keyring._secret, 5)
             await one.chat(body(LONG, "gpt-4-32k"))
-            await eventually(lambda: counts(server) >= 4, 5)
+            await eventually(lambda: counts(server) >= 4, 20)
             await two.chat(body(LONG, "gpt-4-32k"))
             assert hits(two) >= 4
 

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -22,10 +23,14 @@ KEYS = ("sk-canary-client-2718", "sk-canary-ours-3141", "canary-secret-1414", "c
 CLIENT = {"authorization": f"Bearer {KEYS[0]}"}
 SETTINGS = {"PLIMSOLL_API_KEY": KEYS[1], "PLIMSOLL_SECRET": KEYS[2], "PLIMSOLL_READ_TIMEOUT": "2"}
 LONG = {"model": "gpt-4", "messages": [{"role": "user", "content": f"{PROMPT} {sentence(i)}"} for i in range(400)]}
-LARGE = {
-    "model": "gpt-4",
-    "messages": [{"role": "user", "content": f"{PROMPT} {sentence(i, 3_000)}"} for i in range(4)],
-}
+
+
+def large(first: int = 0) -> dict[str, object]:
+    """A request with four long messages. Another `first` gives other messages, whose counts are not known yet."""
+    said = [f"{PROMPT} {sentence(i, 3_000)}" for i in range(first, first + 4)]
+    return {"model": "gpt-4", "messages": [{"role": "user", "content": text} for text in said]}
+
+
 SHORT = {"model": "gpt-4o", "messages": LONG["messages"][:1]}
 ECHO = b'{"error":{"message":"context length exceeded by canary-prompt-1618","code":"context_length_exceeded"}}'
 JSON = b"content-type: application/json"
@@ -115,9 +120,13 @@ def test_D42_redis_is_told_no_key_and_no_prompt(workers: int) -> None:
     with redis_server() as server, upstream() as there:
         url = server.url.replace("redis://", f"redis://:{KEYS[3]}@")
         with running(there.url, workers=workers, admin=False, **SETTINGS, PLIMSOLL_REDIS=server.url) as proxy:
-            for _ in range(4):
-                assert proxy.ask(LARGE, headers=CLIENT).status == 200
-            eventually(lambda: len(server.names()) > 2, 20)
+            asked = count(0, 4)
+
+            def written() -> bool:  # what is counted before the workers agree on a secret is not written
+                assert proxy.ask(large(next(asked)), headers=CLIENT).status == 200
+                return len(server.names()) > 2
+
+            eventually(written, 60)
             dump = server.cli("--scan") + b"".join(server.cli("GET", name) for name in server.names()[:500])
             assert not any(canary.encode() in dump for canary in (PROMPT, *KEYS))
             lines = list(proxy.lines)
