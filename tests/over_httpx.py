@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from proxy.http.client.pool import WireRequest
-from proxy.http.client.response import Fault, LinkError, Sink
+from proxy.http.client.response import Fault, Sink, TransportError
 
 
 class OverHttpx:
@@ -29,7 +29,7 @@ class OverHttpx:
         try:
             return Incoming(await self._transport.handle_async_request(sent))
         except httpx.TransportError as error:
-            raise LinkError(Fault.CONNECT, "no connection") from error
+            raise TransportError(Fault.CONNECT, "no connection") from error
 
     async def close(self) -> None:
         """Closes the transport."""
@@ -53,10 +53,10 @@ class Incoming:
                 return bytes(chunk)
         return b""
 
-    async def flow_into(self, sink: Sink) -> None:
+    async def pipe_to(self, sink: Sink) -> None:
         """It has nothing to flow."""
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         """Nothing is known to have come."""
         return None
 

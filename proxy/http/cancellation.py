@@ -12,11 +12,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 
 TICK = 0.1  # seconds between two checks of the pending timeouts
-LOOK_AFTER = 0.1  # seconds until polling for a disconnect starts: most short requests end before and need no task
-
-
-PRESSED_SECONDS = 5.0  # between two checks of the rate of a body while other requests may wait for memory
-PRESSED_RATE = 64 * 1024  # bytes per second that such a body must reach then; otherwise the configured rate applies
+DISCONNECT_POLL_DELAY = 0.1  # seconds until polling for a disconnect starts: most short requests end before
+CONTENDED_SECONDS = 5.0  # between two checks of the rate of a body while other requests may wait for memory
+CONTENDED_RATE = 64 * 1024  # bytes per second that such a body must reach then; otherwise the configured rate applies
 
 
 class ClientDisconnected(Exception):
@@ -28,49 +26,49 @@ class Timed(Protocol):
 
     due: float
 
-    def rouse(self) -> None:
-        """Called once the time `due` is reached."""
+    def on_due(self) -> None:
+        """Called once the time `due` is reached, up to one `TICK` late."""
 
 
-class _Clock:
+class _TimeoutSweep:
     """Checks all pending timeouts of one event loop with one timer. A timer for each would dominate the cost."""
 
-    __slots__ = ("_ticking", "loop", "waiting")
+    __slots__ = ("_ticking", "loop", "pending")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._ticking = False
-        self.waiting: set[Timed] = set()
+        self.pending: set[Timed] = set()
 
     def add(self, interrupt: Timed) -> None:
-        self.waiting.add(interrupt)
+        self.pending.add(interrupt)
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
         now = self.loop.time()
-        for interrupt in tuple(self.waiting):
+        for interrupt in tuple(self.pending):
             if now >= interrupt.due:
-                self.waiting.discard(interrupt)
-                interrupt.rouse()
-        self._ticking = bool(self.waiting)
+                self.pending.discard(interrupt)
+                interrupt.on_due()
+        self._ticking = bool(self.pending)
         if self._ticking:
             self.loop.call_later(TICK, self._tick)
 
 
-_CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()
-_LAST: list[_Clock] = []  # the clock of the last loop: a process has one, and a dictionary look-up costs more
+_SWEEPS: WeakKeyDictionary[asyncio.AbstractEventLoop, _TimeoutSweep] = WeakKeyDictionary()
+_NEWEST: list[_TimeoutSweep] = []  # the sweep of the last loop: a process has one, and a dictionary look-up costs more
 
 
-def _clock(loop: asyncio.AbstractEventLoop) -> _Clock:
-    if _LAST and _LAST[0].loop is loop:
-        return _LAST[0]
-    clock = _CLOCKS.get(loop)
-    if clock is None:
-        clock = _CLOCKS[loop] = _Clock(loop)
-    _LAST[:] = [clock]
-    return clock
+def _sweep_of(loop: asyncio.AbstractEventLoop) -> _TimeoutSweep:
+    if _NEWEST and _NEWEST[0].loop is loop:
+        return _NEWEST[0]
+    sweep = _SWEEPS.get(loop)
+    if sweep is None:
+        sweep = _SWEEPS[loop] = _TimeoutSweep(loop)
+    _NEWEST[:] = [sweep]
+    return sweep
 
 
 class Interrupt:
@@ -79,7 +77,7 @@ class Interrupt:
     It works like asyncio.timeout, at a tenth of its cost.
     """
 
-    __slots__ = ("_cancelling", "_clock", "_error", "_task", "due", "struck")
+    __slots__ = ("_cancelling", "_error", "_sweep", "_task", "due", "fired")
 
     def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
         loop = asyncio.get_running_loop()
@@ -87,33 +85,33 @@ class Interrupt:
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
         self._error = error
-        self.struck = False
+        self.fired = False
         self.due = loop.time() + seconds
-        self._clock = _clock(loop)
-        self._clock.add(self)
+        self._sweep = _sweep_of(loop)
+        self._sweep.add(self)
 
-    def rouse(self) -> None:
+    def on_due(self) -> None:
         """Cancels the task."""
-        self.struck = True
+        self.fired = True
         self._task.cancel()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
-        self._clock.waiting.discard(self)
+        self._sweep.pending.discard(self)
         self._settle(kind)
 
     def _settle(self, kind: type[BaseException] | None) -> None:
-        if self.struck and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if self.fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error() from None
 
 
 class ProgressTimeout(Interrupt):
     """Interrupts its task if `progress()`, a count of bytes, does not rise for `seconds` (up to half as many more), or
-    rises by fewer than `rate` bytes per second. A higher rate is required while `pressed()`."""
+    rises by fewer than `rate` bytes per second. A higher rate is required while `contended()`."""
 
-    __slots__ = ("_end", "_last", "_pace", "_pressed", "_progress", "_rate", "_seen", "_since")
+    __slots__ = ("_contended", "_end", "_last", "_pace", "_progress", "_rate", "_seen", "_since")
 
     def __init__(
         self,
@@ -121,65 +119,65 @@ class ProgressTimeout(Interrupt):
         error: Callable[[], Exception],
         progress: Callable[[], int],
         rate: float = 0.0,
-        pressed: Callable[[], bool] | None = None,
+        contended: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(seconds, error)
         self._since, self._end, self._pace = self.due - seconds, self.due, seconds / 2
-        self._progress, self._rate, self._pressed = progress, rate, pressed
+        self._progress, self._rate, self._contended = progress, rate, contended
         self._seen = self._last = progress()
-        self.due = min(self.due, self._since + PRESSED_SECONDS)
+        self.due = min(self.due, self._since + CONTENDED_SECONDS)
 
-    def rouse(self) -> None:
+    def on_due(self) -> None:
         """Checks the progress. Interrupts the task, or schedules the next check."""
-        now, seen = self._clock.loop.time(), self._progress()
-        least = PRESSED_RATE * PRESSED_SECONDS if self._pressed is not None and self._pressed() else 0
+        now, seen = self._sweep.loop.time(), self._progress()
+        least = CONTENDED_RATE * CONTENDED_SECONDS if self._contended is not None and self._contended() else 0
         enough = seen - self._last >= least
         self._last = seen
         if now >= self._end:
             enough = enough and seen - self._seen >= max(1.0, self._rate * (now - self._since))
             self._seen, self._since, self._end = seen, now, now + self._pace
         if not enough:
-            super().rouse()
+            super().on_due()
             return
-        self.due = min(self._end, now + PRESSED_SECONDS)
-        self._clock.add(self)
+        self.due = min(self._end, now + CONTENDED_SECONDS)
+        self._sweep.add(self)
 
 
-class Unread:
-    """Calls `cut` if a client reads fewer than `rate` bytes per second over an interval of `seconds`. `left()` returns
-    the number of unsent bytes. Runs from its creation until `stop`."""
+class MinReadRate:
+    """Calls `abort` if a client reads fewer than `rate` bytes per second over an interval of `seconds`. `unsent()`
+    returns the number of unsent bytes. Runs from its creation until `stop`."""
 
-    __slots__ = ("_clock", "_cut", "_least", "_left", "_seconds", "_seen", "due")
+    __slots__ = ("_abort", "_least", "_seconds", "_seen", "_sweep", "_unsent", "due")
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         seconds: float,
         rate: float,
-        left: Callable[[], int],
-        cut: Callable[[], None],
+        unsent: Callable[[], int],
+        abort: Callable[[], None],
     ) -> None:
-        self._clock, self._left, self._cut = _clock(loop), left, cut
-        self._seconds, self._least, self._seen = seconds, max(1.0, rate * seconds), left()
+        self._sweep, self._unsent, self._abort = _sweep_of(loop), unsent, abort
+        self._seconds, self._least, self._seen = seconds, max(1.0, rate * seconds), unsent()
         self.due = loop.time() + seconds
-        self._clock.add(self)
+        self._sweep.add(self)
 
-    def rouse(self) -> None:
-        """Checks how much the client has read. Calls `cut`, or schedules the next check."""
-        left = self._left()
-        if self._seen - left < self._least:
-            self._cut()
+    def on_due(self) -> None:
+        """Checks how much the client has read. Calls `abort`, or schedules the next check."""
+        unsent = self._unsent()
+        if self._seen - unsent < self._least:
+            self._abort()
             return
-        self._seen = left
-        self.due = self._clock.loop.time() + self._seconds
-        self._clock.add(self)
+        self._seen = unsent
+        self.due = self._sweep.loop.time() + self._seconds
+        self._sweep.add(self)
 
     def stop(self) -> None:
         """Stops the checks."""
-        self._clock.waiting.discard(self)
+        self._sweep.pending.discard(self)
 
 
-class Hooked(Protocol):
+class DisconnectNotifier(Protocol):
     """A request that calls `left` as soon as its client disconnects: the cycle of this project's server."""
 
     disconnected: bool
@@ -191,18 +189,18 @@ class OnDisconnect(Interrupt):
 
     __slots__ = ("_cycle",)
 
-    def __init__(self, cycle: Hooked) -> None:
+    def __init__(self, cycle: DisconnectNotifier) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task, self._cancelling = task, task.cancelling()
         self._error = ClientDisconnected
-        self.struck = False
+        self.fired = False
         self._cycle = cycle
 
     def __enter__(self) -> None:
         if self._cycle.disconnected:
             raise ClientDisconnected
-        self._cycle.left = self.rouse
+        self._cycle.left = self.on_due
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
         self._cycle.left = None
@@ -215,18 +213,18 @@ class PollDisconnect(Interrupt):
     __slots__ = ("_receive", "_watcher")
 
     def __init__(self, receive: Receive) -> None:
-        super().__init__(LOOK_AFTER, ClientDisconnected)
+        super().__init__(DISCONNECT_POLL_DELAY, ClientDisconnected)
         self._receive = receive
         self._watcher: asyncio.Task[None] | None = None
 
-    def rouse(self) -> None:
+    def on_due(self) -> None:
         """Starts polling for a disconnect."""
         self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        super().rouse()
+        super().on_due()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
         if self._watcher is not None:
@@ -234,6 +232,6 @@ class PollDisconnect(Interrupt):
         super().__exit__(kind, value, _)
 
 
-def leaving(receive: Receive, cycle: Hooked | None) -> Interrupt:
+def leaving(receive: Receive, cycle: DisconnectNotifier | None) -> Interrupt:
     """Returns an interrupt that raises ClientDisconnected in its block when the client disconnects."""
     return PollDisconnect(receive) if cycle is None else OnDisconnect(cycle)

@@ -31,8 +31,8 @@ FACTOR = 4  # bytes reserved per byte of a decompressed body: the body, its pars
 SMALL = 64 * 1024  # bytes; bodies up to this size may use the share of small bodies
 SMALL_SHARE = 8  # 1/8 of the budget is reserved for small bodies
 STEP = 1 << 20  # bytes; the most that a growing body reserves ahead
-FIRST = 16 * 1024  # bytes that are assumed for a body without a declared length
-PATIENCE_S = 10.0  # timeout of the wait for room; clients retry a 503, and a retry may reach a less loaded instance
+ASSUMED_BODY = 16 * 1024  # bytes that are assumed for a body without a declared length
+WAIT_TIMEOUT_S = 10.0  # timeout of the wait for room; clients retry a 503, and a retry may reach a less loaded instance
 POLL_S = 0.02  # between two checks for room that another worker released
 MOST_WAITING = 1_000  # requests in the queue of one worker
 WAITING_SHARE = 8  # bytes already received of queued requests may take up to 1/8 of the budget
@@ -42,7 +42,8 @@ WORKER = 80 << 20  # bytes of each further process; it shares the rest with the 
 LEAST = 16 << 20  # bytes; the minimum of a derived budget
 UNLIMITED = 1 << 60  # cgroup v1 reports "no limit" as a number near 2**63
 
-MAIN, YOUNG, SINCE, COUNT, GROWS, PID, WIDTH = range(7)  # the columns of a row, and their number
+# The columns of a row, and their number.
+LARGE_BODIES, SMALL_BODIES, WAITS_SINCE, WAITING, GROWS_SINCE, PID, WIDTH = range(7)
 Read = Callable[[str], str | None]
 
 
@@ -56,9 +57,9 @@ class Budget:
         self._limits = (total - small, small)
         self._table = memoryview(mmap.mmap(-1, 8 * WIDTH * workers)).cast("q")
         self._row = 0
-        self._alone = workers == 1
-        self._line: deque[tuple[int, asyncio.Future[None], Room, int]] = deque()
-        self._here = 0
+        self._single_worker = workers == 1
+        self._queue: deque[tuple[int, asyncio.Future[None], Room, int]] = deque()
+        self._received = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # Called when workers start and end.
@@ -82,12 +83,12 @@ class Budget:
     @property
     def used(self) -> int:
         """Reserved bytes."""
-        return sum(self._table[MAIN::WIDTH]) + sum(self._table[YOUNG::WIDTH])
+        return sum(self._table[LARGE_BODIES::WIDTH]) + sum(self._table[SMALL_BODIES::WIDTH])
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return sum(self._table[COUNT::WIDTH])
+        return sum(self._table[WAITING::WIDTH])
 
     @property
     def refused(self) -> Mapping[str, int]:
@@ -100,13 +101,14 @@ class Budget:
         self._refused[reason] += 1
 
     @property
-    def pressed(self) -> bool:
+    def contended(self) -> bool:
         """Whether a request waits for room in any worker."""
-        return any(self._table[SINCE::WIDTH]) or any(self._table[GROWS::WIDTH])
+        return any(self._table[WAITS_SINCE::WIDTH]) or any(self._table[GROWS_SINCE::WIDTH])
 
     def fits(self, size: int) -> bool:
         """Whether a body of `size` bytes fits into an otherwise empty budget."""
-        return size * FACTOR <= self._limits[MAIN] or (size <= SMALL and size * FACTOR <= self._limits[YOUNG])
+        cost = size * FACTOR
+        return cost <= self._limits[LARGE_BODIES] or (size <= SMALL and cost <= self._limits[SMALL_BODIES])
 
     def room(self) -> Room:
         """Returns an empty reservation for one body."""
@@ -116,142 +118,142 @@ class Budget:
 
     def take(self, column: int, cost: int) -> bool:
         """Reserves `cost` bytes if they are free. Returns whether it did."""
-        table, mine = self._table, self._row + column
-        table[mine] += cost  # add first, then check: two concurrent workers cannot both exceed the limit
-        if (table[mine] if self._alone else sum(table[column::WIDTH])) <= self._limits[column]:
+        table, cell = self._table, self._row + column
+        table[cell] += cost  # add first, then check: two concurrent workers cannot both exceed the limit
+        if (table[cell] if self._single_worker else sum(table[column::WIDTH])) <= self._limits[column]:
             return True
-        table[mine] -= cost
+        table[cell] -= cost
         return False
 
-    def give(self, column: int, cost: int) -> None:
+    def release(self, column: int, cost: int) -> None:
         """Releases bytes."""
         self._table[self._row + column] -= cost
-        if self._line:
+        if self._queue:
             self._admit()
 
-    async def turn(self, room: Room, size: int, here: int) -> bool:
+    async def enqueue(self, room: Room, size: int, received: int) -> bool:
         """Waits in the queue until the room has reserved `size` bytes. Returns False immediately if the queue is full,
-        by number of requests or by bytes already received. `here` is the number of received bytes of this request."""
-        if len(self._line) >= MOST_WAITING or self._here + here > self.total // WAITING_SHARE:
+        by number of requests or by received bytes. `received` is the number of received bytes of this request."""
+        if len(self._queue) >= MOST_WAITING or self._received + received > self.total // WAITING_SHARE:
             return False
-        place = (time.monotonic_ns(), asyncio.get_running_loop().create_future(), room, size)
-        self._line.append(place)
-        self._here += here
+        entry = (time.monotonic_ns(), asyncio.get_running_loop().create_future(), room, size)
+        self._queue.append(entry)
+        self._received += received
         self._admit()
         try:
-            await place[1]
+            await entry[1]
         except BaseException:
-            if place in self._line:
-                self._line.remove(place)
+            if entry in self._queue:
+                self._queue.remove(entry)
             else:
-                room.leave()  # the reservation was granted just before the cancellation
+                room.release()  # the reservation was granted just before the cancellation
             raise
         finally:
-            self._here -= here
+            self._received -= received
             self._admit()
         return True
 
-    async def growth(self, room: Room, size: int) -> bool:
+    async def wait_for_growth(self, room: Room, size: int) -> bool:
         """Waits until the room has reserved `size` bytes, with priority over the queue. Returns False if another
-        growing body already waits, or after `PATIENCE_S`."""
-        mine, until = self._row + GROWS, time.monotonic() + PATIENCE_S
-        if self._table[mine]:
+        growing body already waits, or after `WAIT_TIMEOUT_S`."""
+        cell, until = self._row + GROWS_SINCE, time.monotonic() + WAIT_TIMEOUT_S
+        if self._table[cell]:
             return False
-        self._table[mine] = time.monotonic_ns()  # set first, as in `take`: of two concurrent workers, neither waits
+        self._table[cell] = time.monotonic_ns()  # set first, as in `take`: of two concurrent workers, neither waits
         try:
-            if self._grows_elsewhere():
+            if self._other_worker_grows():
                 return False
             while not (granted := room.grow(size)) and time.monotonic() < until:
                 await asyncio.sleep(POLL_S)
             return granted
         finally:
-            self._table[mine] = 0
+            self._table[cell] = 0
 
-    def _grows_elsewhere(self) -> bool:
-        return self._first_elsewhere(GROWS) is not None
+    def _other_worker_grows(self) -> bool:
+        return self._oldest_elsewhere(GROWS_SINCE) is not None
 
     def _admit(self) -> None:
         """Grants queued reservations while there is room, this worker has the oldest one of all workers, and no growing
         body waits."""
-        line = self._line
-        while line and self._is_first(line[0][0]) and line[0][2].move(line[0][3]):
-            _, granted, room, _ = line.popleft()
+        queue = self._queue
+        while queue and self._is_first(queue[0][0]) and queue[0][2].reserve(queue[0][3]):
+            _, granted, room, _ = queue.popleft()
             if granted.done():
-                room.leave()
+                room.release()
             else:
                 granted.set_result(None)
-            self._tell()
-        self._tell()
-        if line and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(POLL_S, self._look)
+            self._publish()
+        self._publish()
+        if queue and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(POLL_S, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._timer = None
         self._admit()
 
-    def _tell(self) -> None:
-        self._table[self._row + SINCE] = self._line[0][0] if self._line else 0
-        self._table[self._row + COUNT] = len(self._line)
+    def _publish(self) -> None:
+        self._table[self._row + WAITS_SINCE] = self._queue[0][0] if self._queue else 0
+        self._table[self._row + WAITING] = len(self._queue)
 
     def _is_first(self, since: int) -> bool:
-        if self._table[self._row + GROWS] or self._grows_elsewhere():
+        if self._table[self._row + GROWS_SINCE] or self._other_worker_grows():
             return False
-        other = self._first_elsewhere(SINCE)
+        other = self._oldest_elsewhere(WAITS_SINCE)
         return other is None or since <= other
 
-    def _first_elsewhere(self, column: int) -> int | None:
+    def _oldest_elsewhere(self, column: int) -> int | None:
         """Returns the oldest time in a column of the other workers, or None. Ignores times older than twice
-        `PATIENCE_S`: their worker hangs."""
-        stale = time.monotonic_ns() - int(2e9 * PATIENCE_S)
+        `WAIT_TIMEOUT_S`: their worker hangs."""
+        stale = time.monotonic_ns() - int(2e9 * WAIT_TIMEOUT_S)
         own = self._row // WIDTH
         others = (at for number, at in enumerate(self._table[column::WIDTH]) if number != own and at > stale)
         return min(others, default=None)
 
 
 class Room:
-    """The reservation of one body. `leave` releases it once the body is no longer needed. Further calls of `leave` have
-    no effect."""
+    """The reservation of one body. `release` ends it once the body is no longer needed. Further calls of `release`
+    have no effect."""
 
     __slots__ = ("_budget", "_column", "_held")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._column = YOUNG
+        self._column = SMALL_BODIES
         self._held = 0
 
     @property
-    def pressed(self) -> bool:
+    def contended(self) -> bool:
         """Whether a request waits for room in any worker."""
-        return self._budget.pressed
+        return self._budget.contended
 
-    def now(self, size: int) -> bool:
+    def try_reserve(self, size: int) -> bool:
         """Reserves for a body of `size` bytes if no other request waits. Returns whether it did."""
         cost = size * FACTOR
-        if size <= SMALL and self._budget.take(YOUNG, cost):
+        if size <= SMALL and self._budget.take(SMALL_BODIES, cost):
             self._held = cost
             return True
-        return not self._budget.pressed and self.move(size)
+        return not self._budget.contended and self.reserve(size)
 
-    def move(self, size: int) -> bool:
+    def reserve(self, size: int) -> bool:
         """Reserves for a body of `size` bytes, even if other requests wait. Returns whether it did."""
         cost = size * FACTOR
         budget = self._budget
-        if size <= SMALL and budget.take(YOUNG, cost):
-            self._column, self._held = YOUNG, cost
+        if size <= SMALL and budget.take(SMALL_BODIES, cost):
+            self._column, self._held = SMALL_BODIES, cost
             return True
-        if not budget.take(MAIN, cost):
+        if not budget.take(LARGE_BODIES, cost):
             return False
-        self._column, self._held = MAIN, cost
+        self._column, self._held = LARGE_BODIES, cost
         return True
 
-    async def wait(self, size: int, here: int = 0) -> bool:
+    async def wait(self, size: int, received: int = 0) -> bool:
         """Reserves for a body of `size` bytes, waiting in the queue if necessary. Returns False if the queue is full.
         Cancellation leaves the queue."""
-        return self.now(size) or await self._budget.turn(self, size, here)
+        return self.try_reserve(size) or await self._budget.enqueue(self, size, received)
 
-    async def grown(self, size: int) -> bool:
+    async def wait_to_grow(self, size: int) -> bool:
         """Like `grow`, but waits for room. If it returns False, the body must be rejected."""
-        if self.grow(size) or (self.fits(size) and await self._budget.growth(self, size)):
+        if self.grow(size) or (self.fits(size) and await self._budget.wait_for_growth(self, size)):
             return True
         self.refuse("growth")
         return False
@@ -263,19 +265,19 @@ class Room:
             return True
         budget, column, held = self._budget, self._column, self._held
         for wanted in (size + min(size, STEP), size):
-            if column == MAIN:
-                if budget.take(MAIN, wanted * FACTOR - held):
+            if column == LARGE_BODIES:
+                if budget.take(LARGE_BODIES, wanted * FACTOR - held):
                     self._held = wanted * FACTOR
                     return True
-            elif self.move(wanted):
-                budget.give(column, held)
+            elif self.reserve(wanted):
+                budget.release(column, held)
                 return True
         return False
 
-    def settle(self, size: int) -> None:
+    def trim(self, size: int) -> None:
         """Releases what exceeds the needs of a complete body of `size` bytes."""
         if size * FACTOR < self._held:
-            self._budget.give(self._column, self._held - size * FACTOR)
+            self._budget.release(self._column, self._held - size * FACTOR)
             self._held = size * FACTOR
 
     def another(self) -> Room:
@@ -290,11 +292,11 @@ class Room:
         """Counts a rejected body."""
         self._budget.refuse(reason)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Releases the whole reservation."""
         if self._held:
             held, self._held = self._held, 0
-            self._budget.give(self._column, held)
+            self._budget.release(self._column, held)
 
 
 def derived(limit: int | None, workers: int) -> int:

@@ -18,7 +18,7 @@ from proxy.http.cancellation import Interrupt, OnDisconnect, ProgressTimeout, le
 from proxy.http.cancellation import Message as Message
 from proxy.http.cancellation import Receive as Receive
 from proxy.http.client.answer import Answer, UpstreamError
-from proxy.http.memory_budget import FIRST, PATIENCE_S, Room
+from proxy.http.memory_budget import ASSUMED_BODY, WAIT_TIMEOUT_S, Room
 from proxy.http.server.cycle import Cycle
 from proxy.wire.headers import NOTHING, Header, to_client, value_of
 
@@ -52,7 +52,7 @@ class BrokenOff(Exception):
         self.error = error
 
 
-async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cycle | None = None) -> T:
+async def until_disconnect(work: Coroutine[Any, Any, T], receive: Receive, cycle: Cycle | None = None) -> T:
     """Returns what `work` returns. Raises ClientDisconnected, with `work` cancelled, if the client disconnects first.
     The request's body must have been received before, unless `cycle` is set."""
     try:
@@ -90,11 +90,11 @@ async def receive_body(
     408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer while `rate` bytes per
     second arrive. A higher rate is required while other requests wait for `room`."""
     late = partial(slow_body, seconds)
-    pressed = None if room is None else lambda: room.pressed
+    contended = None if room is None else lambda: room.contended
     with (
         Interrupt(seconds, late)
         if cycle is None
-        else ProgressTimeout(seconds, late, lambda: cycle.arrived, rate, pressed)
+        else ProgressTimeout(seconds, late, lambda: cycle.arrived, rate, contended)
     ):
         message = await receive()
     if message["type"] == "http.disconnect":
@@ -109,7 +109,7 @@ def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
         return None
     if cycle.arrived > limit:
         raise too_large(limit)
-    return cycle.body_at_hand() if room.now(cycle.arrived) else None
+    return cycle.body_at_hand() if room.try_reserve(cycle.arrived) else None
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, room: Room, rate: float = 0.0) -> bytes:
@@ -126,7 +126,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
         return whole
     declared = value_of(scope["headers"], b"content-length")
     here = 0 if cycle is None else cycle.arrived
-    size = max(here, min(FIRST, limit)) if declared is None else int(declared)
+    size = max(here, min(ASSUMED_BODY, limit)) if declared is None else int(declared)
     if size > limit:
         raise too_large(limit)
     await admitted(room, size, here, cycle)
@@ -144,7 +144,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
             await enlarged(room, size, cycle)
         if more and cycle is not None:  # gathering stopped for lack of room
             cycle.gather(limit - size, partial(_grows, room, size))
-    room.settle(size)
+    room.trim(size)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -156,7 +156,7 @@ async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
     """Waits until `room` has reserved memory for a body that has grown to `size` bytes. Raises ClientError and
     ClientDisconnected as `admitted` does."""
     with nullcontext() if cycle is None else OnDisconnect(cycle):
-        if not await room.grown(size):
+        if not await room.wait_to_grow(size):
             raise overloaded() if room.fits(size) else over_budget()
 
 
@@ -167,12 +167,12 @@ async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> Non
     if not room.fits(size):
         room.refuse("size")
         raise over_budget()
-    if room.now(size):
+    if room.try_reserve(size):
         return
     if cycle is not None:
         cycle.pause()
     try:
-        with Interrupt(PATIENCE_S, overloaded), nullcontext() if cycle is None else OnDisconnect(cycle):
+        with Interrupt(WAIT_TIMEOUT_S, overloaded), nullcontext() if cycle is None else OnDisconnect(cycle):
             if not await room.wait(size, here):
                 raise overloaded()
     except ClientError:
@@ -277,7 +277,7 @@ async def relay(
             while chunk := await answer.next():
                 await out.pass_on(chunk)
                 if cycle is not None and cycle.flows:
-                    await answer.flow_into(out.flows)
+                    await answer.pipe_to(out.flows)
             await out.end()
     except UpstreamError as error:
         await out.break_off(error)

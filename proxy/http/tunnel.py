@@ -11,13 +11,13 @@ from typing import NamedTuple
 CLOSING_SECONDS = 30.0  # idle timeout after a half-close: then both connections are closed
 
 
-class Taken(NamedTuple):
+class Detached(NamedTuple):
     """A connection detached from its HTTP protocol, with the bytes received before it was detached."""
 
     transport: asyncio.Transport
     protocol: asyncio.Protocol
-    behind: bytes = b""
-    full: bool = False  # whether writing to the peer is paused
+    trailing_data: bytes = b""
+    write_paused: bool = False  # whether writing to the peer is paused
 
 
 class Tunnel:
@@ -29,67 +29,69 @@ class Tunnel:
 
     closing_seconds = CLOSING_SECONDS
 
-    def __init__(self, client: Taken, upstream: Taken) -> None:
+    def __init__(self, client: Detached, upstream: Detached) -> None:
         self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
-        self._moved = 0
+        self._moved_before = 0
         self.client, self.upstream = End(self, client), End(self, upstream)
         self.client.other, self.upstream.other = self.upstream, self.client
-        for end, taken in ((self.client, client), (self.upstream, upstream)):
-            taken.transport.set_protocol(end)
-        for end, taken in ((self.client, client), (self.upstream, upstream)):
-            end.begin(taken.behind)
+        for end, detached in ((self.client, client), (self.upstream, upstream)):
+            detached.transport.set_protocol(end)
+        for end, detached in ((self.client, client), (self.upstream, upstream)):
+            end.start(detached.trailing_data)
 
-    async def over(self) -> None:
+    async def wait_closed(self) -> None:
         """Waits until both connections are closed. A caller that stops waiting must call `close`."""
-        await self._over
+        await self._closed
 
     def close(self) -> None:
         """Aborts both connections. Buffered bytes are lost."""
         self.client.abort()
         self.upstream.abort()
 
-    def ends(self) -> None:
+    def on_end_closed(self) -> None:
         """Handles a half-close or the loss of one connection: ends the tunnel, or starts the idle timeout."""
         if self.client.lost and self.upstream.lost:
             if self._timer is not None:
                 self._timer.cancel()
-            if not self._over.done():
-                self._over.set_result(None)
+            if not self._closed.done():
+                self._closed.set_result(None)
         elif self._timer is None:
-            self._watch()
+            self._check_idle()
 
-    def _watch(self) -> None:
+    def _check_idle(self) -> None:
         moved = self.client.moved + self.upstream.moved
-        if self._timer is not None and moved == self._moved:
+        if self._timer is not None and moved == self._moved_before:
             self.close()
             return
-        self._moved = moved
-        self._timer = self._loop.call_later(self.closing_seconds, self._watch)
+        self._moved_before = moved
+        self._timer = self._loop.call_later(self.closing_seconds, self._check_idle)
 
 
 class End(asyncio.Protocol):
     """One end of a tunnel. `received` counts the bytes from its peer. `error` is what closed the connection."""
 
-    __slots__ = ("_ended", "_full", "_protocol", "_transport", "_tunnel", "error", "lost", "other", "received")
+    __slots__ = (
+        "_eof_received", "_protocol", "_transport", "_tunnel", "_write_paused", "error", "lost", "other", "received",
+    )  # fmt: skip
 
     other: End
 
-    def __init__(self, tunnel: Tunnel, taken: Taken) -> None:
-        self._tunnel, self._transport, self._protocol = tunnel, taken.transport, taken.protocol
-        self._full, self._ended = taken.full, False
+    def __init__(self, tunnel: Tunnel, detached: Detached) -> None:
+        self._tunnel, self._transport, self._protocol = tunnel, detached.transport, detached.protocol
+        self._write_paused, self._eof_received = detached.write_paused, False
         self.lost = False
         self.received = 0
         self.error: Exception | None = None
 
-    def begin(self, behind: bytes) -> None:
+    def start(self, trailing_data: bytes) -> None:
         """Forwards the bytes received before, and starts reading."""
-        if behind:
-            self.data_received(behind)
-        if self.other._full:
+        if trailing_data:
+            self.data_received(trailing_data)
+        if self.other._write_paused:
             self._transport.pause_reading()
-        self._read()
+        self._resume_reading()
 
     @property
     def moved(self) -> int:
@@ -101,20 +103,20 @@ class End(asyncio.Protocol):
         if not self.lost:
             self._transport.abort()
 
-    def _read(self) -> None:
-        if not (self._ended or self.other._full or self._transport.is_closing()):
+    def _resume_reading(self) -> None:
+        if not (self._eof_received or self.other._write_paused or self._transport.is_closing()):
             self._transport.resume_reading()
 
-    def _take(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    def _finish(self) -> None:
+    def _write_eof(self) -> None:
         """Half-closes the connection after the last byte for its peer. Closes it fully if the peer has half-closed too,
         or with TLS."""
         if self._transport.is_closing():
             return
-        if self._ended or not self._transport.can_write_eof():
+        if self._eof_received or not self._transport.can_write_eof():
             self._transport.close()
         else:
             self._transport.write_eof()
@@ -124,26 +126,26 @@ class End(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Forwards received bytes to the other end."""
         self.received += len(data)
-        self.other._take(data)
+        self.other._write(data)
 
     def pause_writing(self) -> None:
         """Pauses reading from the other end."""
-        self._full = True
+        self._write_paused = True
         if not self.other._transport.is_closing():
             self.other._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Resumes reading from the other end."""
-        self._full = False
-        self.other._read()
+        self._write_paused = False
+        self.other._resume_reading()
 
     def eof_received(self) -> bool:
         """Forwards the peer's half-close. Returns whether the connection stays open for writing (not with TLS)."""
-        if not self._ended:
-            self._ended = True
-            self.other._finish()
-            self._tunnel.ends()
-            if self.other._ended:
+        if not self._eof_received:
+            self._eof_received = True
+            self.other._write_eof()
+            self._tunnel.on_end_closed()
+            if self.other._eof_received:
                 self._transport.close()
         return self._transport.get_extra_info("ssl_object") is None
 
@@ -153,4 +155,4 @@ class End(asyncio.Protocol):
         self._protocol.connection_lost(exc)
         if not self.other._transport.is_closing():
             self.other._transport.close()
-        self._tunnel.ends()
+        self._tunnel.on_end_closed()

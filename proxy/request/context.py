@@ -233,7 +233,7 @@ class RequestContext(msgspec.Struct):
         if self.figures is None:
             self.figures = figures_of(self)
         if self.room is not None:
-            self.room.leave()
+            self.room.release()
 
     def release(self, counted: object = None) -> None:
         """Closes the request and drops its content, while its answer is still under way."""

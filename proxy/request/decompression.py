@@ -42,7 +42,7 @@ async def unpacked(body: bytes, coding: bytes, limit: int, run: Run, room: Room 
         parts.append(part)
         if size > limit or not (part or machine.eof):
             raise NotUnderstood("it unpacks to more than we take, or ends early")
-        if room is not None and not await room.grown(len(body) + size):
+        if room is not None and not await room.wait_to_grow(len(body) + size):
             if room.fits(len(body) + size):
                 raise overloaded()
             raise NotUnderstood("it unpacks to more than there is memory for")

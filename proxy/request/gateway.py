@@ -190,7 +190,7 @@ class Gateway:
             self.extra_calls.record_response(caller_of(headers), answer.status)
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)
-        body = answer.at_hand()
+        body = answer.buffered_body()
         if body is not None:  # as most are: short, plain and here already
             usage = received.api.complete_usage(body) if answer.status == 200 else None
             if usage is not None:

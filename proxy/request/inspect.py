@@ -50,7 +50,7 @@ class Inspecting:
         except ClientDisconnected:
             return
         finally:
-            room.leave()
+            room.release()
         response = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
         await send({"type": "http.response.start", "status": 200, "headers": response})
         await send({"type": "http.response.body", "body": payload})

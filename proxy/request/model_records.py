@@ -134,7 +134,7 @@ class Learning:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise _unnamed() from None
         finally:
-            room.leave()
+            room.release()
         told = learned_of(self.cache, self.families, model)
         self.cache.forget(model)
         return told

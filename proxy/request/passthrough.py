@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from proxy.apis import error_body, stream_format
 from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import Answer, UpstreamError
-from proxy.http.client.dialer import tune
+from proxy.http.client.dialer import set_socket_options
 from proxy.http.relay import (
     BrokenOff,
     ClientDisconnected,
@@ -25,7 +25,7 @@ from proxy.http.relay import (
     relay,
     send_error,
     target_of,
-    unless_gone,
+    until_disconnect,
 )
 from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
@@ -128,22 +128,22 @@ class _Passage:
             sending = self._upstream.upgrade(target, headers)
         else:
             sending = self._upstream.send(self._scope["method"], target, headers, body)
-        self.answer = await unless_gone(sending, self._receive, self._cycle)
+        self.answer = await until_disconnect(sending, self._receive, self._cycle)
         return self.answer
 
     async def _join(self, answer: Answer) -> tuple[str, int]:
         """Tunnels bytes between client and upstream until both have closed."""
         assert self._cycle is not None
         try:
-            upstream = answer.take()
+            upstream = answer.detach()
             client = self._cycle.switched(to_client(answer.headers))
             if client is None:
                 raise ClientDisconnected
-            tune(client.transport.get_extra_info("socket"))
+            set_socket_options(client.transport.get_extra_info("socket"))
             self._begins()
             self._tunnel = tunnel = Tunnel(client, upstream)
             try:
-                await tunnel.over()
+                await tunnel.wait_closed()
             finally:
                 tunnel.close()
         finally:

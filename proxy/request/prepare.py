@@ -243,7 +243,7 @@ class Planner:
         if not received.may_change or not self.background.has_capacity(size):
             return
         room = None if context.room is None else context.room.another()
-        if room is not None and not room.now(size):
+        if room is not None and not room.try_reserve(size):
             return
         context.record.cost = context.record.cost or CallCost()
         later = replace(scanned, scan=replace(scanned.scan, text=b""), lore=(), probing=False)
@@ -260,7 +260,7 @@ class Planner:
             report_bug(record, error)
         finally:
             if room is not None:
-                room.leave()
+                room.release()
 
     def count_later(self, context: RequestContext) -> None:
         """Starts to count a request that is proven to fit, while the upstream works. A long one is not counted if too

@@ -15,8 +15,8 @@ from proxy.errors import ConfigError
 from proxy.http.callbacks import Event, ignore
 from proxy.http.client.answer import Answer, Reply, UpstreamError
 from proxy.http.client.egress import DIRECT, PORTS, Egress
-from proxy.http.client.pool import MOST, Pool, Timeouts, WireRequest
-from proxy.http.client.response import LinkError
+from proxy.http.client.pool import MAX_CONNECTIONS, Pool, Timeouts, WireRequest
+from proxy.http.client.response import TransportError
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
 
@@ -33,7 +33,7 @@ class Link(Protocol):
     """What sends requests to one origin: a pool of connections."""
 
     async def send(self, request: WireRequest) -> Reply:
-        """Sends a request and waits for the head of its answer. Raises LinkError."""
+        """Sends a request and waits for the head of its answer. Raises TransportError."""
 
     async def close(self) -> None:
         """Closes its connections."""
@@ -55,7 +55,7 @@ class Upstream:
         timeouts: Timeouts = DEFAULT,
         api_key: str | None = None,
         egress: Egress = DIRECT,
-        connections: int = MOST,
+        connections: int = MAX_CONNECTIONS,
         event: Event = ignore,
         link: Link | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class Upstream:
         ready = self._headers(method, target, headers, body)
         try:
             return Answer(await self._link.send(WireRequest(method, self.target(target), ready, body or b"")))
-        except LinkError as error:
+        except TransportError as error:
             raise UpstreamError.of(error) from error
 
     async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
@@ -91,7 +91,7 @@ class Upstream:
         ready = [*self._headers("GET", target, headers, None), *SWITCH]
         try:
             return Answer(await self._link.send(WireRequest("GET", self.target(target), ready, b"", upgrades=True)))
-        except LinkError as error:
+        except TransportError as error:
             raise UpstreamError.of(error) from error
 
     def target(self, target: bytes) -> bytes:
@@ -160,6 +160,6 @@ def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress, most: int, event: 
             raise ConfigError("PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY need an https upstream")
         return Pool(host, port, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)), proxy, most, event)
     # certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR
-    tls = egress.identified(egress.trusting(httpx.create_ssl_context()))
+    tls = egress.with_client_certificate(egress.with_authorities(httpx.create_ssl_context()))
     tls.set_alpn_protocols(["http/1.1"])
     return Pool(host, port, tls, timeouts, proxy, most, event)

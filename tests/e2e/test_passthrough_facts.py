@@ -9,7 +9,7 @@ import time
 import openai
 import pytest
 
-from proxy.http.client.idle import GRACE
+from proxy.http.client.idle import MIN_IDLE_SECONDS
 from proxy.http.client.pool import Timeouts
 from proxy.http.server.protocol import Protocol
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_at_done_has_had_its_whole_answer() -> None:
             await eventually(lambda: proxy.outcomes)
             assert proxy.outcomes[0].result == "passed"
             await eventually(lambda: proxy.upstream.connections == 1)
-            await asyncio.sleep(1.5 * GRACE)  # so long a new upstream's connection rests before a POST
+            await asyncio.sleep(1.5 * MIN_IDLE_SECONDS)  # so long a new upstream's connection rests before a POST
             assert (await ask(proxy.port, CHAT)).status == 200
             assert up.connections == 1, "the upstream's connection is kept"
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from proxy.http.cancellation import (
-    PRESSED_RATE,
-    PRESSED_SECONDS,
+    CONTENDED_RATE,
+    CONTENDED_SECONDS,
     ClientDisconnected,
     Interrupt,
     Message,
+    MinReadRate,
     ProgressTimeout,
-    Unread,
 )
-from proxy.http.relay import unless_gone
+from proxy.http.relay import until_disconnect
 from tests.serving import run
 
 
@@ -50,12 +50,12 @@ def test_work_ends_when_its_client_leaves() -> None:
             finally:
                 ended.set()
 
-        waiting = asyncio.create_task(unless_gone(work(), visitor.receive))
+        pending = asyncio.create_task(until_disconnect(work(), visitor.receive))
         await asyncio.sleep(0.3)
-        assert not waiting.done()
+        assert not pending.done()
         visitor.leaves.set()
         with pytest.raises(ClientDisconnected):
-            await asyncio.wait_for(waiting, 1)
+            await asyncio.wait_for(pending, 1)
         assert ended.is_set()
 
     run(check())
@@ -68,8 +68,8 @@ def test_work_that_is_done_is_what_counts() -> None:
 
     async def check() -> None:
         visitor = Visitor()
-        assert await unless_gone(work(0), visitor.receive) == "done"
-        assert await unless_gone(work(0.3), visitor.receive) == "done"
+        assert await until_disconnect(work(0), visitor.receive) == "done"
+        assert await until_disconnect(work(0.3), visitor.receive) == "done"
         visitor.leaves.set()
         await asyncio.sleep(0.2)
         task = asyncio.current_task()
@@ -85,7 +85,7 @@ def test_a_failure_of_the_work_is_its_own() -> None:
 
     async def check() -> None:
         with pytest.raises(KeyError):
-            await unless_gone(work(), Visitor().receive)
+            await until_disconnect(work(), Visitor().receive)
 
     run(check())
 
@@ -93,11 +93,11 @@ def test_a_failure_of_the_work_is_its_own() -> None:
 def test_whoever_cancels_from_outside_sees_a_cancellation_and_not_a_leaving() -> None:
     async def check() -> None:
         visitor = Visitor()
-        waiting = asyncio.create_task(unless_gone(asyncio.sleep(60), visitor.receive))
+        pending = asyncio.create_task(until_disconnect(asyncio.sleep(60), visitor.receive))
         await asyncio.sleep(0.15)
-        waiting.cancel()
+        pending.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waiting
+            await pending
 
     run(check())
 
@@ -155,14 +155,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.waiting: set[object] = set()
+        self.pending: set[object] = set()
         self.loop = self
 
     def time(self) -> float:
         return self.now
 
     def add(self, one: object) -> None:
-        self.waiting.add(one)
+        self.pending.add(one)
 
 
 class Nobody:
@@ -172,20 +172,20 @@ class Nobody:
         pass
 
 
-def given_up(rate: float, speed: float, pressed: bool) -> float:
+def given_up(rate: float, speed: float, contended: bool) -> float:
     """When a body that comes with so many bytes a second is given up; 0 where it is not."""
 
     async def look() -> float:
         came, clock = 0, Clock()
-        stalling: Any = ProgressTimeout(60, Late, lambda: came, rate, lambda: pressed)
-        stalling._clock.waiting.discard(stalling)
-        began = stalling.due - PRESSED_SECONDS
-        stalling._clock, stalling._task = clock, Nobody()
+        stalling: Any = ProgressTimeout(60, Late, lambda: came, rate, lambda: contended)
+        stalling._sweep.pending.discard(stalling)
+        began = stalling.due - CONTENDED_SECONDS
+        stalling._sweep, stalling._task = clock, Nobody()
         while clock.now < began + 300:
             clock.now = stalling.due
             came = int(speed * (clock.now - began))
-            stalling.rouse()
-            if stalling.struck:
+            stalling.on_due()
+            if stalling.fired:
                 return float(clock.now - began)
         return 0
 
@@ -193,25 +193,25 @@ def given_up(rate: float, speed: float, pressed: bool) -> float:
 
 
 def test_F13_a_body_must_come_fast_enough_and_faster_where_others_wait() -> None:
-    assert given_up(rate=240, speed=1000, pressed=False) == 0
-    assert given_up(rate=2000, speed=1000, pressed=False) == pytest.approx(60)
-    assert given_up(rate=0, speed=0, pressed=False) == pytest.approx(60)
-    assert given_up(rate=240, speed=1000, pressed=True) == pytest.approx(PRESSED_SECONDS)
-    assert given_up(rate=240, speed=PRESSED_RATE + 1, pressed=True) == 0
+    assert given_up(rate=240, speed=1000, contended=False) == 0
+    assert given_up(rate=2000, speed=1000, contended=False) == pytest.approx(60)
+    assert given_up(rate=0, speed=0, contended=False) == pytest.approx(60)
+    assert given_up(rate=240, speed=1000, contended=True) == pytest.approx(CONTENDED_SECONDS)
+    assert given_up(rate=240, speed=CONTENDED_RATE + 1, contended=True) == 0
 
 
 def test_F13_a_client_that_does_not_read_is_cut() -> None:
     async def check() -> None:
         clock, left, cut = Clock(), 100_000, list[float]()
-        reading: Any = Unread(asyncio.get_running_loop(), 60, 240.0, lambda: left, lambda: cut.append(clock.now))
+        reading: Any = MinReadRate(asyncio.get_running_loop(), 60, 240.0, lambda: left, lambda: cut.append(clock.now))
         reading.stop()
-        reading._clock = clock
+        reading._sweep = clock
         for _ in range(4):
             left -= 240 * 60
-            reading.rouse()
-        assert cut == [] and clock.waiting == {reading}
+            reading.on_due()
+        assert cut == [] and clock.pending == {reading}
         left -= 240 * 60 - 1
-        reading.rouse()
+        reading.on_due()
         assert len(cut) == 1
 
     run(check())

@@ -32,7 +32,7 @@ HALF = TOTAL // FACTOR // 2  # a body that two of do not fit beside the share of
 
 def held(budget: Budget, *sizes: int) -> list[Room]:
     rooms = [budget.room() for _ in sizes]
-    assert all(room.now(size) for room, size in zip(rooms, sizes, strict=True))
+    assert all(room.try_reserve(size) for room, size in zip(rooms, sizes, strict=True))
     return rooms
 
 
@@ -41,8 +41,8 @@ def test_a_body_holds_four_times_its_size_until_it_is_left() -> None:
     small, large = held(budget, 1000, MIB)
     assert budget.used == FACTOR * (1000 + MIB)
     for _ in range(2):
-        small.leave()
-        large.leave()
+        small.release()
+        large.release()
         assert budget.used == 0
 
 
@@ -68,16 +68,16 @@ def test_room_is_granted_in_order_and_a_large_body_does_not_starve() -> None:
         await asyncio.sleep(0)
         late = asyncio.create_task(wait("late", SMALL + 1))
         await asyncio.sleep(0)
-        assert budget.pressed and budget.waiting == 2
-        assert not budget.room().now(SMALL + 1), "there is room, but others were there before"
-        first.leave()
+        assert budget.contended and budget.waiting == 2
+        assert not budget.room().try_reserve(SMALL + 1), "there is room, but others were there before"
+        first.release()
         await asyncio.sleep(0)
         assert order == []
-        second.leave()
+        second.release()
         rooms = await asyncio.gather(large, late)
-        assert order == ["large", "late"] and not budget.pressed and budget.waiting == 0
+        assert order == ["large", "late"] and not budget.contended and budget.waiting == 0
         for room in rooms:
-            room.leave()
+            room.release()
         assert budget.used == 0
 
     asyncio.run(check())
@@ -91,10 +91,10 @@ def test_small_bodies_have_a_share_of_their_own() -> None:
         await asyncio.sleep(0)
         share = budget.total // SMALL_SHARE // FACTOR // SMALL
         small = held(budget, *[SMALL] * share)
-        assert not budget.room().now(1), "then they wait as all do"
-        small.pop().leave()
-        assert budget.room().now(1)
-        large.leave()
+        assert not budget.room().try_reserve(1), "then they wait as all do"
+        small.pop().release()
+        assert budget.room().try_reserve(1)
+        large.release()
         assert await waiting
 
     asyncio.run(check())
@@ -111,9 +111,9 @@ def test_who_gives_up_leaves_the_line() -> None:
         await asyncio.sleep(0)
         first.cancel()
         assert await second, "it goes on without the first one, though nobody left"
-        large.leave()
-        stays.leave()
-        assert budget.used == 0 and first.cancelled() and not budget.pressed
+        large.release()
+        stays.release()
+        assert budget.used == 0 and first.cancelled() and not budget.contended
 
     asyncio.run(check())
 
@@ -124,7 +124,7 @@ def test_who_is_given_up_as_its_turn_comes_holds_nothing() -> None:
         (large,) = held(budget, HALF)
         waiting = asyncio.create_task(budget.room().wait(HALF))
         await asyncio.sleep(0)
-        large.leave()
+        large.release()
         waiting.cancel()
         await asyncio.wait([waiting])
         assert budget.used == 0
@@ -153,14 +153,14 @@ def test_a_body_grows_before_those_who_wait() -> None:
         assert one.grow(HALF)
         waiting = asyncio.create_task(budget.room().wait(HALF))
         await asyncio.sleep(0)
-        assert budget.pressed and other.grow(HALF // 2)
-        assert not await one.grown(HALF * 9), "it would wait for ever"
+        assert budget.contended and other.grow(HALF // 2)
+        assert not await one.wait_to_grow(HALF * 9), "it would wait for ever"
         assert budget.refused["growth"] == 1
-        one.leave()
+        one.release()
         assert await waiting
-        other.settle(10)
+        other.trim(10)
         assert budget.used == (HALF + 10) * FACTOR
-        other.leave()
+        other.release()
         assert budget.used == HALF * FACTOR
 
     asyncio.run(check())
@@ -170,15 +170,15 @@ def test_of_bodies_that_grow_in_step_one_waits_and_is_served() -> None:
     async def check() -> None:
         budget = Budget(TOTAL)
         one, other = held(budget, HALF // 2, HALF // 2)
-        first = asyncio.create_task(one.grown(HALF + 3 * MIB))
+        first = asyncio.create_task(one.wait_to_grow(HALF + 3 * MIB))
         in_line = asyncio.create_task(budget.room().wait(HALF // 2))
         await asyncio.sleep(0)
-        assert budget.pressed and not first.done()
-        assert not await other.grown(HALF + 3 * MIB), "half-grown bodies do not wait for one another"
-        other.leave()
+        assert budget.contended and not first.done()
+        assert not await other.wait_to_grow(HALF + 3 * MIB), "half-grown bodies do not wait for one another"
+        other.release()
         assert await first and not in_line.done()
-        one.leave()
-        assert await in_line and not budget.pressed
+        one.release()
+        assert await in_line and not budget.contended
         assert budget.used == HALF // 2 * FACTOR and budget.refused["growth"] == 1
 
     asyncio.run(check())
@@ -188,14 +188,14 @@ def test_who_gives_up_growing_lets_the_next_one_wait() -> None:
     async def check() -> None:
         budget = Budget(TOTAL)
         one, other = held(budget, HALF // 2, HALF // 2)
-        first = asyncio.create_task(one.grown(HALF + 3 * MIB))
+        first = asyncio.create_task(one.wait_to_grow(HALF + 3 * MIB))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.wait([first])
-        assert not budget.pressed
-        second = asyncio.create_task(other.grown(HALF + 3 * MIB))
+        assert not budget.contended
+        second = asyncio.create_task(other.wait_to_grow(HALF + 3 * MIB))
         await asyncio.sleep(0)
-        one.leave()
+        one.release()
         assert await second
 
     asyncio.run(check())
@@ -208,7 +208,7 @@ def test_a_body_moves_out_of_the_share_of_small_ones_as_it_grows() -> None:
         assert room.grow(2000) and room.grow(HALF)
         small = held(budget, *[SMALL] * (TOTAL // SMALL_SHARE // FACTOR // SMALL))
         for each in (room, *small):
-            each.leave()
+            each.release()
         assert budget.used == 0
 
     asyncio.run(check())
@@ -231,16 +231,16 @@ def test_workers_share_it_and_one_that_is_killed_gives_its_share_back() -> None:
     pid = os.fork()
     if not pid:
         budget.serve_as(1)
-        os.write(tell, b"%d" % budget.room().now(HALF))
+        os.write(tell, b"%d" % budget.room().try_reserve(HALF))
         signal.pause()
         os._exit(0)
     budget.serve_as(0)
     assert os.read(ready, 1) == b"1"
-    assert budget.used == HALF * FACTOR and not budget.room().now(HALF)
+    assert budget.used == HALF * FACTOR and not budget.room().try_reserve(HALF)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     budget.forget(pid)
-    assert budget.used == 0 and budget.room().now(HALF)
+    assert budget.used == 0 and budget.room().try_reserve(HALF)
 
 
 def test_who_waits_at_another_worker_goes_first() -> None:
@@ -254,7 +254,7 @@ def test_who_waits_at_another_worker_goes_first() -> None:
             await asyncio.sleep(0.01)
         mine = asyncio.create_task(budget.room().wait(HALF))
         await asyncio.sleep(0)
-        large.leave()
+        large.release()
         assert await mine, "room that another worker gave back is found, too"
         assert os.waitpid(pid, 0)[1] == 0
 
@@ -264,7 +264,7 @@ def test_who_waits_at_another_worker_goes_first() -> None:
         assert await room.wait(HALF)
         await asyncio.sleep(0.1)
         waits_behind = budget.waiting == 1
-        room.leave()
+        room.release()
         return 0 if waits_behind else 1
 
     asyncio.run(check())

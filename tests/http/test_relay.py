@@ -11,7 +11,7 @@ import pytest
 
 from proxy.errors import ClientError
 from proxy.http.client.answer import Answer
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 from proxy.http.memory_budget import Budget
 from proxy.http.relay import (
     BrokenOff,
@@ -29,7 +29,7 @@ from tests.serving import run
 Step = bytes | Exception | asyncio.Event
 JSON = [(b"content-type", b"application/json")]
 SSE = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"transfer-encoding", b"chunked")]
-LOST = LinkError(Fault.LOST, "lost")
+LOST = TransportError(Fault.INCOMPLETE, "lost")
 
 
 class Form:
@@ -92,10 +92,10 @@ class Scripted:
                 return step
         return b""
 
-    async def flow_into(self, sink: Any) -> None:
+    async def pipe_to(self, sink: Any) -> None:
         return
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         return None
 
     async def aclose(self) -> None:

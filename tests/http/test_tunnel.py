@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import cast
 
-from proxy.http.tunnel import Taken, Tunnel
+from proxy.http.tunnel import Detached, Tunnel
 from tests.serving import run
 
 
@@ -41,7 +41,7 @@ class Before(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def joined(
-    behind: tuple[bytes, bytes] = (b"", b""), full: bool = False, closing: float = 30.0
+    trailing_data: tuple[bytes, bytes] = (b"", b""), write_paused: bool = False, closing: float = 30.0
 ) -> AsyncIterator[Joined]:
     loop = asyncio.get_running_loop()
     made: list[Before] = []
@@ -58,7 +58,8 @@ async def joined(
         while len(made) < count or made[-1].transport is None:
             await asyncio.sleep(0.001)
     transports = [cast(asyncio.Transport, protocol.transport) for protocol in made]
-    tunnel = Tunnel(Taken(transports[0], made[0], behind[0], full), Taken(transports[1], made[1], behind[1]))
+    client = Detached(transports[0], made[0], trailing_data[0], write_paused)
+    tunnel = Tunnel(client, Detached(transports[1], made[1], trailing_data[1]))
     tunnel.closing_seconds = closing
     try:
         yield Joined(tunnel, ends[0], ends[1], lost)
@@ -67,7 +68,7 @@ async def joined(
         for _, writer in ends:
             writer.close()
         server.close()
-        await asyncio.wait_for(tunnel.over(), 20)
+        await asyncio.wait_for(tunnel.wait_closed(), 20)
 
 
 def test_what_came_before_and_what_comes_after_goes_over_in_order() -> None:
@@ -91,7 +92,7 @@ def test_half_a_close_goes_over_and_the_other_half_ends_it() -> None:
             both.upstream[1].write(b"answer")
             both.upstream[1].write_eof()
             assert await both.client[0].read() == b"answer"
-            await asyncio.wait_for(both.tunnel.over(), 20)
+            await asyncio.wait_for(both.tunnel.wait_closed(), 20)
             assert len(both.lost) == 2  # whoever served them before is told
             assert both.tunnel.client.error is None is both.tunnel.upstream.error
 
@@ -106,7 +107,7 @@ def test_an_end_that_is_reset_closes_the_other_and_is_named() -> None:
             both.upstream[1].transport.abort()
             assert await both.client[0].read() == b""
             both.client[1].close()
-            await asyncio.wait_for(both.tunnel.over(), 20)
+            await asyncio.wait_for(both.tunnel.wait_closed(), 20)
             assert isinstance(both.tunnel.upstream.error, ConnectionError)
             assert both.tunnel.client.error is None
 
@@ -117,14 +118,14 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_closed() -> None:
     async def check() -> None:
         async with joined(closing=0.05) as both:
             both.client[1].write_eof()  # and the upstream never says anything
-            await asyncio.wait_for(both.tunnel.over(), 20)
+            await asyncio.wait_for(both.tunnel.wait_closed(), 20)
 
     run(check())
 
 
 def test_a_full_client_is_not_written_to_until_it_takes_bytes() -> None:
     async def check() -> None:
-        async with joined(full=True) as both:
+        async with joined(write_paused=True) as both:
             both.upstream[1].write(b"waits")
             both.client[1].write(b"goes")
             assert await both.upstream[0].readexactly(4) == b"goes"

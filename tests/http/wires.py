@@ -38,14 +38,14 @@ class Bench:
     """A connection with an reader on it, its transport, and how it ended."""
 
     def __init__(self, method: str = "GET", sent: bool = True) -> None:
-        self.ends: list[bool] = []
-        self.connection = Connection(asyncio.get_running_loop(), lambda _, reusable: self.ends.append(reusable))
+        self.released: list[bool] = []
+        self.connection = Connection(asyncio.get_running_loop(), lambda _, reusable: self.released.append(reusable))
         self.wire = Wire()
         self.connection.connection_made(self.wire)
-        self.reader: ResponseReader = self.connection.begin(method)
+        self.reader: ResponseReader = self.connection.start_request(method)
         self.reader.sent = sent
 
-    def comes(self, *pieces: bytes) -> None:
+    def receive(self, *pieces: bytes) -> None:
         for piece in pieces:
             self.connection.data_received(piece)
 

@@ -102,7 +102,7 @@ def test_a_room_holds_what_a_body_unpacks_to() -> None:
     budget = Budget(1 << 20)
     room = budget.room()
     packed = gzip.compress(PLAIN, mtime=0)
-    assert room.now(len(packed))
+    assert room.try_reserve(len(packed))
     assert take_off(packed, room=room) == PLAIN
     assert budget.used >= FACTOR * (len(PLAIN) + len(packed))
 
@@ -110,7 +110,7 @@ def test_a_room_holds_what_a_body_unpacks_to() -> None:
 def test_without_room_just_now_it_is_a_503_and_without_any_ever_not_understood() -> None:
     budget, packed = Budget(1 << 20), gzip.compress(os.urandom(100_000))
     other, room = budget.room(), budget.room()
-    assert other.now(150_000)
+    assert other.try_reserve(150_000)
     with pytest.raises(ClientError) as raised:
         take_off(packed, limit=1 << 20, room=room)
     assert (raised.value.status, raised.value.retry, raised.value.after) == (503, True, 1)

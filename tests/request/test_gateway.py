@@ -13,7 +13,7 @@ from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.http.client.answer import Answer, UpstreamError
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
 from proxy.model.scan import PrefixDigest, Total
@@ -37,13 +37,13 @@ class Reply:
 
     async def read(self) -> bytes:
         if self.breaks and not self.pieces:
-            raise LinkError(Fault.LOST, "lost")
+            raise TransportError(Fault.INCOMPLETE, "lost")
         return self.pieces.pop() if self.pieces else b""
 
-    async def flow_into(self, sink: Any) -> None:
+    async def pipe_to(self, sink: Any) -> None:
         return
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         return None
 
     async def aclose(self) -> None:

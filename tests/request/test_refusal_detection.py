@@ -38,10 +38,10 @@ class Reply:
             await asyncio.sleep(3_600)
         return self.pieces.pop(0) if self.pieces else b""
 
-    async def flow_into(self, sink: Any) -> None:
+    async def pipe_to(self, sink: Any) -> None:
         return
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         return None
 
     async def aclose(self) -> None:

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.http.client.answer import MEANING, Answer, UpstreamError
+from proxy.http.client.answer import CLIENT_ERRORS, Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 from proxy.upstreams.upstream import Upstream
 from tests.over_httpx import OverHttpx
 from tests.recorder import Peer, Request, answer, chunk, head, recording
@@ -220,8 +220,8 @@ def test_an_answer_that_is_given_up_closes_its_connection_and_a_whole_one_does_n
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_fault_has_a_meaning(fault: Fault) -> None:
-    error = UpstreamError.of(LinkError(fault, "text"))
-    assert (error.status, error.code) == MEANING[fault]
+    error = UpstreamError.of(TransportError(fault, "text"))
+    assert (error.status, error.code) == CLIENT_ERRORS[fault]
     told = error.for_client()
     assert (told.status, told.code, told.retry) == (error.status, error.code, True)
     assert str(error) == told.message == "text"
@@ -251,10 +251,10 @@ def test_an_answer_needs_no_more_than_a_reply() -> None:
         async def read(self) -> bytes:
             return b""
 
-        async def flow_into(self, sink: object) -> None:
+        async def pipe_to(self, sink: object) -> None:
             return
 
-        def at_hand(self) -> bytes | None:
+        def buffered_body(self) -> bytes | None:
             return None
 
         async def aclose(self) -> None:

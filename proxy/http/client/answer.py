@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from proxy.errors import ClientError
-from proxy.http.client.response import Fault, LinkError, ResponseReader, Sink
-from proxy.http.tunnel import Taken
+from proxy.http.client.response import Fault, ResponseReader, Sink, TransportError
+from proxy.http.tunnel import Detached
 from proxy.wire.headers import Header
 
 UNREACHABLE = "upstream_unreachable"
 
 # What a client may be told: status and code.
-MEANING: Final = {
+CLIENT_ERRORS: Final = {
     Fault.CONNECT: (502, UNREACHABLE),
     Fault.CONNECT_TIMEOUT: (504, "upstream_timeout"),
-    Fault.FULL: (503, "overloaded"),
+    Fault.OVERLOADED: (503, "overloaded"),
     Fault.CLOSED: (502, "upstream_error"),
-    Fault.LOST: (502, "upstream_error"),
-    Fault.SILENT: (504, "upstream_timeout"),
-    Fault.STALLED: (504, "upstream_timeout"),
-    Fault.ILLEGAL: (502, "upstream_error"),
+    Fault.INCOMPLETE: (502, "upstream_error"),
+    Fault.READ_TIMEOUT: (504, "upstream_timeout"),
+    Fault.WRITE_TIMEOUT: (504, "upstream_timeout"),
+    Fault.PROTOCOL_ERROR: (502, "upstream_error"),
 }
 
 
@@ -33,9 +33,9 @@ class UpstreamError(Exception):
         self.status, self.code, self.message = status, code, message
 
     @classmethod
-    def of(cls, error: LinkError) -> UpstreamError:
+    def of(cls, error: TransportError) -> UpstreamError:
         """What a fault means to a client."""
-        status, code = MEANING[error.fault]
+        status, code = CLIENT_ERRORS[error.fault]
         return cls(status, code, str(error))
 
     def for_client(self) -> ClientError:
@@ -51,12 +51,12 @@ class Reply(Protocol):
     headers: list[Header]
 
     async def read(self) -> bytes:
-        """Raises LinkError."""
+        """Raises TransportError."""
 
-    async def flow_into(self, sink: Sink) -> None:
+    async def pipe_to(self, sink: Sink) -> None:
         """Gives what comes to `sink` at once, until that says no or there may be no more."""
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         """All that is left, where the whole answer has come; else None."""
 
     async def aclose(self) -> None:
@@ -69,23 +69,23 @@ class Answer:
     `whole` says whether its last byte has been read.
     """
 
-    __slots__ = ("_held", "_reply", "headers", "status", "whole")
+    __slots__ = ("_reply", "_unread", "headers", "status", "whole")
 
     def __init__(self, reply: Reply) -> None:
         self.status = reply.status
         self.headers = reply.headers
         self.whole = False
         self._reply = reply
-        self._held = b""
+        self._unread = b""
 
     async def next(self) -> bytes:
         """The bytes that have come since the last call, b"" at the end. Raises UpstreamError when it breaks off."""
-        if self._held:
-            held, self._held = self._held, b""
-            return held
+        if self._unread:
+            unread, self._unread = self._unread, b""
+            return unread
         try:
             data = await self._reply.read()
-        except LinkError as error:
+        except TransportError as error:
             raise UpstreamError.of(error) from error
         self.whole = not data
         return data
@@ -94,28 +94,28 @@ class Answer:
         """The body's bytes as they come, from where reading stands."""
         return Chunks(self)
 
-    async def flow_into(self, sink: Sink) -> None:
+    async def pipe_to(self, sink: Sink) -> None:
         """Gives what comes to `sink` at once, until that says no or there may be no more: `next` tells."""
-        await self._reply.flow_into(sink)
+        await self._reply.pipe_to(sink)
 
-    def at_hand(self) -> bytes | None:
+    def buffered_body(self) -> bytes | None:
         """The rest of the body, where all of it has come already; None where it has not."""
-        data = None if self._held else self._reply.at_hand()
+        data = None if self._unread else self._reply.buffered_body()
         if data is not None:
             self.whole = True
         return data
 
-    def take(self) -> Taken:
+    def detach(self) -> Detached:
         """The connection itself, where the answer is 101. Raises UpstreamError where that is lost already."""
         assert isinstance(self._reply, ResponseReader)
         try:
-            return self._reply.take()
-        except LinkError as error:
+            return self._reply.detach()
+        except TransportError as error:
             raise UpstreamError.of(error) from error
 
     def put_back(self, data: bytes) -> None:
         """Lets bytes that were read be read again."""
-        self._held = data
+        self._unread = data
         self.whole = self.whole and not data
 
     async def read(self, limit: int) -> bytes:

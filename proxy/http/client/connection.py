@@ -12,44 +12,44 @@ from typing import cast
 
 import httptools
 
-from proxy.http.client.response import Fault, LinkError, ResponseReader
-from proxy.http.tunnel import Taken
+from proxy.http.client.response import Fault, ResponseReader, TransportError
+from proxy.http.tunnel import Detached
 
 
 class Connection(asyncio.Protocol):
     """A connection to an upstream with at most one request in progress (no pipelining).
 
     idle_since: the loop time at which the last response ended.
-    stalled_since: the loop time since which `drain` waits for the upstream to read; None while it does not wait.
+    write_waits_since: the loop time since which `drain` waits for the upstream to read; None while it does not wait.
     chunked: the last response had chunked coding.
     """
 
     __slots__ = (
-        "_arrivals",
-        "_behind",
         "_loop",
         "_lost",
         "_on_end",
         "_parser",
+        "_poll",
+        "_trailing_data",
         "_transport",
         "_writable",
         "chunked",
         "idle_since",
         "reader",
-        "stalled_since",
+        "write_waits_since",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_end: Callable[[Connection, bool], None]) -> None:
         self.reader: ResponseReader | None = None
         self.chunked = False
         self.idle_since = 0.0
-        self.stalled_since: float | None = None
+        self.write_waits_since: float | None = None
         self._loop = loop
         self._on_end = on_end
         self._lost = False
-        self._behind = b""  # bytes received after a 101 response, until the connection is detached
+        self._trailing_data = b""  # bytes received after a 101 response, until the connection is detached
         self._transport: asyncio.Transport
-        self._arrivals = select.poll()
+        self._poll = select.poll()
         self._writable: asyncio.Future[None] | None = None
         self._parser: httptools.HttpResponseParser | None = None
 
@@ -59,18 +59,18 @@ class Connection(asyncio.Protocol):
         return not self._lost and not self._transport.is_closing()
 
     @property
-    def quiet(self) -> bool:
+    def usable(self) -> bool:
         """Whether the connection is open and its socket has no unread input. A close by the upstream makes the socket
         readable before the event loop reports it. TLS session tickets do so too, until the loop's next iteration."""
-        return self.open and not self._arrivals.poll(0)
+        return self.open and not self._poll.poll(0)
 
-    def begin(self, method: str, upgrades: bool = False) -> ResponseReader:
+    def start_request(self, method: str, upgrades: bool = False) -> ResponseReader:
         """Starts a request and returns the reader of its response. The caller sends the request with `write`."""
         self.reader = ResponseReader(self, self._loop, method, upgrades)
         self._parser = httptools.HttpResponseParser(self.reader)
         return self.reader
 
-    def _release(self, reader: ResponseReader, reusable: bool) -> None:
+    def _release_reader(self, reader: ResponseReader, reusable: bool) -> None:
         self.reader = self._parser = None
         if reader.upload is not None:
             reader.upload.cancel()
@@ -89,15 +89,16 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     async def drain(self) -> None:
-        """Waits until writing is no longer paused. Raises LinkError if the connection is lost."""
+        """Waits until writing is no longer paused. Raises TransportError if the connection is lost."""
         if self._writable is not None:
-            self.stalled_since = self._loop.time()
+            self.write_waits_since = self._loop.time()
             try:
                 await self._writable
             finally:
-                self.stalled_since = None
+                self.write_waits_since = None
         if self._lost:
-            raise LinkError(Fault.LOST, "The upstream closed the connection before it had the whole request.")
+            text = "The upstream closed the connection before it had the whole request."
+            raise TransportError(Fault.INCOMPLETE, text)
 
     # Called by the reader.
 
@@ -106,20 +107,20 @@ class Connection(asyncio.Protocol):
         assert self._parser is not None
         return self._parser.get_status_code()
 
-    def goes_on(self) -> bool:
+    def should_keep_alive(self) -> bool:
         """Whether the connection stays open after the response that was just parsed."""
         assert self._parser is not None
         return self._parser.should_keep_alive()
 
-    def taken(self) -> Taken:
+    def detach(self) -> Detached:
         """Detaches the connection for another protocol. The pool counts it as in use until it is closed."""
-        return Taken(self._transport, self, self._behind)
+        return Detached(self._transport, self, self._trailing_data)
 
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         """Pauses reading."""
         self._transport.pause_reading()
 
-    def resume(self, reader: ResponseReader) -> None:
+    def resume_reading(self, reader: ResponseReader) -> None:
         """Resumes reading, if `reader` is still the current one."""
         if self.reader is reader and self.open:
             self._transport.resume_reading()
@@ -136,7 +137,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            self._arrivals.register(sock.fileno(), select.POLLIN)
+            self._poll.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         """Parses bytes of the response. Bytes on an idle connection (for example a 408) close it."""
@@ -145,35 +146,35 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         if reader.switched:
-            self._behind += data
+            self._trailing_data += data
             return
-        reader.comes(len(data))
+        reader.bytes_received(len(data))
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as end:
             if reader.switched and isinstance(end, httptools.HttpParserUpgrade):
-                self._behind = data[end.args[0] :]
-                self.pause()
+                self._trailing_data = data[end.args[0] :]
+                self.pause_reading()
                 return
-            reader.fail(LinkError(Fault.ILLEGAL, "The upstream's answer is not legal HTTP."))
-            self._release(reader, False)
+            reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's answer is not legal HTTP."))
+            self._release_reader(reader, False)
         else:
-            reader.poured()
+            reader.flush_to_sink()
             if reader.switched:
-                reader.fail(LinkError(Fault.ILLEGAL, "The upstream's switch of protocols is not legal."))
-            elif reader.ended:
-                self._release(reader, reader.reusable)
+                reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's switch of protocols is not legal."))
+            elif reader.complete:
+                self._release_reader(reader, reader.reusable)
             elif reader.overlong:
-                what = "frame" if reader.answered else "head"
-                reader.fail(LinkError(Fault.ILLEGAL, f"The {what} of the upstream's answer is too large."))
+                what = "frame" if reader.head_received else "head"
+                reader.fail(TransportError(Fault.PROTOCOL_ERROR, f"The {what} of the upstream's answer is too large."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the response in progress and reports the loss to the pool."""
         self._lost = True
         self.resume_writing()
         if self.reader is not None:
-            self.reader.cut(exc)
-            self._release(self.reader, False)
+            self.reader.connection_lost(exc)
+            self._release_reader(self.reader, False)
         else:
             self._on_end(self, False)
 

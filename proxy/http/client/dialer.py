@@ -18,12 +18,12 @@ from typing import TypeVar, cast
 import aiohappyeyeballs
 
 from proxy.http.callbacks import Event, RateLimitedEvent, ignore
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 
-FULL = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: a temporary error
-NEXT_ADDRESS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
+NO_FILE_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)  # no file descriptor is free: a temporary error
+HAPPY_EYEBALLS_SECONDS = 0.25  # seconds until a host's next address is tried beside the first (RFC 8305, 5)
 # A model may send no byte for minutes. Keep-alive probes prevent NAT and load balancers from dropping the connection.
-PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
+KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
 MAX_HEAD = 16 * 1024  # bytes of a proxy's response to CONNECT
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -62,51 +62,51 @@ class Dialer:
         """Whether a proxy forwards plain-text requests, with the absolute form of the target (RFC 9112, 3.2.2)."""
         return self.proxy is not None and self.address.tls is None
 
-    async def open(self, made: Callable[[], P], tunnel: bool = False) -> P:
-        """Connects a protocol made by `made` to the upstream and returns it. Connects to the proxy instead
-        if it `forwards` and `tunnel` is not set. Raises LinkError."""
+    async def open(self, factory: Callable[[], P], tunnel: bool = False) -> P:
+        """Connects a protocol made by `factory` to the upstream and returns it. Connects to the proxy instead
+        if it `forwards` and `tunnel` is not set. Raises TransportError."""
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._open(made, tunnel)
+                return await self._open(factory, tunnel)
         except TimeoutError as error:
             self._failed(where=self.address, reason="timeout")
-            raise LinkError(Fault.CONNECT_TIMEOUT, "No connection to the upstream in time.") from error
+            raise TransportError(Fault.CONNECT_TIMEOUT, "No connection to the upstream in time.") from error
         except (OSError, UnicodeError) as error:
             self._failed(where=self.address, reason=error)
-            fault = Fault.FULL if getattr(error, "errno", None) in FULL else Fault.CONNECT
-            raise LinkError(fault, f"No connection to the upstream: {reason_of(error)}.") from error
+            fault = Fault.OVERLOADED if getattr(error, "errno", None) in NO_FILE_DESCRIPTOR else Fault.CONNECT
+            raise TransportError(fault, f"No connection to the upstream: {reason_of(error)}.") from error
 
-    async def _open(self, made: Callable[[], P], tunnel: bool) -> P:
+    async def _open(self, factory: Callable[[], P], tunnel: bool) -> P:
         if self.proxy is None:
-            return await _connected(self.address, made)
+            return await _connect(self.address, factory)
         if self.forwards and not tunnel:
-            return await _connected(self.proxy.address, made)
-        way = await _connected(self.proxy.address, _Way)
+            return await _connect(self.proxy.address, factory)
+        tunnel_request = await _connect(self.proxy.address, _ConnectTunnel)
         try:
-            await way.through_to(self.address, self.proxy.authorization)
-            return await _on_top_of(way.transport, self.address, made())
+            await tunnel_request.request(self.address, self.proxy.authorization)
+            return await _attach(tunnel_request.transport, self.address, factory())
         except BaseException:
-            way.transport.abort()
+            tunnel_request.transport.abort()
             raise
 
 
-async def _connected(address: Address, made: Callable[[], P]) -> P:
+async def _connect(address: Address, factory: Callable[[], P]) -> P:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS)
+    sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS)
     try:
-        tune(sock)
+        set_socket_options(sock)
         name = address.host if address.tls else None
-        transport, protocol = await loop.create_connection(made, sock=sock, ssl=address.tls, server_hostname=name)
+        transport, protocol = await loop.create_connection(factory, sock=sock, ssl=address.tls, server_hostname=name)
     except BaseException:
-        _give_up(sock, loop)
+        _dispose(sock, loop)
         raise
     if transport.is_closing():
-        _give_up(sock, loop)
+        _dispose(sock, loop)
     return protocol
 
 
-def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+def _dispose(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
     """Closes a socket, or leaves that to its closed transport. When the peer resets immediately, uvloop closes the file
     descriptor and the socket object stays open. A second close could close a new connection with the same descriptor.
     """
@@ -116,7 +116,7 @@ def _give_up(sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         sock.close()
 
 
-async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P) -> P:
+async def _attach(transport: asyncio.Transport, address: Address, protocol: P) -> P:
     """Attaches a protocol to a tunnel, with TLS to the address at its end if the address has it."""
     if address.tls is None:
         transport.set_protocol(protocol)
@@ -131,42 +131,42 @@ async def _on_top_of(transport: asyncio.Transport, address: Address, protocol: P
     return protocol
 
 
-class _Way(asyncio.Protocol):
+class _ConnectTunnel(asyncio.Protocol):
     """A connection to a proxy until the proxy has opened a tunnel (RFC 9110, 9.3.6)."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self._came = b""
-        self._answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._received = b""
+        self._response_head: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async def through_to(self, address: Address, authorization: bytes) -> None:
+    async def request(self, address: Address, authorization: bytes) -> None:
         """Requests the tunnel with CONNECT. Raises OSError if the proxy does not open it."""
         where = str(address).encode("ascii")
         lines = [b"CONNECT %b HTTP/1.1" % where, b"host: " + where]
         if authorization:
             lines.append(b"proxy-authorization: " + authorization)
         self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
-        status = STATUS.match(await self._answered)
+        status = STATUS.match(await self._response_head)
         if status is None or not status[1].startswith(b"2"):
-            raise Refused(int(status[1]) if status else 0)
+            raise TunnelRefused(int(status[1]) if status else 0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._came += data
-        head, end, rest = self._came.partition(b"\r\n\r\n")
-        if not self._answered.done() and (end or len(head) > MAX_HEAD):
+        self._received += data
+        head, end, rest = self._received.partition(b"\r\n\r\n")
+        if not self._response_head.done() and (end or len(head) > MAX_HEAD):
             # The client sends first in a tunnel, so bytes after the head mean that the proxy opened no tunnel.
-            self._answered.set_result(head if end and not rest else b"")
+            self._response_head.set_result(head if end and not rest else b"")
             self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._answered.done():
-            self._answered.set_result(b"")
+        if not self._response_head.done():
+            self._response_head.set_result(b"")
 
 
-class Refused(OSError):
+class TunnelRefused(OSError):
     """A proxy did not open a tunnel. `status` is the status code of its response, 0 if the response was not HTTP."""
 
     def __init__(self, status: int) -> None:
@@ -176,7 +176,7 @@ class Refused(OSError):
 
 def reason_of(error: OSError | UnicodeError) -> str:
     """Returns why a connection failed, as text without hosts and addresses, which the libraries' messages contain."""
-    if isinstance(error, Refused):
+    if isinstance(error, TunnelRefused):
         return str(error)
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or type(error).__name__})"
@@ -186,10 +186,10 @@ def reason_of(error: OSError | UnicodeError) -> str:
     return os.strerror(number) if number else type(error).__name__
 
 
-def tune(sock: socket.socket) -> None:
+def set_socket_options(sock: socket.socket) -> None:
     """Disables Nagle's algorithm, and enables keep-alive probes that detect a dead peer within minutes."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in PROBES:
+    for name, value in KEEPALIVE_OPTIONS:
         if hasattr(socket, name):  # macOS has another name for the first
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

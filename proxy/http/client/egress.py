@@ -17,7 +17,7 @@ from proxy.errors import ConfigError
 from proxy.http.client.dialer import Address, Proxy
 
 PORTS = {"http": 80, "https": 443}
-EVERYTHING = "*"
+WILDCARD = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +37,43 @@ class Egress:
     certificate: Path | None = None
     key: Path | None = None
 
-    def proxy_for(self, scheme: str, host: str, port: int, usual: Callable[[], ssl.SSLContext]) -> Proxy | None:
+    def proxy_for(
+        self, scheme: str, host: str, port: int, default_context: Callable[[], ssl.SSLContext]
+    ) -> Proxy | None:
         """Returns the forward proxy for an upstream, or None for a direct connection, as to every loopback host.
-        `usual` makes a TLS context with the default authorities. Raises ConfigError."""
+        `default_context` makes a TLS context with the default authorities. Raises ConfigError."""
         name, url = ("HTTPS_PROXY", self.https_proxy) if scheme == "https" else ("HTTP_PROXY", self.http_proxy)
-        if not url or is_loopback(host) or any(spares(entry, host, port) for entry in self.no_proxy):
+        if not url or is_loopback(host) or any(bypasses(entry, host, port) for entry in self.no_proxy):
             return None
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")  # like curl
-            usual_port = PORTS[parts.scheme]
-            where, at = parts.hostname, parts.port or usual_port
+            default_port = PORTS[parts.scheme]
+            where, at = parts.hostname, parts.port or default_port
         except (ValueError, KeyError):
             where = None
         if not where or not where.isascii():
             raise ConfigError(f"{name} must be an http or https URL such as http://proxy.example:3128")
-        tls = self.trusting(usual()) if parts.scheme == "https" else None
+        tls = self.with_authorities(default_context()) if parts.scheme == "https" else None
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
-        word = b"Basic " + base64.b64encode(login) if login != b":" else b""
-        return Proxy(Address(where, at, tls), word)
+        authorization = b"Basic " + base64.b64encode(login) if login != b":" else b""
+        return Proxy(Address(where, at, tls), authorization)
 
-    def trusting(self, context: ssl.SSLContext) -> ssl.SSLContext:
+    def with_authorities(self, context: ssl.SSLContext) -> ssl.SSLContext:
         """Adds the authorities of `ca` to a TLS context and returns it. Raises ConfigError."""
         if self.ca is not None:
             try:
                 context.load_verify_locations(self.ca)
             except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"PLIMSOLL_UPSTREAM_CA, {self.ca}: {_said(error)}") from None
+                raise ConfigError(f"PLIMSOLL_UPSTREAM_CA, {self.ca}: {_reason(error)}") from None
         return context
 
-    def identified(self, context: ssl.SSLContext) -> ssl.SSLContext:
+    def with_client_certificate(self, context: ssl.SSLContext) -> ssl.SSLContext:
         """Adds the client certificate to a TLS context and returns it. Raises ConfigError."""
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, self.key, password=lambda: "")  # prevents a prompt
             except (OSError, ssl.SSLError) as error:
-                text = f"PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY, {self.certificate}: {_said(error)}"
+                text = f"PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY, {self.certificate}: {_reason(error)}"
                 raise ConfigError(text) from None
         elif self.key is not None:
             raise ConfigError("PLIMSOLL_UPSTREAM_KEY needs PLIMSOLL_UPSTREAM_CERT")
@@ -81,7 +83,7 @@ class Egress:
 DIRECT = Egress()
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"no PEM file that can be used ({error.reason or 'empty'})"
     return error.strerror or type(error).__name__
@@ -95,11 +97,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def spares(entry: str, host: str, port: int) -> bool:
+def bypasses(entry: str, host: str, port: int) -> bool:
     """Whether an entry of NO_PROXY matches a host: `*`, a domain and its subdomains, an IP address or a CIDR range.
     Each may have a port."""
     entry, host = entry.strip().lower(), host.lower()
-    if entry == EVERYTHING:
+    if entry == WILDCARD:
         return True
     name, colon, only = entry.rpartition(":")
     if colon and only.isdecimal() and (":" not in name or name.endswith("]")):

@@ -14,80 +14,82 @@ from proxy.http.client.connection import Connection
 # Seconds a connection must stay idle and open before it counts as kept alive. An upstream that closes after each
 # response does so within milliseconds. Until the upstream is trusted, younger idle connections are not used for a POST:
 # a new one is dialled, and a round trip takes most of this time.
-GRACE = 0.1
-UNPROVEN = 1  # successful reuses of connections idle for at least GRACE before the upstream is trusted, at first
-DISPROVED = 1000  # the same after a failed reuse; it costs more idle connections, but no handshakes
-SHARE = 0.75  # of the idle age at which the upstream closed a connection: older ones are not used for a POST
+MIN_IDLE_SECONDS = 0.1
+INITIAL_REUSES = 1  # successful reuses of connections idle for MIN_IDLE_SECONDS or longer until the upstream is trusted
+REUSES_AFTER_FAILURE = 1000  # the same after a failed reuse; it costs more idle connections, but no handshakes
+SAFE_AGE_SHARE = 0.75  # of the idle age at which the upstream closed a connection: older ones are not used for a POST
 
 
 class Idle:
     """The idle connections whose last response was of one kind (chunked or not). Times are the loop's.
 
-    The state has two figures. `_doubts` is the number of successful reuses still needed until the upstream is trusted
-    (0: trusted). `_ends` is the lowest idle age in seconds at which the upstream closed a connection.
+    The state has two figures. `_reuses_needed` is the number of successful reuses still needed until the upstream is
+    trusted (0: trusted). `_shortest_idle_timeout` is the lowest idle age in seconds at which the upstream closed a
+    connection.
     """
 
-    __slots__ = ("_doubts", "_ends", "_waiting")
+    __slots__ = ("_connections", "_reuses_needed", "_shortest_idle_timeout")
 
     def __init__(self) -> None:
-        self._waiting: dict[Connection, None] = {}  # the newest last
-        self._doubts = UNPROVEN
-        self._ends = inf
+        self._connections: dict[Connection, None] = {}  # the newest last
+        self._reuses_needed = INITIAL_REUSES
+        self._shortest_idle_timeout = inf
 
     def __len__(self) -> int:
         """The number of idle connections."""
-        return len(self._waiting)
+        return len(self._connections)
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         """The idle connections, the oldest first."""
-        return tuple(self._waiting)
+        return tuple(self._connections)
 
     def put(self, connection: Connection) -> None:
         """Adds a connection whose response has just ended."""
-        self._waiting[connection] = None
+        self._connections[connection] = None
 
     def take(self, now: float, repeatable: bool) -> Connection | None:
         """Removes and returns a connection for a request, or None. A `repeatable` request gets any open connection,
         another request only a trusted one. The newest comes first, or the oldest while the upstream is not trusted."""
-        doubts, oldest = self._doubts, self._ends * SHARE
-        for connection in self._waiting if doubts else reversed(self._waiting):
+        reuses_needed, max_age = self._reuses_needed, self._shortest_idle_timeout * SAFE_AGE_SHARE
+        for connection in self._connections if reuses_needed else reversed(self._connections):
             if not repeatable:
-                rested = now - connection.idle_since
-                if doubts and rested < GRACE:
+                age = now - connection.idle_since
+                if reuses_needed and age < MIN_IDLE_SECONDS:
                     return None  # the remaining ones are younger
-                if rested > oldest:
+                if age > max_age:
                     continue
-            if connection.quiet:
-                del self._waiting[connection]
+            if connection.usable:
+                del self._connections[connection]
                 return connection
         return None
 
-    def proved(self) -> None:
+    def record_reuse(self) -> None:
         """Records a response on a reused connection."""
-        if self._doubts:
-            self._doubts -= 1
+        if self._reuses_needed:
+            self._reuses_needed -= 1
 
-    def disproved(self) -> None:
+    def record_failed_reuse(self) -> None:
         """Records a request that failed because the upstream closed a reused connection."""
-        self._doubts = DISPROVED
+        self._reuses_needed = REUSES_AFTER_FAILURE
 
-    def lost(self, connection: Connection, now: float) -> None:
+    def record_close(self, connection: Connection, now: float) -> None:
         """Removes a connection that the upstream closed while idle, and records its age."""
-        if connection in self._waiting:
-            del self._waiting[connection]
+        if connection in self._connections:
+            del self._connections[connection]
             age = now - connection.idle_since
-            if age < GRACE:
-                self._doubts = DISPROVED
+            if age < MIN_IDLE_SECONDS:
+                self._reuses_needed = REUSES_AFTER_FAILURE
             else:
-                self._ends = min(self._ends, age)
+                self._shortest_idle_timeout = min(self._shortest_idle_timeout, age)
 
-    def overdue(self, now: float, seconds: float) -> list[Connection]:
+    def expire(self, now: float, seconds: float) -> list[Connection]:
         """Removes and returns the connections that were idle for at least `seconds`."""
-        first = next(iter(self._waiting), None)
-        if first is not None and first.quiet and SHARE * (now - first.idle_since) > self._ends:
-            self._ends = inf  # an older one is open: the close had another cause, such as a restart
-        late = [c for c in self._waiting if now - c.idle_since >= seconds]
-        for connection in late:
-            del self._waiting[connection]
-        return late
+        first = next(iter(self._connections), None)
+        oldest = 0.0 if first is None or not first.usable else now - first.idle_since
+        if SAFE_AGE_SHARE * oldest > self._shortest_idle_timeout:
+            self._shortest_idle_timeout = inf  # an older one is open: the close had another cause, such as a restart
+        expired = [c for c in self._connections if now - c.idle_since >= seconds]
+        for connection in expired:
+            del self._connections[connection]
+        return expired

@@ -18,14 +18,14 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.connection import Connection
 from proxy.http.client.dialer import Address, Dialer, Proxy
 from proxy.http.client.idle import Idle
-from proxy.http.client.response import Fault, Header, LinkError, ResponseReader
+from proxy.http.client.response import Fault, Header, ResponseReader, TransportError
 
 # RFC 9110, 9.2.2: these may be retried when a reused connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
-PACE = 1.0  # seconds between two timeout checks: one timer for all connections instead of one for each request
+SWEEP_SECONDS = 1.0  # seconds between two timeout checks: one timer for all connections instead of one for each request
 LINE = b"%b: %b"
-NOT_LET_OUT = 407  # the forward proxy rejects the credentials: an error of the configuration, not of the client
-JOIN = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
+PROXY_AUTHENTICATION_REQUIRED = 407  # the forward proxy rejects the configured credentials: not the client's error
+COALESCED_BYTES = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Timeouts:
     idle: float = 50.0
 
 
-MOST = 4096  # connections in use at once; each takes a file descriptor and some 30 KB
+MAX_CONNECTIONS = 4096  # connections in use at once; each takes a file descriptor and some 30 KB
 
 
 class WireRequest(NamedTuple):
@@ -61,17 +61,17 @@ class WireRequest(NamedTuple):
         return self.method in IDEMPOTENT and isinstance(self.body, bytes)
 
     def head(self) -> bytes:
-        """Returns the head with the empty line. Raises LinkError if a line break would inject a header."""
+        """Returns the head with the empty line. Raises TransportError if a line break would inject a header."""
         lines = [b"%b %b HTTP/1.1" % (self.method.encode(), self.target), *map(LINE.__mod__, self.headers)]
         head = b"\r\n".join(lines)
         if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
-            raise LinkError(Fault.ILLEGAL, "A line break in a header or in the target.")
+            raise TransportError(Fault.PROTOCOL_ERROR, "A line break in a header or in the target.")
         return head + b"\r\n\r\n"
 
 
 class Pool:
-    """Connections to `host` and `port`: one per concurrent request, at most `most`. Further requests wait in order of
-    arrival, at most for the connect timeout."""
+    """Connections to `host` and `port`: one per concurrent request, at most `max_connections`. Further requests wait in
+    order of arrival, at most for the connect timeout."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Pool:
         tls: ssl.SSLContext | None,
         timeouts: Timeouts,
         proxy: Proxy | None = None,
-        most: int = MOST,
+        max_connections: int = MAX_CONNECTIONS,
         event: Event = ignore,
     ) -> None:
-        self._most, self._dialling = most, 0
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._max_connections, self._dialling = max_connections, 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._dialer = Dialer(Address(host, port, tls), timeouts.connect, proxy, event)
         self._forward = _forward(self._dialer)
         self._timeouts = timeouts
@@ -92,7 +92,7 @@ class Pool:
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # cached: `get_running_loop` makes a system call
-        self._pace = min(PACE, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
+        self._sweep_seconds = min(SWEEP_SECONDS, timeouts.read / 4, timeouts.write / 4, timeouts.idle / 4)
 
     def __len__(self) -> int:
         """The number of open connections, idle and in use."""
@@ -104,42 +104,43 @@ class Pool:
         return str(self._dialer.proxy.address) if self._dialer.proxy else ""
 
     def send(self, request: WireRequest) -> Coroutine[Any, Any, ResponseReader]:
-        """Sends a request and waits for the head of its response. Raises LinkError, or the error of the body's
+        """Sends a request and waits for the head of its response. Raises TransportError, or the error of the body's
         iterator."""
         if self._forward is None or request.upgrades:  # an upgrade uses a tunnel through the forward proxy
-            return self._sent(request)
-        return self._forwarded(self._forward(request))
+            return self._send(request)
+        return self._send_forwarded(self._forward(request))
 
-    async def _forwarded(self, request: WireRequest) -> ResponseReader:
-        reader = await self._sent(request)
-        if reader.status == NOT_LET_OUT:
+    async def _send_forwarded(self, request: WireRequest) -> ResponseReader:
+        reader = await self._send(request)
+        if reader.status == PROXY_AUTHENTICATION_REQUIRED:
             reader.close()
-            raise LinkError(Fault.CONNECT, f"No connection to the upstream: the proxy answered {NOT_LET_OUT}.")
+            text = f"No connection to the upstream: the proxy answered {PROXY_AUTHENTICATION_REQUIRED}."
+            raise TransportError(Fault.CONNECT, text)
         return reader
 
-    async def _sent(self, request: WireRequest) -> ResponseReader:
-        if self._line or len(self._busy) + self._dialling >= self._most:
-            await self._turn()
-        kept = None if request.upgrades else self._kept(request.repeatable)
-        if kept is not None:
-            idle = self._idle[kept.chunked]
+    async def _send(self, request: WireRequest) -> ResponseReader:
+        if self._waiters or len(self._busy) + self._dialling >= self._max_connections:
+            await self._acquire_slot()
+        reused = None if request.upgrades else self._take_idle(request.repeatable)
+        if reused is not None:
+            idle = self._idle[reused.chunked]
             try:
-                reader = self._begin(kept, request)
+                reader = self._begin(reused, request)
                 await reader.head()
-            except LinkError as error:
+            except TransportError as error:
                 if error.fault is Fault.CLOSED:
-                    idle.disproved()
+                    idle.record_failed_reuse()
                 if error.fault is not Fault.CLOSED or not request.repeatable:
                     raise
             else:
-                idle.proved()
+                idle.record_reuse()
                 return reader
         reader = self._begin(await self._dial(request.upgrades), request)
         await reader.head()
         return reader
 
     def _begin(self, connection: Connection, request: WireRequest) -> ResponseReader:
-        reader = connection.begin(request.method, request.upgrades)
+        reader = connection.start_request(request.method, request.upgrades)
         self._busy.add(connection)
         if self._timer is None:
             self._sweep()
@@ -156,49 +157,49 @@ class Pool:
             raise
         return reader
 
-    def _kept(self, repeatable: bool) -> Connection | None:
+    def _take_idle(self, repeatable: bool) -> Connection | None:
         if self._loop is None:
             return None
         now = self._loop.time()
         whole, chunked = self._idle
         return whole.take(now, repeatable) or chunked.take(now, repeatable)
 
-    def _ended(self, connection: Connection, reusable: bool) -> None:
+    def _on_response_end(self, connection: Connection, reusable: bool) -> None:
         self._busy.discard(connection)
         idle = self._idle[connection.chunked]
         if reusable:
             idle.put(connection)
         else:
-            idle.lost(connection, asyncio.get_running_loop().time())
-        if self._line:
-            self._next()
+            idle.record_close(connection, asyncio.get_running_loop().time())
+        if self._waiters:
+            self._wake_next()
 
     @property
     def _full(self) -> bool:
-        return len(self._busy) + self._dialling >= self._most
+        return len(self._busy) + self._dialling >= self._max_connections
 
-    async def _turn(self) -> None:
-        """Waits until fewer than `most` connections are in use. Raises LinkError after the connect timeout."""
+    async def _acquire_slot(self) -> None:
+        """Waits for one of the `max_connections` slots. Raises TransportError after the connect timeout."""
         loop, first = asyncio.get_running_loop(), False
         try:
             async with asyncio.timeout(self._timeouts.connect):
-                while self._full or (self._line and not first):
-                    turn = loop.create_future()
-                    (self._line.appendleft if first else self._line.append)(turn)
-                    await turn
+                while self._full or (self._waiters and not first):
+                    waiter = loop.create_future()
+                    (self._waiters.appendleft if first else self._waiters.append)(waiter)
+                    await waiter
                     first = True
         except BaseException as error:
-            self._next()  # the slot may have been granted just before the timeout or cancellation
+            self._wake_next()  # the slot may have been granted just before the timeout or cancellation
             if isinstance(error, TimeoutError):
-                raise LinkError(Fault.FULL, "Too many requests are at the upstream already.") from None
+                raise TransportError(Fault.OVERLOADED, "Too many requests are at the upstream already.") from None
             raise
 
-    def _next(self) -> None:
+    def _wake_next(self) -> None:
         """Wakes the first waiting request if a slot is free."""
-        while self._line and (self._line[0].done() or not self._full):
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
+        while self._waiters and (self._waiters[0].done() or not self._full):
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
 
     async def _dial(self, tunnel: bool = False) -> Connection:
@@ -206,31 +207,32 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         made = None
         try:
-            made = await self._dialer.open(partial(Connection, self._loop, self._ended), tunnel)
+            made = await self._dialer.open(partial(Connection, self._loop, self._on_response_end), tunnel)
             return made
         finally:
             self._dialling -= 1  # from now on, a new connection counts as in use
             if made is None:
-                self._next()
+                self._wake_next()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in tuple(self._busy):
-            self._look_at(connection, now)
+            self._check_timeouts(connection, now)
         for idle in self._idle:
-            for late in idle.overdue(now, self._timeouts.idle):
-                late.close()
-        self._timer = loop.call_later(self._pace, self._sweep) if len(self) else None
+            for connection in idle.expire(now, self._timeouts.idle):
+                connection.close()
+        self._timer = loop.call_later(self._sweep_seconds, self._sweep) if len(self) else None
 
-    def _look_at(self, connection: Connection, now: float) -> None:
+    def _check_timeouts(self, connection: Connection, now: float) -> None:
         reader = connection.reader
         assert reader is not None
-        stalled, silent = connection.stalled_since, reader.silent_since
-        if stalled is not None and now - stalled > self._timeouts.write:
-            reader.fail(LinkError(Fault.STALLED, "The upstream takes no more of the request's body."))
-        elif reader.sent and silent is not None and now - silent > self._timeouts.read:
-            reader.fail(LinkError(Fault.SILENT, f"The upstream was silent for {self._timeouts.read:g} seconds."))
+        write_since, read_since = connection.write_waits_since, reader.read_waits_since
+        if write_since is not None and now - write_since > self._timeouts.write:
+            reader.fail(TransportError(Fault.WRITE_TIMEOUT, "The upstream takes no more of the request's body."))
+        elif reader.sent and read_since is not None and now - read_since > self._timeouts.read:
+            text = f"The upstream was silent for {self._timeouts.read:g} seconds."
+            reader.fail(TransportError(Fault.READ_TIMEOUT, text))
 
     async def close(self) -> None:
         """Closes every connection. Responses in progress fail."""
@@ -249,13 +251,13 @@ def _forward(dialer: Dialer) -> Callable[[WireRequest], WireRequest] | None:
     if not dialer.forwards or dialer.proxy is None:
         return None
     origin = f"http://{dialer.address}".encode("ascii")
-    word = dialer.proxy.authorization
-    extra = [(b"proxy-authorization", word)] if word else []
+    authorization = dialer.proxy.authorization
+    extra = [(b"proxy-authorization", authorization)] if authorization else []
     return lambda request: request._replace(target=origin + request.target, headers=[*request.headers, *extra])
 
 
 def _write(connection: Connection, head: bytes, body: bytes) -> None:
-    if len(body) <= JOIN:
+    if len(body) <= COALESCED_BYTES:
         connection.write(head + body)
     else:
         connection.write(head)
@@ -271,6 +273,6 @@ async def _upload(connection: Connection, reader: ResponseReader, body: AsyncIte
                 await connection.drain()
         if chunked:
             connection.write(b"0\r\n\r\n")
-        reader.all_sent()
+        reader.request_sent()
     except Exception as error:
         reader.fail(error)

@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.http.callbacks import Event
 from proxy.http.server.flow import Flow
-from proxy.http.tunnel import Taken
+from proxy.http.tunnel import Detached
 from proxy.wire.headers import SWITCH, Header
 
 UNREAD = 512 * 1024  # bytes of a body buffered before reading pauses; with 64 KB, reading pauses sixteen times per MB
@@ -72,7 +72,7 @@ class Cycle:
         self._left_to_send = 0  # bytes of a response with a content-length
         self.left: Callable[[], None] | None = None
         self.over: Callable[[], object] = _nothing
-        self.hand_over: Callable[[], Taken] | None = None
+        self.hand_over: Callable[[], Detached] | None = None
         self.arrived = 0  # bytes of the body received so far
         self._parts: list[bytes | bytearray] = []
         self._unread = 0
@@ -310,7 +310,7 @@ class Cycle:
         self._complete()
         return True
 
-    def switched(self, headers: Sequence[Header]) -> Taken | None:
+    def switched(self, headers: Sequence[Header]) -> Detached | None:
         """Responds to a WebSocket handshake with 101 and detaches the connection. Returns None and writes nothing if
         the connection is closed, a response has started, or a header is illegal."""
         head = _head(101, [*headers, *SWITCH])

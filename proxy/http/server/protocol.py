@@ -15,10 +15,10 @@ import httptools
 
 from proxy.errors import ClientError
 from proxy.http.callbacks import ErrorBody, Event, ignore
-from proxy.http.cancellation import Unread
+from proxy.http.cancellation import MinReadRate
 from proxy.http.server.cycle import STATUS_LINE, Cycle
 from proxy.http.server.flow import Flow
-from proxy.http.tunnel import Taken
+from proxy.http.tunnel import Detached
 from proxy.wire.headers import Header
 
 HEAD_SECONDS = 20.0  # from the accept, or from a request's first byte, to the end of the request's head
@@ -147,7 +147,7 @@ class Protocol(asyncio.Protocol):
         self._unparsed, self._at = b"", 0
         self._waiting = 0  # bytes of bodies buffered behind the running request
         self._watch: asyncio.TimerHandle | None = None
-        self._unread: Unread | None = None
+        self._unread: MinReadRate | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = -1.0
@@ -407,12 +407,12 @@ class Protocol(asyncio.Protocol):
         if len(self._behind) > MOST_BEHIND:
             self.flow.pause_reading()
 
-    def _handed_over(self) -> Taken:
+    def _handed_over(self) -> Detached:
         """Detaches the connection for use as a WebSocket. Returns it with the buffered bytes."""
         behind, self._behind = self._behind, b""
         self._switching = False
         self._reads()
-        return Taken(self.transport, self, behind, self.flow.write_paused)
+        return Detached(self.transport, self, behind, self.flow.write_paused)
 
     def _plain_head(self) -> bytes:
         """Returns the head without its request to upgrade, which a server may ignore (RFC 9110, 7.8). Many Java clients
@@ -493,7 +493,7 @@ class Protocol(asyncio.Protocol):
         self.flow.pause_writing()
         if self.min_rate and self._unread is None:
             size = self.transport.get_write_buffer_size
-            self._unread = Unread(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
+            self._unread = MinReadRate(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Releases backpressure and stops measuring the client's read rate."""

@@ -22,9 +22,9 @@ from proxy.http.server.lifespan import Lifespan
 from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Asgi, Port, Protocol
 
 BACKLOG = 2048  # connections that wait until they are accepted
-TICK = 0.1  # seconds between two looks whether to stop
-SETTLE_SECONDS = 1.0  # between falling readiness and refused connections: load balancers must notice it
-LEAST_DRAIN = 1.0  # seconds
+POLL_SECONDS = 0.1  # seconds between two looks whether to stop
+SHUTDOWN_DELAY_SECONDS = 1.0  # between falling readiness and refused connections: load balancers must notice it
+MIN_DRAIN = 1.0  # seconds
 START_FAILED = 3  # exit code
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -67,12 +67,12 @@ class Server:
         self._config, self._admin, self._settle, self._event = config, admin, settle, event
         self._sockets, self._admin_sockets, self._ready = sockets, admin_sockets, ready
         self._admin_port = Port(admin.app, self.lifespan.state, admin.error_body, event) if admin else None
-        self._no_files = RateLimitedEvent(
+        self._out_of_files = RateLimitedEvent(
             event, "no file descriptor is free: connections are turned away; raise ulimit -n"
         )
         self.listeners: list[asyncio.Server] = []
         self.admin_listeners: list[asyncio.Server] = []
-        self._stops: list[int] = []
+        self._signals_received: list[int] = []
         self._forced = False
 
     @property
@@ -86,8 +86,8 @@ class Server:
         with self._signals():
             await self.start()
             while not self.should_exit:
-                self._check_files()
-                await asyncio.sleep(TICK)
+                self._check_file_descriptors()
+                await asyncio.sleep(POLL_SECONDS)
             await self.stop()
 
     @contextlib.contextmanager
@@ -104,7 +104,7 @@ class Server:
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
         """A signal to stop."""
-        self._stops.append(number)
+        self._signals_received.append(number)
         self._forced = self._forced or (self.should_exit and number == signal.SIGINT)
         self.should_exit = True
 
@@ -118,12 +118,12 @@ class Server:
         self.started = True
         self._ready()
 
-    def _check_files(self) -> None:
+    def _check_file_descriptors(self) -> None:
         """Reports that no file is left: the event loop then drops new connections without a word."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
-            self._no_files(reason=error.strerror)
+            self._out_of_files(reason=error.strerror)
 
     async def stop(self) -> None:
         """Drains. Answers that begin from now on are the last on their connections; connections without a request are
@@ -132,23 +132,23 @@ class Server:
         watched = self._admin_port.connections if self._admin_port else ()
         for connection in (*self.port.connections, *watched):
             connection.drain()
-        if signal.SIGTERM in self._stops:
+        if signal.SIGTERM in self._signals_received:
             await asyncio.sleep(self._settle)
         _close(self.listeners, self.port)
         for bound in self._sockets:
             bound.close()
-        await self._drained()
+        await self._wait_for_requests()
         if not self._forced:
             await self.lifespan.stop()
         if self._admin_port is not None:
             _close(self.admin_listeners, self._admin_port)
 
-    async def _drained(self) -> None:
-        await asyncio.sleep(TICK)
+    async def _wait_for_requests(self) -> None:
+        await asyncio.sleep(POLL_SECONDS)
         try:
-            async with asyncio.timeout(max(LEAST_DRAIN, self._config.drain)):
+            async with asyncio.timeout(max(MIN_DRAIN, self._config.drain)):
                 while (self.port.connections or self.port.tasks) and not self._forced:
-                    await asyncio.sleep(TICK)
+                    await asyncio.sleep(POLL_SECONDS)
                 for listener in self.listeners:
                     await listener.wait_closed()
         except TimeoutError:
@@ -181,7 +181,7 @@ def run(
     admin_host: str = "",
     admin_port: int | None = None,
     drain: float = 30.0,
-    settle: float = SETTLE_SECONDS,
+    settle: float = SHUTDOWN_DELAY_SECONDS,
     sockets: Sequence[socket.socket] = (),
     admin_sockets: Sequence[socket.socket] = (),
     ready: Callable[[], None] = lambda: None,
@@ -193,19 +193,19 @@ def run(
     same host). Bound sockets, perhaps shared with other processes, go before hosts and ports; `ready` is called once
     they are open. Clients must read `min_rate` bytes a second, over `read_seconds`, of what waits for them. Returns
     after the drain: a drained stop is a success."""
-    _take_all_files()
+    _raise_file_limit()
     http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
-    beside = None
+    admin_config = None
     if admin is not None and admin_port is not None:
-        beside = Config(admin, admin_host or host, admin_port, error_body)
+        admin_config = Config(admin, admin_host or host, admin_port, error_body)
     config = Config(app, host, port, error_body, drain, http)
-    server = Server(config, beside, settle, sockets, admin_sockets, ready, event)
+    server = Server(config, admin_config, settle, sockets, admin_sockets, ready, event)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve())
 
 
-def _take_all_files() -> None:
+def _raise_file_limit() -> None:
     """Each request in flight holds two sockets, and the usual soft limit of files is 1024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.http.client.response import HIGH_WATER, LinkError
+from proxy.http.client.response import HIGH_WATER, TransportError
 from tests.http.wires import Bench
 from tests.serving import run
 
@@ -26,10 +26,10 @@ from tests.serving import run
 def test_a_connection_is_kept_only_where_its_next_answer_is_sure_to_be_the_next(raw: bytes, reusable: bool) -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(raw)
+        bench.receive(raw)
         await bench.reader.head()
         assert await bench.all() == b""
-        assert bench.ends == [reusable]
+        assert bench.released == [reusable]
         assert bench.wire.aborted is not reusable
 
     run(check())
@@ -38,8 +38,8 @@ def test_a_connection_is_kept_only_where_its_next_answer_is_sure_to_be_the_next(
 def test_a_connection_is_not_kept_while_its_request_is_still_being_sent() -> None:
     async def check() -> None:
         bench = Bench(sent=False)
-        bench.comes(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
-        assert bench.ends == [False]
+        bench.receive(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
+        assert bench.released == [False]
 
     run(check())
 
@@ -47,9 +47,9 @@ def test_a_connection_is_not_kept_while_its_request_is_still_being_sent() -> Non
 def test_bytes_on_an_idle_connection_close_it() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         assert not bench.wire.aborted
-        bench.comes(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        bench.receive(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
         assert bench.wire.aborted
         assert not bench.connection.open
 
@@ -59,10 +59,10 @@ def test_bytes_on_an_idle_connection_close_it() -> None:
 def test_a_reader_that_does_not_read_stops_the_socket() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (4 * HIGH_WATER))
-        bench.comes(b"x" * HIGH_WATER)
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (4 * HIGH_WATER))
+        bench.receive(b"x" * HIGH_WATER)
         assert not bench.wire.paused
-        bench.comes(b"x")
+        bench.receive(b"x")
         assert bench.wire.paused
         assert len(await bench.reader.read()) == HIGH_WATER + 1
         assert not bench.wire.paused
@@ -74,8 +74,8 @@ def test_a_connection_that_is_kept_is_listened_to_again() -> None:
     async def check() -> None:
         bench = Bench()
         size = 2 * HIGH_WATER
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size)
-        assert bench.ends == [True]
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size)
+        assert bench.released == [True]
         assert not bench.wire.paused
         assert len(await bench.all()) == size
 
@@ -85,9 +85,9 @@ def test_a_connection_that_is_kept_is_listened_to_again() -> None:
 def test_giving_up_an_answer_that_is_whole_costs_no_connection() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab")
         bench.reader.close()
-        assert bench.ends == [True]
+        assert bench.released == [True]
         assert bench.connection.open
 
     run(check())
@@ -100,10 +100,10 @@ def test_whoever_sends_waits_while_the_upstream_takes_nothing() -> None:
         bench.connection.pause_writing()
         draining = asyncio.create_task(bench.connection.drain())
         await asyncio.sleep(0)
-        assert bench.connection.stalled_since is not None
+        assert bench.connection.write_waits_since is not None
         bench.connection.resume_writing()
         await draining
-        assert bench.connection.stalled_since is None
+        assert bench.connection.write_waits_since is None
 
     run(check())
 
@@ -115,7 +115,7 @@ def test_whoever_sends_to_a_lost_connection_is_told() -> None:
         draining = asyncio.create_task(bench.connection.drain())
         await asyncio.sleep(0)
         bench.connection.connection_lost(None)
-        with pytest.raises(LinkError):
+        with pytest.raises(TransportError):
             await draining
         bench.connection.write(b"nobody")
         bench.connection.close()
@@ -129,7 +129,7 @@ def test_an_upload_that_the_answer_overtakes_is_stopped() -> None:
         bench = Bench(sent=False)
         bench.reader.upload = asyncio.create_task(asyncio.sleep(60))
         await asyncio.sleep(0)
-        bench.comes(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        bench.receive(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
         with pytest.raises(asyncio.CancelledError):
             await bench.reader.upload
 

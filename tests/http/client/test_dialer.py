@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from proxy.http.client.dialer import Address, Dialer, Proxy, reason_of
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 from tests.forward_proxy import ForwardProxy, forward_proxy
 from tests.recorder import recording
 from tests.serving import run
@@ -109,7 +109,7 @@ def test_a_tunnel_that_is_not_opened_is_told_by_its_status_alone(answer: bytes, 
         async with forward_proxy(answer) as via:
             address = Address("models.internal", 443, ssl.create_default_context())
             dialer = Dialer(address, 5, proxied(via, SECRET), report)
-            with pytest.raises(LinkError) as raised:
+            with pytest.raises(TransportError) as raised:
                 await dialer.open(Talk)
             assert raised.value.fault is Fault.CONNECT
             assert str(raised.value) == f"No connection to the upstream: {told}."
@@ -121,7 +121,7 @@ def test_a_tunnel_that_is_not_opened_is_told_by_its_status_alone(answer: bytes, 
 def test_a_wrong_certificate_is_told_without_the_hosts_name(certificate: ssl.SSLContext) -> None:
     async def check() -> None:
         async with recording(tls=certificate) as up:
-            with pytest.raises(LinkError, match=r"TLS failed \(CERTIFICATE_VERIFY_FAILED\)") as raised:
+            with pytest.raises(TransportError, match=r"TLS failed \(CERTIFICATE_VERIFY_FAILED\)") as raised:
                 await Dialer(Address("localhost", up.port, ssl.create_default_context()), 5).open(Talk)
             assert "localhost" not in str(raised.value)
 

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.http.client.dialer import Proxy
-from proxy.http.client.egress import Egress, is_loopback, spares
+from proxy.http.client.egress import Egress, bypasses, is_loopback
 from proxy.upstreams.upstream import Upstream
 from tests.certificates import certified as made
 from tests.forward_proxy import forward_proxy
@@ -81,7 +81,7 @@ def test_this_machine_is_asked_straight(host: str) -> None:
     ],
 )
 def test_no_proxy_names_domains_addresses_and_ranges(entry: str, host: str, spared: bool) -> None:
-    assert spares(entry, host, 443) is spared
+    assert bypasses(entry, host, 443) is spared
     assert (way(Egress("http://proxy:1", no_proxy=(entry,)), host=host) is None) is spared
 
 

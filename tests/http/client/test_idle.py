@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.http.client.idle import DISPROVED, GRACE, SHARE, Idle
+from proxy.http.client.idle import MIN_IDLE_SECONDS, REUSES_AFTER_FAILURE, SAFE_AGE_SHARE, Idle
 
 
 @dataclass(eq=False)
@@ -13,24 +13,24 @@ class Kept:
     """As much of a connection as is looked at."""
 
     idle_since: float = 0.0
-    quiet: bool = True
+    usable: bool = True
 
 
 def idle(*connections: Kept, proofs: int = 0) -> Any:
     made: Any = Idle()
     for _ in range(proofs):
-        made.proved()
+        made.record_reuse()
     for connection in connections:
         made.put(connection)
     return made
 
 
 def test_an_unproven_connection_rests_before_a_post() -> None:
-    waiting = idle(Kept())
-    assert waiting.take(GRACE / 2, False) is None
-    assert len(waiting) == 1
-    assert waiting.take(GRACE, False) is not None
-    assert len(waiting) == 0
+    pool = idle(Kept())
+    assert pool.take(MIN_IDLE_SECONDS / 2, False) is None
+    assert len(pool) == 1
+    assert pool.take(MIN_IDLE_SECONDS, False) is not None
+    assert len(pool) == 0
 
 
 def test_what_may_be_repeated_need_not_wait() -> None:
@@ -44,56 +44,56 @@ def test_a_trusted_upstream_gives_the_newest_at_once_and_a_doubtful_one_the_olde
 
 
 def test_what_can_be_read_is_left_to_the_event_loop() -> None:
-    good, bad = Kept(), Kept(quiet=False)
-    waiting = idle(good, bad, proofs=1)
-    assert waiting.take(1.0, False) is good
-    assert waiting.take(1.0, False) is None
-    assert waiting.connections == (bad,)
+    good, bad = Kept(), Kept(usable=False)
+    pool = idle(good, bad, proofs=1)
+    assert pool.take(1.0, False) is good
+    assert pool.take(1.0, False) is None
+    assert pool.connections == (bad,)
 
 
 def test_one_that_is_closed_behind_its_answer_takes_the_trust_from_all() -> None:
     closed, other = Kept(), Kept()
-    waiting = idle(closed, other, proofs=1)
-    waiting.lost(closed, GRACE / 2)
-    assert waiting.take(GRACE / 2, False) is None
-    for _ in range(DISPROVED):
-        waiting.proved()
-    assert waiting.take(GRACE / 2, False) is other
+    pool = idle(closed, other, proofs=1)
+    pool.record_close(closed, MIN_IDLE_SECONDS / 2)
+    assert pool.take(MIN_IDLE_SECONDS / 2, False) is None
+    for _ in range(REUSES_AFTER_FAILURE):
+        pool.record_reuse()
+    assert pool.take(MIN_IDLE_SECONDS / 2, False) is other
 
 
 def test_a_request_that_was_lost_takes_the_trust_too() -> None:
-    waiting = idle(Kept(), proofs=1)
-    waiting.disproved()
-    assert waiting.take(0.0, False) is None
-    assert waiting.take(GRACE, False) is not None
+    pool = idle(Kept(), proofs=1)
+    pool.record_failed_reuse()
+    assert pool.take(0.0, False) is None
+    assert pool.take(MIN_IDLE_SECONDS, False) is not None
 
 
 def test_one_that_is_none_of_these_teaches_nothing() -> None:
-    waiting = idle(Kept(), proofs=1)
-    waiting.lost(Kept(), 0.0)
-    assert waiting.take(0.0, False) is not None
+    pool = idle(Kept(), proofs=1)
+    pool.record_close(Kept(), 0.0)
+    assert pool.take(0.0, False) is not None
 
 
 def test_the_age_at_which_it_closes_is_kept_away_from() -> None:
     closed, other = Kept(), Kept()
-    waiting = idle(closed, other, proofs=1)
-    waiting.lost(closed, 5.0)
-    assert waiting.take(5.0 * SHARE + 0.1, False) is None
-    assert waiting.take(5.0 * SHARE + 0.1, True) is other  # it may be repeated
+    pool = idle(closed, other, proofs=1)
+    pool.record_close(closed, 5.0)
+    assert pool.take(5.0 * SAFE_AGE_SHARE + 0.1, False) is None
+    assert pool.take(5.0 * SAFE_AGE_SHARE + 0.1, True) is other  # it may be repeated
 
 
 def test_an_age_that_others_outlive_was_no_rule() -> None:
     closed, other = Kept(), Kept()
-    waiting = idle(closed, other, proofs=1)
-    waiting.lost(closed, 5.0)
-    assert waiting.overdue(6.0, 50.0) == []
-    assert waiting.take(6.0, False) is None
-    assert waiting.overdue(7.0, 50.0) == []
-    assert waiting.take(7.0, False) is other
+    pool = idle(closed, other, proofs=1)
+    pool.record_close(closed, 5.0)
+    assert pool.expire(6.0, 50.0) == []
+    assert pool.take(6.0, False) is None
+    assert pool.expire(7.0, 50.0) == []
+    assert pool.take(7.0, False) is other
 
 
 def test_what_waited_too_long_is_let_go() -> None:
     old, new = Kept(0.0), Kept(1.0)
-    waiting = idle(old, new)
-    assert waiting.overdue(10.0, 10.0) == [old]
-    assert waiting.connections == (new,)
+    pool = idle(old, new)
+    assert pool.expire(10.0, 10.0) == [old]
+    assert pool.connections == (new,)

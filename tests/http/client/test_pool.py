@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.http.client.idle import GRACE
+from proxy.http.client.idle import MIN_IDLE_SECONDS
 from proxy.http.client.pool import Pool, Timeouts, WireRequest
-from proxy.http.client.response import Fault, LinkError
+from proxy.http.client.response import Fault, TransportError
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
 
 PATIENT = Timeouts()
-RESTED = 1.5 * GRACE  # seconds after which a POST may go out on a connection of an upstream that proved nothing yet
+RESTED = 1.5 * MIN_IDLE_SECONDS  # idle seconds after which a POST may use a connection of an unproven upstream
 
 
 def wired(method: str = "GET", body: bytes | AsyncIterator[bytes] = b"", **headers: str) -> WireRequest:
@@ -44,7 +44,7 @@ def test_a_head_is_its_target_and_headers_as_they_are() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nx: 1", "a\nb", "a\rb"])
 def test_a_line_break_in_a_header_sends_nothing(value: str) -> None:
-    with pytest.raises(LinkError):
+    with pytest.raises(TransportError):
         wired(accept=value).head()
 
 
@@ -111,7 +111,7 @@ def test_what_may_not_be_repeated_is_sent_once(method: str) -> None:
             pool = pool_for(up)
             await whole(pool, wired())
             await asyncio.sleep(RESTED)
-            with pytest.raises(LinkError) as raised:
+            with pytest.raises(TransportError) as raised:
                 await pool.send(wired(method, b"{}"))
             assert raised.value.fault is Fault.CLOSED
             assert [r.method.decode() for r in up.requests] == ["GET", method]
@@ -176,7 +176,7 @@ def test_a_request_on_a_new_connection_is_never_repeated() -> None:
     async def check() -> None:
         async with recording(resets) as up:
             pool = pool_for(up)
-            with pytest.raises(LinkError):
+            with pytest.raises(TransportError):
                 await pool.send(wired())
             assert len(up.requests) == 1
             await pool.close()
@@ -212,10 +212,10 @@ def test_a_silent_upstream_is_given_up_and_one_that_talks_is_not() -> None:
             pool = pool_for(up, Timeouts(read=0.3))
             reader = await pool.send(wired())
             got = b""
-            with pytest.raises(LinkError) as raised:
+            with pytest.raises(TransportError) as raised:
                 while data := await reader.read():
                     got += data
-            assert (got, raised.value.fault) == (b"x" * 8, Fault.SILENT)
+            assert (got, raised.value.fault) == (b"x" * 8, Fault.READ_TIMEOUT)
             await eventually(lambda: len(pool) == 0)
             await pool.close()
 
@@ -307,7 +307,7 @@ def test_a_pool_that_is_closed_fails_what_still_runs() -> None:
             sending = asyncio.create_task(pool.send(wired()))
             await eventually(lambda: up.requests)
             await pool.close()
-            with pytest.raises(LinkError):
+            with pytest.raises(TransportError):
                 await sending
 
     run(check())
@@ -329,7 +329,7 @@ def test_no_connection_is_told_at_once_and_with_its_reason(host: str, word: str)
         async with recording() as up:
             port = up.port
         pool = Pool(host, port, None, PATIENT)
-        with pytest.raises(LinkError, match=r"No connection to the upstream: .+") as raised:
+        with pytest.raises(TransportError, match=r"No connection to the upstream: .+") as raised:
             await pool.send(wired())
         assert raised.value.fault is Fault.CONNECT
         assert word in str(raised.value)
@@ -346,7 +346,7 @@ def test_a_host_that_does_not_answer_is_given_up_in_time() -> None:
             port = silent.getsockname()[1]
             waiting = [await asyncio.open_connection("127.0.0.1", port)]
             pool = Pool("127.0.0.1", port, None, Timeouts(connect=0.2))
-            with pytest.raises(LinkError) as raised:
+            with pytest.raises(TransportError) as raised:
                 await pool.send(wired())
             assert raised.value.fault is Fault.CONNECT_TIMEOUT
             for _, writer in waiting:
@@ -368,7 +368,7 @@ def test_H12_who_comes_when_all_are_in_use_waits_in_order() -> None:
             order.append(number)
 
         async with recording(waits) as up:
-            pool = Pool("127.0.0.1", up.port, None, PATIENT, most=1)
+            pool = Pool("127.0.0.1", up.port, None, PATIENT, max_connections=1)
             tasks = []
             for number in range(4):
                 tasks.append(asyncio.create_task(ask(number)))
@@ -392,12 +392,12 @@ def test_H12_who_waits_for_too_long_is_told_so_and_takes_no_place() -> None:
             await peer.send(answer())
 
         async with recording(waits) as up:
-            pool = Pool("127.0.0.1", up.port, None, Timeouts(connect=0.3), most=1)
+            pool = Pool("127.0.0.1", up.port, None, Timeouts(connect=0.3), max_connections=1)
             first = asyncio.create_task(whole(pool, wired()))
             await eventually(lambda: up.requests)
-            with pytest.raises(LinkError) as raised:
+            with pytest.raises(TransportError) as raised:
                 await pool.send(wired())
-            assert raised.value.fault is Fault.FULL
+            assert raised.value.fault is Fault.OVERLOADED
             over.set()
             assert await first == b"{}" and await whole(pool, wired()) == b"{}"
             await pool.close()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.http.client.response import MAX_HEAD, Fault, LinkError
+from proxy.http.client.response import MAX_HEAD, Fault, TransportError
 from tests.http.wires import Bench
 from tests.serving import run
 
@@ -16,12 +16,12 @@ def test_an_answer_in_single_bytes_is_the_same_answer() -> None:
         bench = Bench()
         raw = b"HTTP/1.1 201 Created\r\nX-A: 1\r\ntransfer-encoding: chunked\r\n\r\n"
         raw += b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\nt: 1\r\n\r\n"
-        bench.comes(*(raw[i : i + 1] for i in range(len(raw))))
+        bench.receive(*(raw[i : i + 1] for i in range(len(raw))))
         await bench.reader.head()
         assert bench.reader.status == 201
         assert bench.reader.headers == [(b"x-a", b"1"), (b"transfer-encoding", b"chunked")]
         assert await bench.all() == b"abc"
-        assert bench.ends == [True]
+        assert bench.released == [True]
 
     run(check())
 
@@ -29,16 +29,16 @@ def test_an_answer_in_single_bytes_is_the_same_answer() -> None:
 def test_bytes_that_have_come_are_given_joined() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"a", b"b")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n", b"a", b"b")
         assert await bench.reader.read() == b"ab"
         reading = asyncio.create_task(bench.reader.read())
         await asyncio.sleep(0)
-        assert bench.reader.silent_since is not None
-        bench.comes(b"cd")
+        assert bench.reader.read_waits_since is not None
+        bench.receive(b"cd")
         assert await reading == b"cd"
-        assert bench.reader.silent_since is None
+        assert bench.reader.read_waits_since is None
         assert await bench.reader.read() == b""
-        assert bench.reader.ended
+        assert bench.reader.complete
 
     run(check())
 
@@ -46,10 +46,10 @@ def test_bytes_that_have_come_are_given_joined() -> None:
 def test_an_answer_to_head_has_no_body_whatever_follows() -> None:
     async def check() -> None:
         bench = Bench("HEAD")
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", b"hello")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", b"hello")
         await bench.reader.head()
         assert await bench.all() == b""
-        assert bench.ends == [False]
+        assert bench.released == [False]
 
     run(check())
 
@@ -57,10 +57,10 @@ def test_an_answer_to_head_has_no_body_whatever_follows() -> None:
 def test_a_body_in_one_piece_with_an_answer_to_head_is_no_part_of_it() -> None:
     async def check() -> None:
         bench = Bench("HEAD")
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
         await bench.reader.head()
         assert await bench.all() == b""
-        assert bench.ends == [False]
+        assert bench.released == [False]
 
     run(check())
 
@@ -68,11 +68,11 @@ def test_a_body_in_one_piece_with_an_answer_to_head_is_no_part_of_it() -> None:
 def test_interim_answers_are_not_the_answer() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
+        bench.receive(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n")
         waiting = asyncio.create_task(bench.reader.head())
         await asyncio.sleep(0)
         assert not waiting.done()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         await waiting
         assert bench.reader.headers == [(b"content-length", b"0")]
 
@@ -82,10 +82,10 @@ def test_interim_answers_are_not_the_answer() -> None:
 def test_an_answer_without_a_length_ends_when_the_connection_does() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\n\r\nall")
+        bench.receive(b"HTTP/1.1 200 OK\r\n\r\nall")
         bench.connection.connection_lost(None)
         assert await bench.all() == b"all"
-        assert bench.ends == [False]
+        assert bench.released == [False]
 
     run(check())
 
@@ -94,10 +94,10 @@ def test_an_answer_without_a_length_ends_when_the_connection_does() -> None:
     ("come", "error", "fault"),
     [
         (b"", None, Fault.CLOSED),
-        (b"HTTP/1.1 2", None, Fault.LOST),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", None, Fault.LOST),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", None, Fault.LOST),
-        (b"HTTP/1.1 200 OK\r\n\r\nab", ConnectionResetError(), Fault.LOST),
+        (b"HTTP/1.1 2", None, Fault.INCOMPLETE),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", None, Fault.INCOMPLETE),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n", None, Fault.INCOMPLETE),
+        (b"HTTP/1.1 200 OK\r\n\r\nab", ConnectionResetError(), Fault.INCOMPLETE),
     ],
 )
 def test_an_answer_that_breaks_off_gives_what_has_come_and_then_fails(
@@ -106,14 +106,14 @@ def test_an_answer_that_breaks_off_gives_what_has_come_and_then_fails(
     async def check() -> None:
         bench = Bench()
         if come:
-            bench.comes(come)
+            bench.receive(come)
         bench.connection.connection_lost(error)
         if b"ab" in come:
             assert await bench.reader.read() == b"ab"
-        with pytest.raises(LinkError) as raised:
+        with pytest.raises(TransportError) as raised:
             await bench.reader.read()
         assert raised.value.fault is fault
-        with pytest.raises(LinkError):
+        with pytest.raises(TransportError):
             await bench.all()
 
     run(check())
@@ -140,12 +140,12 @@ def illegal(status: bytes = b"200 OK", *headers: bytes) -> bytes:
 def test_an_illegal_head_fails_and_closes(raw: bytes) -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(raw)
-        with pytest.raises(LinkError) as raised:
+        bench.receive(raw)
+        with pytest.raises(TransportError) as raised:
             await bench.reader.head()
-        assert raised.value.fault is Fault.ILLEGAL
+        assert raised.value.fault is Fault.PROTOCOL_ERROR
         assert bench.wire.aborted
-        bench.comes(b"more")  # what still arrives before the loop has closed it
+        bench.receive(b"more")  # what still arrives before the loop has closed it
 
     run(check())
 
@@ -153,10 +153,10 @@ def test_an_illegal_head_fails_and_closes(raw: bytes) -> None:
 def test_an_illegal_body_fails_behind_its_good_bytes() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n")
+        bench.receive(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n")
         await bench.reader.head()
         assert await bench.reader.read() == b"ab"
-        with pytest.raises(LinkError):
+        with pytest.raises(TransportError):
             await bench.reader.read()
 
     run(check())
@@ -165,12 +165,12 @@ def test_an_illegal_body_fails_behind_its_good_bytes() -> None:
 def test_what_is_given_up_closes_the_connection_and_forgets_what_came() -> None:
     async def check() -> None:
         bench = Bench()
-        bench.comes(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
+        bench.receive(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab")
         await bench.reader.aclose()
         assert bench.wire.aborted
         bench.connection.connection_lost(None)
-        assert bench.ends == [False]
-        with pytest.raises(LinkError):
+        assert bench.released == [False]
+        with pytest.raises(TransportError):
             await bench.reader.read()
 
     run(check())
@@ -192,13 +192,13 @@ def test_what_a_body_raised_reaches_the_reader_as_it_is() -> None:
 def test_the_upstream_owes_an_answer_from_the_end_of_the_request_on() -> None:
     async def check() -> None:
         bench = Bench(sent=False)
-        bench.reader.all_sent()
-        assert bench.reader.silent_since is None
+        bench.reader.request_sent()
+        assert bench.reader.read_waits_since is None
         waiting = asyncio.create_task(bench.reader.head())
         await asyncio.sleep(0)
-        bench.reader.silent_since = 0.0
-        bench.reader.all_sent()
-        assert bench.reader.silent_since > 0
+        bench.reader.read_waits_since = 0.0
+        bench.reader.request_sent()
+        assert bench.reader.read_waits_since > 0
         waiting.cancel()
 
     run(check())

@@ -11,7 +11,7 @@ import pytest
 from proxy.apis import error_body
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, cycle_of, read_body, send_error, unless_gone
+from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, cycle_of, read_body, send_error, until_disconnect
 from proxy.http.server.cycle import Cycle
 from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, post, run, serving
@@ -169,10 +169,10 @@ def test_who_waits_for_an_answer_hears_at_once_that_its_client_left(behind: bool
             cycle = cycle_of(scope)
             assert cycle is not None and cycle.body_at_hand() == b""
             with pytest.raises(ClientDisconnected):
-                await unless_gone(asyncio.sleep(60), receive, cycle)
+                await until_disconnect(asyncio.sleep(60), receive, cycle)
             ended.append(time.monotonic())
             with pytest.raises(ClientDisconnected):  # who comes later hears of it too
-                await unless_gone(asyncio.sleep(60), receive, cycle)
+                await until_disconnect(asyncio.sleep(60), receive, cycle)
 
     async def check() -> None:
         async with serving(waits) as server:

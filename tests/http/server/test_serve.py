@@ -208,9 +208,9 @@ def test_a_stop_by_signal_is_a_success() -> None:
 
 def test_all_the_files_that_the_system_allows_are_taken() -> None:
     code = (
-        "import resource; from proxy.http.server.serve import _take_all_files\n"
+        "import resource; from proxy.http.server.serve import _raise_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
-        "_take_all_files(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+        "_raise_file_limit(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(told) == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
