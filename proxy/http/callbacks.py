@@ -1,4 +1,4 @@
-"""The functions that the transport gets from its user: how to report an event, and how to write an error's JSON."""
+"""Callbacks that the application passes to the transport: one reports an event, one encodes an error as JSON."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from proxy.errors import ClientError
 
-Event = Callable[..., None]  # takes a message, and figures as keywords; never raises
-ErrorBody = Callable[[str, ClientError], bytes]  # an error's JSON for a client of this path
-REPEAT_SECONDS = 10.0
+Event = Callable[..., None]  # (message, **figures); never raises
+ErrorBody = Callable[[str, ClientError], bytes]  # (path, error) -> JSON in the format of the path's API
+REPEAT_SECONDS = 10.0  # between two reports of the same event
 
 
 def ignore(message: str, **figures: object) -> None:
-    """Reports nothing."""
+    """An `Event` that reports nothing."""
 
 
 class RateLimitedEvent:
-    """An event that may happen a thousand times a second: reported at most once in `seconds`, with the number of those
-    that were left out since the last report (`untold`)."""
+    """Reports an event at most once in `seconds`. A report has the number of occurrences omitted since the last one
+    (`untold`)."""
 
     __slots__ = ("_after", "_clock", "_event", "_message", "_omitted", "_seconds")
 
@@ -33,7 +33,7 @@ class RateLimitedEvent:
         self._after, self._omitted = 0.0, 0
 
     def __call__(self, **figures: object) -> None:
-        """It happened."""
+        """Records one occurrence, and reports it if the interval has passed."""
         now = self._clock()
         if now < self._after:
             self._omitted += 1

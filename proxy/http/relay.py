@@ -79,7 +79,7 @@ def target_of(scope: Scope) -> bytes:
 
 def slow_body(seconds: float) -> ClientError:
     """Returns the error for a body that stalled, or arrived below the minimum rate."""
-    text = f"No byte of the request's body came for {seconds:g} seconds, or too few."
+    text = f"The request's body stalled for {seconds:g} seconds, or arrived too slowly."
     return ClientError(408, text, code="body_timeout", retry=True)
 
 
@@ -352,7 +352,7 @@ class _Out:
             if self._watch is not None:
                 self._watch(chunk)
         except Exception as error:  # a bug in the proxy's own callback must not break the response
-            self._event("a watcher of answers failed", error=type(error).__name__)
+            self._event("a callback that observes responses failed", error=type(error).__name__)
             self._watch = None
 
     async def end(self) -> None:

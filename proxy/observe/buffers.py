@@ -1,6 +1,6 @@
-"""Counters and histograms in plain dictionaries: adding to them costs a tenth of what prometheus-client costs.
+"""Counters and histograms in plain dictionaries: an addition costs a tenth of prometheus-client's.
 
-They know no metric and no library.
+They are independent of metrics and of the library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is counted, one row each; the only module that knows prometheus. It sees outcomes, never requests."""
+"""The metrics, one row each. Only this module uses prometheus-client. It receives outcomes, never requests."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from proxy.observe.worker_values import Cells, Mode, Snapshot, WorkerFiles, merg
 from proxy.wire.paths import family
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-OTHER = "other"  # the label of a model that no table knows: a client must not be able to grow our labels
-MOST_MODELS = 100  # labels; a table knows thousands, and clients choose among them
-REMEMBERED = 1_000  # spellings of models
-GATHERED = 100  # outcomes that are added up at once; it takes less than a millisecond
-LATE = 1.0  # seconds after which what one worker counted can be read at any other
-LOADS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
-OWN_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-UPSTREAM_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.25)
+OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
+MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
+LABEL_CACHE_SIZE = 1_000  # entries: names as clients write them
+BATCH_SIZE = 100  # outcomes that are aggregated together; it takes less than a millisecond
+PUBLISH_DELAY_S = 1.0  # until other workers can read the values of this one
+LOAD_BUCKETS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
+OWN_SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+UPSTREAM_SECONDS_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+COUNT_ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.25)
 
 Samples = Iterable[tuple[Labels, float]]
-Named = Callable[[str], str]
+LabelOf = Callable[[str], str]
 
 
-class Shared(Protocol):
-    """What a cache tells of itself: totals since its start, and which of its breakers are open (1) now."""
+class CacheStatistics(Protocol):
+    """Statistics of the shared cache: totals since the start, and which breakers are open now (1)."""
 
     def lookups(self) -> Mapping[tuple[str, str], int]:
         """By tier and result."""
@@ -54,11 +54,11 @@ class Shared(Protocol):
         """By kind."""
 
     def open_breakers(self) -> Mapping[tuple[str], int]:
-        """By what it breaks."""
+        """By the name of the breaker."""
 
 
-class Held(Protocol):
-    """What a memory budget tells of itself, over all workers; refusals are this worker's own."""
+class MemoryStatistics(Protocol):
+    """Statistics of the memory budget, over all workers; `refused` is of this worker."""
 
     total: int
 
@@ -75,8 +75,8 @@ class Held(Protocol):
         """Requests."""
 
 
-class Account(Protocol):
-    """What is told of extra calls: totals since the start, and what is left of their budget."""
+class ExtraCallStatistics(Protocol):
+    """Statistics of extra calls: totals since the start, and the rest of their budget."""
 
     def calls(self) -> Mapping[tuple[str, str], int]:
         """By kind and result."""
@@ -97,27 +97,26 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: what it is called, what it says, and which samples outcomes add to it; a histogram with `buckets`,
-    else a counter.
+    """One metric and the samples that an outcome adds to it: a histogram if it has `buckets`, else a counter.
 
-    Most tell one `value` of an outcome (None: nothing; no function: that it was) under labels that depend on nothing
-    but its `Group`. Others tell `samples` of an outcome, and are asked only of those that `tell` something, in groups
-    `among` which there may be such.
+    Most metrics take one `value` from an outcome (None: no sample; without `value`: the sample 1). Their labels depend
+    only on the outcome's `Group` (`labels_of` returns None: no sample). Other metrics return `samples` of an outcome.
+    They are called only for outcomes that `selects` accepts, in groups that `group_selects` accepts.
     """
 
     name: str
     help: str
     labels: Labels
-    of: Callable[[Group, Named], Labels | None] = lambda group, named: ()
+    labels_of: Callable[[Group, LabelOf], Labels | None] = lambda group, label_of: ()
     value: Callable[[Outcome], float | None] | None = None
     buckets: tuple[float, ...] = ()
-    samples: Callable[[Outcome, Named], Samples] | None = None
-    tell: Callable[[Outcome], object] = bool
-    among: Callable[[Group], bool] | None = None
+    samples: Callable[[Outcome, LabelOf], Samples] | None = None
+    selects: Callable[[Outcome], object] = bool
+    group_selects: Callable[[Group], bool] | None = None
 
 
 class Group(NamedTuple):
-    """What many outcomes have in common: all that labels of metrics are made of."""
+    """The fields of an outcome from which labels are made. Outcomes are aggregated by group."""
 
     endpoint: str
     result: str
@@ -131,9 +130,9 @@ GROUP = attrgetter(*Group._fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure(Generic[S]):
-    """One metric that is read from its source when it is asked for: a total by its name, else a gauge of what is so
-    now, which of several workers is added up or the largest."""
+class ReadMetric(Generic[S]):
+    """One metric that is read from its source at a scrape: a counter if its name ends in `_total`, else a gauge.
+    `mode`: how the gauges of several workers are combined."""
 
     name: str
     help: str
@@ -151,76 +150,76 @@ METRICS = (
         "plimsoll_requests_total",
         "Requests by endpoint, result and status.",
         ("endpoint", "result", "status"),
-        lambda of, named: (of.endpoint, of.result, str(of.status)),
+        lambda group, label_of: (group.endpoint, group.result, str(group.status)),
     ),
     Metric(
         "plimsoll_model_requests_total",
         "Requests to fitted endpoints by model; a model that no table contains is other.",
         ("model",),
-        lambda of, named: (named(of.model),) if of.model else None,
+        lambda group, label_of: (label_of(group.model),) if group.model else None,
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
         "Load of the window, (prompt + reserve) / window, as the client sent the request.",
         (),
         value=attrgetter("load_before"),
-        buckets=LOADS,
+        buckets=LOAD_BUCKETS,
     ),
     Metric(
         "plimsoll_window_load_after_ratio",
         "Load of the window, (prompt + reserve) / window, as the request was sent upstream.",
         (),
         value=attrgetter("load_after"),
-        buckets=LOADS,
+        buckets=LOAD_BUCKETS,
     ),
     Metric(
         "plimsoll_prompt_tokens_total",
         "Prompt tokens as clients sent them.",
         ("model",),
-        lambda of, named: (named(of.model),),
+        lambda group, label_of: (label_of(group.model),),
         attrgetter("prompt"),
     ),
     Metric(
         "plimsoll_prompt_sent_tokens_total",
         "Prompt tokens as sent upstream.",
         ("model",),
-        lambda of, named: (named(of.model_sent or of.model),),
+        lambda group, label_of: (label_of(group.model_sent or group.model),),
         attrgetter("prompt_sent"),
     ),
     Metric(
         "plimsoll_cut_tokens_total",
         "Prompt tokens removed, by step.",
         ("step",),
-        samples=lambda o, named: _cuts(o.notes),
-        tell=attrgetter("notes"),
+        samples=lambda o, label_of: _cuts(o.notes),
+        selects=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_steps_total",
         "Requests that a step changed, by step.",
         ("step",),
-        samples=lambda o, named: [((note.step,), 1) for note in o.notes],
-        tell=attrgetter("notes"),
+        samples=lambda o, label_of: [((note.step,), 1) for note in o.notes],
+        selects=attrgetter("notes"),
     ),
     Metric(
         "plimsoll_planned_cut_tokens_total",
         "Prompt tokens that would have been removed, by step, in requests whose mode is observe.",
         ("step",),
-        samples=lambda o, named: _cuts(o.planned),
-        tell=attrgetter("planned"),
+        samples=lambda o, label_of: _cuts(o.planned),
+        selects=attrgetter("planned"),
     ),
     Metric(
         "plimsoll_planned_steps_total",
         "Requests that a step would have changed, by step, in requests whose mode is observe.",
         ("step",),
-        samples=lambda o, named: [((note.step,), 1) for note in o.planned],
-        tell=attrgetter("planned"),
+        samples=lambda o, label_of: [((note.step,), 1) for note in o.planned],
+        selects=attrgetter("planned"),
     ),
     Metric(
         "plimsoll_unfitted_requests_total",
         "Requests that passed through without being measured, by endpoint; an unknown endpoint is other.",
         ("endpoint",),
-        samples=lambda o, named: [((family(o.path),), 1)],
-        among=lambda of: of.endpoint in UNFITTED,
+        samples=lambda o, label_of: [((family(o.path),), 1)],
+        group_selects=lambda group: group.endpoint in UNFITTED,
     ),
     Metric(
         "plimsoll_reply_asked_tokens_total",
@@ -238,39 +237,41 @@ METRICS = (
         "plimsoll_switches_total",
         "Requests that were sent to another model, by the two models.",
         ("from", "to"),
-        lambda of, named: (named(of.model), named(of.model_sent)) if of.model_sent not in ("", of.model) else None,
+        lambda group, label_of: (
+            (label_of(group.model), label_of(group.model_sent)) if group.model_sent not in ("", group.model) else None
+        ),
     ),
     Metric(
         "plimsoll_refusals_total",
         "Upstream errors that said a request was too long, by the rule that matched and whether a retry succeeded.",
         ("rule", "healed"),
-        samples=lambda o, named: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
-        tell=attrgetter("refusals"),
+        samples=lambda o, label_of: [((rule, str(o.healed).lower()), 1) for rule in o.refusals],
+        selects=attrgetter("refusals"),
     ),
     Metric(
         "plimsoll_counts_total",
         "Counted requests by the quality of the count: exact, calibrated or estimated.",
         ("quality",),
-        lambda of, named: (of.quality,) if of.quality else None,
+        lambda group, label_of: (group.quality,) if group.quality else None,
     ),
     Metric(
         "plimsoll_counts_dropped_total",
         "Requests that fit by their size in bytes and were never counted, because the queue for counting was full.",
         (),
-        samples=lambda o, named: [((), 1)],
-        tell=attrgetter("uncounted"),
+        samples=lambda o, label_of: [((), 1)],
+        selects=attrgetter("uncounted"),
     ),
     Metric(
         "plimsoll_count_error_ratio",
         "Error of the prompt's count against the upstream's usage: (counted - reported) / reported.",
         ("quality",),
-        lambda of, named: (of.quality,) if of.status == 200 else None,
+        lambda group, label_of: (group.quality,) if group.status == 200 else None,
         lambda o: (
             (o.prompt_sent - o.usage.prompt) / o.usage.prompt
             if o.usage is not None and o.usage.prompt and o.prompt_sent is not None
             else None
         ),
-        ERRORS,
+        COUNT_ERRORS,
     ),
     Metric(
         "plimsoll_cached_prompt_tokens_total",
@@ -288,57 +289,57 @@ METRICS = (
         "plimsoll_truncated_prompts_total",
         "Prompts that the upstream truncated silently: its usage reports far fewer tokens than were sent.",
         ("model",),
-        samples=lambda o, named: [((named(o.model_sent),), 1)],
-        tell=attrgetter("truncated"),
+        samples=lambda o, label_of: [((label_of(o.model_sent),), 1)],
+        selects=attrgetter("truncated"),
     ),
     Metric(
         "plimsoll_websocket_bytes_total",
         "Bytes through closed WebSockets: in (from clients) and out (to clients).",
         ("direction",),
-        samples=lambda o, named: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
-        tell=lambda o: o.bytes_in or o.bytes_out,
-        among=lambda of: of.endpoint in UNFITTED,
+        samples=lambda o, label_of: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
+        selects=lambda o: o.bytes_in or o.bytes_out,
+        group_selects=lambda group: group.endpoint in UNFITTED,
     ),
     Metric(
         "plimsoll_own_seconds",
         "Time spent in the proxy itself, without the time of the upstream.",
         ("endpoint",),
-        lambda of, named: (of.endpoint,),
+        lambda group, label_of: (group.endpoint,),
         attrgetter("own_seconds"),
-        OWN_SECONDS,
+        OWN_SECONDS_BUCKETS,
     ),
     Metric(
         "plimsoll_upstream_seconds",
         "Time from sending a request upstream to the end of the response.",
         ("endpoint",),
-        lambda of, named: (of.endpoint,),
+        lambda group, label_of: (group.endpoint,),
         lambda o: o.upstream_seconds or None,
-        UPSTREAM_SECONDS,
+        UPSTREAM_SECONDS_BUCKETS,
     ),
     Metric(
         "plimsoll_first_byte_seconds",
         "Time from sending a request upstream to the first byte of the response body.",
         ("endpoint",),
-        lambda of, named: (of.endpoint,),
+        lambda group, label_of: (group.endpoint,),
         attrgetter("first_byte_seconds"),
-        UPSTREAM_SECONDS,
+        UPSTREAM_SECONDS_BUCKETS,
     ),
 )
 
-FIGURES: tuple[Figure[Shared], ...] = (
-    Figure(
+CACHE_METRICS: tuple[ReadMetric[CacheStatistics], ...] = (
+    ReadMetric(
         "plimsoll_cache_lookups_total",
         "Cache lookups of token counts, summaries and model records, by tier and result.",
         ("tier", "result"),
         lambda cache: cache.lookups().items(),
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_cache_troubles_total",
         "Failures of the shared cache, by kind; no request fails or waits long because of them.",
         ("kind",),
         lambda cache: cache.failures().items(),
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_cache_breaker_open",
         "1 while the shared cache is not used because it failed, else 0.",
         ("breaker",),
@@ -346,58 +347,58 @@ FIGURES: tuple[Figure[Shared], ...] = (
     ),
 )
 
-EXTRA_FIGURES: tuple[Figure[Account], ...] = (
-    Figure(
+EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
+    ReadMetric(
         "plimsoll_extra_calls_total",
         "Extra calls (summaries, embeddings) by kind and result; results but ok and failed are calls not made.",
         ("kind", "result"),
-        lambda account: account.calls().items(),
+        lambda extra_calls: extra_calls.calls().items(),
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_extra_tokens_total",
         "Prompt and reply tokens of extra calls, as upstreams reported them.",
         ("kind",),
-        lambda account: account.tokens().items(),
+        lambda extra_calls: extra_calls.tokens().items(),
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_extra_seconds_total",
         "Time of extra calls.",
         ("kind",),
-        lambda account: account.seconds().items(),
+        lambda extra_calls: extra_calls.seconds().items(),
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_extra_budget_left_tokens",
         "Tokens left of the operator's budget for extra calls in the current 24 hours.",
         (),
-        lambda account: [((), account.left)],
+        lambda extra_calls: [((), extra_calls.left)],
         "sum",
     ),
 )
 
 
-MEMORY: tuple[Figure[Held], ...] = (
-    Figure(
+MEMORY_METRICS: tuple[ReadMetric[MemoryStatistics], ...] = (
+    ReadMetric(
         "plimsoll_memory_budget_bytes",
         "Memory that request bodies of all workers may use (PLIMSOLL_MAX_MEMORY).",
         (),
         lambda budget: [((), budget.total)],
         "newest",
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_memory_used_bytes",
         "Memory reserved for request bodies: four times their size.",
         (),
         lambda budget: [((), budget.used)],
         "newest",
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_memory_waiting_requests",
         "Requests waiting for memory before their bodies are read.",
         (),
         lambda budget: [((), budget.waiting)],
         "newest",
     ),
-    Figure(
+    ReadMetric(
         "plimsoll_memory_refused_total",
         "Request bodies refused for lack of memory: after waiting (wait), while growing (growth), or too large (size).",
         ("reason",),
@@ -407,8 +408,8 @@ MEMORY: tuple[Figure[Held], ...] = (
 
 
 def model_label(windows: Windows, model: str) -> str:
-    """The label of a model: the name that a table or the user's row knows it by. A client may write one model's name
-    in endless ways, and each label is a series for ever."""
+    """The label of a model: its name in a table or in the user's row. A client can write the name of one model in many
+    ways, and each label is a time series that never ends."""
     found = windows.lookup(model)
     if isinstance(found.entry, Entry):
         return model_names.without_vendor(found.entry.name)
@@ -460,84 +461,86 @@ IN_FLIGHT = Row("plimsoll_requests_in_flight", "Requests in progress.", (), mode
 class Metrics(Collector):
     """The metrics of one worker process, and of all of them where there are several.
 
-    `label` names models as labels, `shared` is the cache, `account` the extra calls, `budget` the memory for bodies:
-    their figures are read when somebody asks. Outcomes are gathered, and added up when somebody asks. With several
-    workers `folder` is where each writes its values, within `LATE` seconds, for the others to read.
+    label: returns the label of a model's name.
+    cache, extra_calls, budget: sources of metrics that are read at a scrape.
+    folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
+
+    Outcomes are buffered, and aggregated at a scrape or in batches.
     """
 
     def __init__(
         self,
-        label: Named = lambda model: OTHER,
-        shared: Shared | None = None,
-        account: Account | None = None,
-        budget: Held | None = None,
+        label: LabelOf = lambda model: OTHER,
+        cache: CacheStatistics | None = None,
+        extra_calls: ExtraCallStatistics | None = None,
+        budget: MemoryStatistics | None = None,
         folder: Path | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
-        self.in_flight = Gauge(None if folder is None else self._soon)
+        self.in_flight = Gauge(None if folder is None else self._schedule_publish)
         self._label = label
-        self._labels: Bounded[str, str] = Bounded(REMEMBERED)
+        self._labels: Bounded[str, str] = Bounded(LABEL_CACHE_SIZE)
         self._models: set[str] = set()
-        self._new: list[Outcome] = []
+        self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._tallies = [(m, HistogramBuffer(m.buckets) if m.buckets else CounterBuffer()) for m in METRICS]
-        self._figures = [
-            *([] if shared is None else _read_from(FIGURES, shared)),
-            *([] if account is None else _read_from(EXTRA_FIGURES, account)),
-            *([] if budget is None else _read_from(MEMORY, budget)),
+        self._buffers = [(m, HistogramBuffer(m.buckets) if m.buckets else CounterBuffer()) for m in METRICS]
+        self._read_metrics = [
+            *([] if cache is None else _read_from(CACHE_METRICS, cache)),
+            *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
+            *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
         ]
         self._rows = [Row(m.name, m.help, m.labels, m.buckets) for m in METRICS]
-        self._rows += [*(row for row, _ in self._figures), IN_FLIGHT]
+        self._rows += [*(row for row, _ in self._read_metrics), IN_FLIGHT]
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._registry.register(_Family()) if self._files else ProcessCollector(registry=self._registry)
+        self._registry.register(_ProcessTotals()) if self._files else ProcessCollector(registry=self._registry)
 
-    def named(self, model: str) -> str:
-        """A model's label; `other` for one that nobody knows, and for new ones once there are `MOST_MODELS`."""
+    def label_of(self, model: str) -> str:
+        """The label of a model: `other` if no table contains it, or if there are `MAX_MODEL_LABELS` labels already."""
         label = self._labels.get(model)
         if label is None:
             label = self._label(model)
-            if label not in self._models and len(self._models) >= MOST_MODELS:
+            if label not in self._models and len(self._models) >= MAX_MODEL_LABELS:
                 label = OTHER
             self._models.add(label)
             self._labels.put(model, label)
         return label
 
     def observe(self, outcome: Outcome) -> None:
-        """Adds one outcome to every metric that it says something about. Takes some 3 us: many are added up at once."""
-        self._new.append(outcome)
-        if len(self._new) >= GATHERED:
-            self._add_up()
+        """Adds one outcome. Costs about 3 us, because outcomes are aggregated in batches."""
+        self._pending.append(outcome)
+        if len(self._pending) >= BATCH_SIZE:
+            self._aggregate()
         if self._files is not None:
-            self._soon()
+            self._schedule_publish()
 
-    def _add_up(self) -> None:
-        new, self._new = self._new, []
+    def _aggregate(self) -> None:
+        pending, self._pending = self._pending, []
         groups: dict[tuple[str, ...], list[Outcome]] = {}
-        for outcome in new:
+        for outcome in pending:
             groups.setdefault(GROUP(outcome), []).append(outcome)
         for key, outcomes in groups.items():
             group = Group._make(key)
-            for metric, tally in self._tallies:
+            for metric, buffer in self._buffers:
                 if metric.samples is not None:
-                    if metric.among is None or metric.among(group):
-                        for outcome in filter(metric.tell, outcomes):
-                            for labels, value in metric.samples(outcome, self.named):
-                                tally.add(labels, (value,))
-                elif (told := metric.of(group, self.named)) is not None:
+                    if metric.group_selects is None or metric.group_selects(group):
+                        for outcome in filter(metric.selects, outcomes):
+                            for labels, value in metric.samples(outcome, self.label_of):
+                                buffer.add(labels, (value,))
+                elif (group_labels := metric.labels_of(group, self.label_of)) is not None:
                     if metric.value is None:
-                        tally.add(told, (len(outcomes),))
+                        buffer.add(group_labels, (len(outcomes),))
                     else:
-                        tally.add(told, [v for v in map(metric.value, outcomes) if v is not None])
+                        buffer.add(group_labels, [v for v in map(metric.value, outcomes) if v is not None])
 
-    def _soon(self) -> None:
-        """Where another worker is asked, it must find what this one counted."""
+    def _schedule_publish(self) -> None:
+        """Schedules `publish`, so that a scrape of another worker includes the values of this one."""
         if self._timer is None:
-            with contextlib.suppress(RuntimeError):  # no event loop: then whoever counts also publishes
-                self._timer = asyncio.get_running_loop().call_later(LATE, self.publish)
+            with contextlib.suppress(RuntimeError):  # without an event loop, the user of this object calls `publish`
+                self._timer = asyncio.get_running_loop().call_later(PUBLISH_DELAY_S, self.publish)
 
     def publish(self) -> None:
-        """Lets other workers read what this one counted. Never raises: a full disk must not stop the serving."""
+        """Writes the values for the other workers. Never raises: a full disk must not stop the server."""
         self._timer = None
         if self._files is not None:
             with contextlib.suppress(OSError):
@@ -545,9 +548,9 @@ class Metrics(Collector):
 
     def _snapshot(self) -> Snapshot:
         """The values of this process."""
-        self._add_up()
-        made = Snapshot(time.monotonic(), {metric.name: tally.cells for metric, tally in self._tallies}, {})
-        for row, read in self._figures:
+        self._aggregate()
+        made = Snapshot(time.monotonic(), {metric.name: buffer.cells for metric, buffer in self._buffers}, {})
+        for row, read in self._read_metrics:
             (made.gauges if row.mode else made.counters)[row.name] = {labels: [value] for labels, value in read()}
         made.gauges[IN_FLIGHT.name] = {(): [self.in_flight.value]}
         return made
@@ -555,11 +558,11 @@ class Metrics(Collector):
     def _snapshots(self) -> list[Snapshot]:
         if self._files is None:
             return [self._snapshot()]
-        self.publish()  # else the next scrape, of another worker, could find less than this one: a reset
+        self.publish()  # a later scrape of another worker must not find lower totals: Prometheus takes that for a reset
         return [self._snapshot(), *self._files.others()]
 
     def collect(self) -> Iterable[MetricFamily]:
-        """The metrics of this moment, all workers together."""
+        """The current metrics of all workers together."""
         cells = merged(self._snapshots(), {row.name: row.mode for row in self._rows if row.mode})
         for row in self._rows:
             found = cells.get(row.name, {})
@@ -567,46 +570,48 @@ class Metrics(Collector):
                 yield row.family(found, signed_sum=self._files is not None)
 
     def exposition(self) -> bytes:
-        """What GET /metrics answers."""
+        """The body of the response to GET /metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def end(self, pid: int) -> None:
-        """A worker has ended: what it counted stays, its requests in flight do not."""
+        """Handles the exit of a worker: its counters stay, its gauges are removed."""
         if self._files is not None:
             with contextlib.suppress(OSError):
                 self._files.end(pid)
 
 
-def _read_from(figures: Iterable[Figure[S]], source: S) -> list[tuple[Row, Callable[[], Samples]]]:
-    """A row and a reader for each figure of one source: a total by its name, else a gauge."""
+def _read_from(metrics: Iterable[ReadMetric[S]], source: S) -> list[tuple[Row, Callable[[], Samples]]]:
+    """A row and a reader for each metric of one source."""
     return [
         (
-            Row(figure.name, figure.help, figure.labels, mode=None if figure.name.endswith("_total") else figure.mode),
-            partial(figure.read, source),
+            Row(metric.name, metric.help, metric.labels, mode=None if metric.name.endswith("_total") else metric.mode),
+            partial(metric.read, source),
         )
-        for figure in figures
+        for metric in metrics
     ]
 
 
-class _Family(Collector):
-    """What prometheus' ProcessCollector tells of one process, of all workers together."""
+class _ProcessTotals(Collector):
+    """The metrics of prometheus-client's ProcessCollector, summed over all workers."""
 
     def collect(self) -> Iterable[MetricFamily]:
-        """The metrics of this moment."""
-        told = processes.process_totals()
-        if told is None:
+        """The current metrics."""
+        totals = processes.process_totals()
+        if totals is None:
             return
         yield CounterMetricFamily(
-            "process_cpu_seconds_total", "User and system CPU time of all processes.", told.cpu_seconds
+            "process_cpu_seconds_total", "User and system CPU time of all processes.", totals.cpu_seconds
         )
         yield GaugeMetricFamily(
-            "process_resident_memory_bytes", "Resident memory of all processes.", told.resident_bytes
-        )
-        yield GaugeMetricFamily("process_virtual_memory_bytes", "Virtual memory of all processes.", told.virtual_bytes)
-        yield GaugeMetricFamily("process_open_fds", "Open file descriptors of all processes.", told.open_files)
-        yield GaugeMetricFamily(
-            "process_max_fds", "Maximum number of open file descriptors of all processes.", told.max_files
+            "process_resident_memory_bytes", "Resident memory of all processes.", totals.resident_bytes
         )
         yield GaugeMetricFamily(
-            "process_start_time_seconds", "Start time of the first process since the epoch.", told.started_at
+            "process_virtual_memory_bytes", "Virtual memory of all processes.", totals.virtual_bytes
+        )
+        yield GaugeMetricFamily("process_open_fds", "Open file descriptors of all processes.", totals.open_files)
+        yield GaugeMetricFamily(
+            "process_max_fds", "Maximum number of open file descriptors of all processes.", totals.max_files
+        )
+        yield GaugeMetricFamily(
+            "process_start_time_seconds", "Start time of the first process since the epoch.", totals.started_at
         )

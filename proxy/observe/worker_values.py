@@ -1,4 +1,4 @@
-"""The metric values of several worker processes: each writes its own to a file, and any of them adds all up.
+"""The metric values of several worker processes: each writes its values to a file, and any of them adds all up.
 
 Theory of operation. A file holds all values of one worker and is replaced as a whole, so that a reader never sees half
 of it. The file of a worker that has ended keeps its counters and loses its gauges: a total must never fall, but
@@ -35,7 +35,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class WorkerFiles:
-    """The files of all workers in one folder, one for each process that wrote."""
+    """The files of all workers in one folder: one for each process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class WorkerFiles:
         """Replaces this process's values. Raises OSError."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._name = f"{self._pid}-{time.monotonic_ns()}"  # a process id may come again
+            self._name = f"{self._pid}-{time.monotonic_ns()}"  # process ids are reused
         self._replace(self._name, snapshot)
 
     def _replace(self, name: str, snapshot: Snapshot) -> None:
@@ -54,13 +54,13 @@ class WorkerFiles:
         draft.replace(self._folder / name)
 
     def end(self, pid: int) -> None:
-        """Forgets the gauges of a worker that has ended. Raises OSError."""
+        """Removes the gauges of a worker that has exited. Raises OSError."""
         for path in self._folder.glob(f"{pid}-*"):
             ended = _DECODER.decode(path.read_bytes())
             self._replace(path.name, Snapshot(ended.at, ended.counters, {}))
 
     def others(self) -> Iterator[Snapshot]:
-        """The values that all other workers wrote."""
+        """The values of all other workers."""
         for path in self._folder.glob("[0-9]*"):
             if path.name != self._name:
                 with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ class WorkerFiles:
 
 
 def merged(snapshots: Iterable[Snapshot], modes: Mapping[str, Mode]) -> dict[str, Cells]:
-    """All workers' values: counters added up, and each gauge as its mode says."""
+    """The values of all workers: counters are added, each gauge is combined by its mode."""
     total: dict[str, dict[Labels, list[float]]] = {}
     for snapshot in sorted(snapshots, key=lambda one: one.at):
         for name, cells in snapshot.counters.items():

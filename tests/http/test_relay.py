@@ -292,7 +292,7 @@ def test_a_watcher_that_fails_is_reported_and_costs_the_client_nothing() -> None
         assert visitor.ended
 
     run(check())
-    assert events == [("a watcher of answers failed", {"error": "KeyError"})]
+    assert events == [("a callback that observes responses failed", {"error": "KeyError"})]
 
 
 @pytest.mark.parametrize(

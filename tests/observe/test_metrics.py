@@ -20,7 +20,7 @@ from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
-from proxy.observe.metrics import FIGURES, GATHERED, METRICS, MOST_MODELS, OTHER, Metrics, model_label
+from proxy.observe.metrics import BATCH_SIZE, CACHE_METRICS, MAX_MODEL_LABELS, METRICS, OTHER, Metrics, model_label
 from tests.observe.test_log import FITTED, PASSED
 
 CLAMPED = Note("clamp_output", 100, 100, 4096, 1200, "gpt-4", "gpt-4")
@@ -142,7 +142,7 @@ def test_what_is_under_way_is_shown() -> None:
 
 def test_the_caches_figures_are_totals_and_its_breakers_are_as_they_are_now() -> None:
     cache = Cache()
-    metrics = Metrics(shared=cache)
+    metrics = Metrics(cache=cache)
     cache.hits, cache.open = 5, 1
     found = scraped(metrics)
     assert found["plimsoll_cache_lookups_total{result=hit,tier=local}"] == 5
@@ -167,13 +167,13 @@ def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     shown = {name.split("{")[0] for name in scraped(metrics)}
     for row in METRICS:
         assert (f"{row.name}_bucket" if row.buckets else row.name) in shown
-    assert {figure.name for figure in FIGURES} <= shown
+    assert {figure.name for figure in CACHE_METRICS} <= shown
     assert "process_resident_memory_bytes" in shown
     assert not any(name.endswith("_created") for name in shown)
 
 
 def test_outcomes_of_all_kinds_are_told_apart_however_many_are_added_up_at_once() -> None:
-    for often in (1, GATHERED - 1, GATHERED, 3 * GATHERED + 1):
+    for often in (1, BATCH_SIZE - 1, BATCH_SIZE, 3 * BATCH_SIZE + 1):
         found = counted(*[o for _ in range(often) for o in (FITTED, PASSED)])
         assert sum(v for name, v in found.items() if name.startswith("plimsoll_requests_total")) == 2 * often
         assert sum(v for name, v in found.items() if name.startswith("plimsoll_prompt_tokens_total")) == (
@@ -207,13 +207,13 @@ def test_a_thousand_spellings_of_one_model_make_one_series(windows: Windows, spe
 
 
 def test_models_that_are_known_are_called_by_their_names(windows: Windows) -> None:
-    named = Metrics(partial(model_label, windows)).named
-    assert [named(m) for m in ("gpt-4o", "gpt-4", "azure/eu/gpt-4o-2024-08-06")] == [
+    label_of = Metrics(partial(model_label, windows)).label_of
+    assert [label_of(m) for m in ("gpt-4o", "gpt-4", "azure/eu/gpt-4o-2024-08-06")] == [
         "gpt-4o",
         "gpt-4",
         "gpt-4o-2024-08-06",
     ]
-    assert [named(m) for m in ("nobody-knows-it", "", "x" * 5_000)] == [OTHER] * 3
+    assert [label_of(m) for m in ("nobody-knows-it", "", "x" * 5_000)] == [OTHER] * 3
 
 
 def test_a_users_own_row_gives_the_name(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_a_users_own_row_gives_the_name(tmp_path: Path) -> None:
 
 def test_there_is_an_end_to_the_models_that_are_told_apart() -> None:
     metrics = Metrics(lambda model: model)
-    labels = {metrics.named(f"model-{i}") for i in range(5_000)}
-    assert len(labels) == MOST_MODELS + 1 and OTHER in labels
-    assert metrics.named("model-0") == "model-0"
+    labels = {metrics.label_of(f"model-{i}") for i in range(5_000)}
+    assert len(labels) == MAX_MODEL_LABELS + 1 and OTHER in labels
+    assert metrics.label_of("model-0") == "model-0"
 
 
 def test_an_outcome_costs_microseconds() -> None:

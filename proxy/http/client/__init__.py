@@ -1,1 +1,1 @@
-"""The side of the upstreams."""
+"""The HTTP/1.1 client for upstreams: connection pool, connections and responses."""

@@ -1,4 +1,4 @@
-"""An upstream's answer as its readers see it, and what its failures mean to a client."""
+"""An upstream's response for its consumers, and the mapping of transport errors to errors for the client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.wire.headers import Header
 
 UNREACHABLE = "upstream_unreachable"
 
-# What a client may be told: status and code.
+# The status and code that a client gets for each fault.
 CLIENT_ERRORS: Final = {
     Fault.CONNECT: (502, UNREACHABLE),
     Fault.CONNECT_TIMEOUT: (504, "upstream_timeout"),
@@ -26,7 +26,8 @@ CLIENT_ERRORS: Final = {
 
 
 class UpstreamError(Exception):
-    """No answer, or no whole answer: the HTTP status, code and text that a client may be told (no key, no content)."""
+    """The upstream sent no response, or an incomplete one. `status`, `code` and `message` are for the client: they
+    contain no key and no content."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -34,40 +35,40 @@ class UpstreamError(Exception):
 
     @classmethod
     def of(cls, error: TransportError) -> UpstreamError:
-        """What a fault means to a client."""
+        """Converts a transport error."""
         status, code = CLIENT_ERRORS[error.fault]
         return cls(status, code, str(error))
 
     def for_client(self) -> ClientError:
-        """What the client gets where no byte of an answer went out; OpenAI's clients may try again."""
+        """The error for a client that has received no byte of a response. OpenAI's clients may retry it."""
         after = 1 if self.status == 503 else 0
         return ClientError(self.status, self.message, code=self.code, retry=True, after=after)
 
 
 class Reply(Protocol):
-    """What an answer is made of, wherever it comes from. `read` gives the bytes that came, b"" at the end."""
+    """The source of a response: a `ResponseReader`, or that of another client library. Names of headers are in lower
+    case."""
 
     status: int
     headers: list[Header]
 
     async def read(self) -> bytes:
-        """Raises TransportError."""
+        """Returns the bytes received since the last call, b"" at the end. Raises TransportError."""
 
     async def pipe_to(self, sink: Sink) -> None:
-        """Gives what comes to `sink` at once, until that says no or there may be no more."""
+        """Passes received bytes to `sink` until it returns False, or until the end or an error, which `read`
+        reports."""
 
     def buffered_body(self) -> bytes | None:
-        """All that is left, where the whole answer has come; else None."""
+        """Returns the rest of the body if the whole response has been received, else None. Never waits."""
 
     async def aclose(self) -> None:
-        """Gives up what has not come."""
+        """Discards the rest of the response."""
 
 
 class Answer:
-    """An upstream's answer: `status`, `headers` (names in lower case) and the raw bytes of its body, read once.
-
-    `whole` says whether its last byte has been read.
-    """
+    """An upstream's response: `status`, `headers` (names in lower case), and the raw bytes of the body, which can be
+    read once. `whole`: the last byte has been read."""
 
     __slots__ = ("_reply", "_unread", "headers", "status", "whole")
 
@@ -79,7 +80,8 @@ class Answer:
         self._unread = b""
 
     async def next(self) -> bytes:
-        """The bytes that have come since the last call, b"" at the end. Raises UpstreamError when it breaks off."""
+        """Returns the bytes received since the last call, b"" at the end. Raises UpstreamError if the response is
+        incomplete."""
         if self._unread:
             unread, self._unread = self._unread, b""
             return unread
@@ -91,22 +93,23 @@ class Answer:
         return data
 
     def chunks(self) -> Chunks:
-        """The body's bytes as they come, from where reading stands."""
+        """Returns an iterator over the unread bytes of the body, as they arrive."""
         return Chunks(self)
 
     async def pipe_to(self, sink: Sink) -> None:
-        """Gives what comes to `sink` at once, until that says no or there may be no more: `next` tells."""
+        """Passes received bytes to `sink` until it returns False, or until the end or an error, which `next`
+        reports."""
         await self._reply.pipe_to(sink)
 
     def buffered_body(self) -> bytes | None:
-        """The rest of the body, where all of it has come already; None where it has not."""
+        """Returns the rest of the body if all of it has been received, else None. Never waits."""
         data = None if self._unread else self._reply.buffered_body()
         if data is not None:
             self.whole = True
         return data
 
     def detach(self) -> Detached:
-        """The connection itself, where the answer is 101. Raises UpstreamError where that is lost already."""
+        """Detaches the connection of a 101 response. Raises UpstreamError if the connection is lost."""
         assert isinstance(self._reply, ResponseReader)
         try:
             return self._reply.detach()
@@ -114,13 +117,13 @@ class Answer:
             raise UpstreamError.of(error) from error
 
     def put_back(self, data: bytes) -> None:
-        """Lets bytes that were read be read again."""
+        """Puts bytes back, so that they are read again."""
         self._unread = data
         self.whole = self.whole and not data
 
     async def read(self, limit: int) -> bytes:
-        """The body, or where it has more than `limit` bytes (`whole` is then False) its beginning: at least so many
-        bytes and what came with them. The rest can still be read."""
+        """Returns the body. If the body exceeds `limit` bytes, returns its beginning, which may be longer than `limit`;
+        `whole` is then False, and the rest can still be read."""
         parts: list[bytes] = []
         size = 0
         while size <= limit and (chunk := await self.next()):
@@ -129,13 +132,13 @@ class Answer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def close(self) -> None:
-        """Ends it: if bytes are still to come, the connection is closed, and the upstream sees that nobody listens."""
+        """Closes the response. If it is incomplete, closes the connection, so that the upstream stops generating."""
         if not self.whole:
             await self._reply.aclose()
 
 
 class Chunks(AsyncIterator[bytes]):
-    """What is left of an answer's body; stopping early loses nothing and leaves nothing to clean up."""
+    """Iterates over the unread bytes of a response's body. Stopping early loses no bytes and needs no cleanup."""
 
     __slots__ = ("_answer",)
 

@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             finally:
                 self.write_waits_since = None
         if self._lost:
-            text = "The upstream closed the connection before it had the whole request."
+            text = "The upstream closed the connection before it received the whole request."
             raise TransportError(Fault.INCOMPLETE, text)
 
     # Called by the reader.
@@ -156,17 +156,19 @@ class Connection(asyncio.Protocol):
                 self._trailing_data = data[end.args[0] :]
                 self.pause_reading()
                 return
-            reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's answer is not legal HTTP."))
+            reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's response is not valid HTTP."))
             self._release_reader(reader, False)
         else:
             reader.flush_to_sink()
             if reader.switched:
-                reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's switch of protocols is not legal."))
+                reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's switch of protocols is invalid."))
             elif reader.complete:
                 self._release_reader(reader, reader.reusable)
             elif reader.overlong:
                 what = "frame" if reader.head_received else "head"
-                reader.fail(TransportError(Fault.PROTOCOL_ERROR, f"The {what} of the upstream's answer is too large."))
+                reader.fail(
+                    TransportError(Fault.PROTOCOL_ERROR, f"The {what} of the upstream's response is too large.")
+                )
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the response in progress and reports the loss to the pool."""

@@ -70,7 +70,7 @@ class Dialer:
                 return await self._open(factory, tunnel)
         except TimeoutError as error:
             self._failed(where=self.address, reason="timeout")
-            raise TransportError(Fault.CONNECT_TIMEOUT, "No connection to the upstream in time.") from error
+            raise TransportError(Fault.CONNECT_TIMEOUT, "The connection to the upstream timed out.") from error
         except (OSError, UnicodeError) as error:
             self._failed(where=self.address, reason=error)
             fault = Fault.OVERLOADED if getattr(error, "errno", None) in NO_FILE_DESCRIPTOR else Fault.CONNECT

@@ -191,7 +191,7 @@ class Pool:
         except BaseException as error:
             self._wake_next()  # the slot may have been granted just before the timeout or cancellation
             if isinstance(error, TimeoutError):
-                raise TransportError(Fault.OVERLOADED, "Too many requests are at the upstream already.") from None
+                raise TransportError(Fault.OVERLOADED, "Too many requests to the upstream are in progress.") from None
             raise
 
     def _wake_next(self) -> None:
@@ -229,9 +229,9 @@ class Pool:
         assert reader is not None
         write_since, read_since = connection.write_waits_since, reader.read_waits_since
         if write_since is not None and now - write_since > self._timeouts.write:
-            reader.fail(TransportError(Fault.WRITE_TIMEOUT, "The upstream takes no more of the request's body."))
+            reader.fail(TransportError(Fault.WRITE_TIMEOUT, "The upstream stopped reading the request's body."))
         elif reader.sent and read_since is not None and now - read_since > self._timeouts.read:
-            text = f"The upstream was silent for {self._timeouts.read:g} seconds."
+            text = f"The upstream sent no byte for {self._timeouts.read:g} seconds."
             reader.fail(TransportError(Fault.READ_TIMEOUT, text))
 
     async def close(self) -> None:

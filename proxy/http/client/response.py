@@ -27,13 +27,13 @@ class Fault(Enum):
     """The kinds of failure of a request to an upstream."""
 
     CONNECT = "connect"
-    CONNECT_TIMEOUT = "no connection in time"
-    OVERLOADED = "no connection to be had"
-    CLOSED = "closed before a byte of the answer came"
-    INCOMPLETE = "lost in the middle of the answer"
-    READ_TIMEOUT = "silent for too long"
-    WRITE_TIMEOUT = "takes no more of the body"
-    PROTOCOL_ERROR = "not legal HTTP"
+    CONNECT_TIMEOUT = "timeout of the connection"
+    OVERLOADED = "no free connection or file descriptor"
+    CLOSED = "closed before the first byte of the response"
+    INCOMPLETE = "closed in the middle of the response"
+    READ_TIMEOUT = "timeout of a read"
+    WRITE_TIMEOUT = "timeout of a write"
+    PROTOCOL_ERROR = "protocol error"
 
 
 class TransportError(Exception):
@@ -227,7 +227,7 @@ class ResponseReader:
 
     def close(self) -> None:
         """Discards the rest of the response. Closes the connection if the response is incomplete."""
-        self.fail(TransportError(Fault.INCOMPLETE, "The answer was given up."))
+        self.fail(TransportError(Fault.INCOMPLETE, "The response was cancelled."))
         self._buffer.clear()
 
     async def aclose(self) -> None:
@@ -250,14 +250,14 @@ class ResponseReader:
             self._wake()
         else:
             fault = Fault.INCOMPLETE if self._head_bytes else Fault.CLOSED
-            self.fail(TransportError(fault, "The upstream closed the connection before its answer was complete."))
+            self.fail(TransportError(fault, "The upstream closed the connection before its response was complete."))
 
     # Callbacks of the parser. `feed_data` raises HttpParserError when a callback raises.
 
     def on_message_begin(self) -> None:
         """Rejects a second response to one request."""
         if self.complete:
-            raise ValueError("bytes after the end of the answer")
+            raise ValueError("bytes after the end of the response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collects a header. Trailers are dropped (RFC 9110, 6.5.1)."""
@@ -272,7 +272,7 @@ class ResponseReader:
             return
         too_large = self._head_bytes > MAX_HEAD and self._head_size() > MAX_HEAD
         if too_large or not 200 <= self.status <= LAST_STATUS:
-            raise ValueError("a head that may not be passed on")
+            raise ValueError("an invalid status, or a head that is too large")
         self._read_to_eof = self._ends_with_connection()
         self.head_received = True
         # A connection is not reused after HEAD: bytes sent after this head could be taken for the next response.
@@ -286,7 +286,7 @@ class ResponseReader:
             return
         protocols = [value.lower() for name, value in self.headers if name == b"upgrade"]
         if not self._upgrades or protocols != [WEBSOCKET] or self.overlong:
-            raise ValueError("another protocol than the one asked for")
+            raise ValueError("an upgrade to a protocol that was not requested")
         self.switched = self.head_received = True
         self._wake()
 
@@ -298,7 +298,7 @@ class ResponseReader:
         for name, value in self.headers:
             if name == b"transfer-encoding":
                 if value.lower() != b"chunked":
-                    raise ValueError("a transfer coding that nobody asked for")  # RFC 9112, 7.4: the request has no TE
+                    raise ValueError("a transfer coding that was not requested")  # RFC 9112, 7.4: the request has no TE
                 self.chunked = True
             framed = framed or self.chunked or name == b"content-length"
         return not framed
@@ -306,7 +306,7 @@ class ResponseReader:
     def on_body(self, body: bytes) -> None:
         """Buffers bytes of the body. Pauses reading above `HIGH_WATER`, which applies backpressure to the upstream."""
         if self.complete:
-            raise ValueError("a body where none may be")
+            raise ValueError("a body after the end of the response")
         self._framing_bytes = 0
         if self._buffered_bytes <= HIGH_WATER < self._buffered_bytes + len(body):
             self._connection.pause_reading()

@@ -1,4 +1,4 @@
-"""ASGI's lifespan: an application's start before the first request, and its end after the last one."""
+"""The ASGI lifespan protocol: starts an application before the first request and shuts it down after the last one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ASGI = {"version": "3.0", "spec_version": "2.0"}
 
 
 class Lifespan:
-    """The lifespan of one application, which may leave the protocol out. `state` is what each request's scope gets a
-    copy of."""
+    """The lifespan of one application. The application need not support the protocol. The scope of each request
+    contains a copy of `state`."""
 
     def __init__(self, app: Any, event: Event) -> None:
         self.state: dict[str, Any] = {}
@@ -24,14 +24,14 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> bool:
-        """Starts the application; whether it did."""
+        """Sends `lifespan.startup` and waits for the reply. Returns whether the application started."""
         self._task = asyncio.create_task(self._run())
         await self._messages.put({"type": "lifespan.startup"})
         await self._started.wait()
         return not self._failed
 
     async def stop(self) -> None:
-        """Ends the application, unless it has ended."""
+        """Sends `lifespan.shutdown` and waits for the reply, unless the application has returned."""
         if self._task is not None and not self._stopped.is_set():
             await self._messages.put({"type": "lifespan.shutdown"})
             await self._stopped.wait()
@@ -42,8 +42,8 @@ class Lifespan:
             await self._app(scope, self._messages.get, self._send)
         except Exception as error:
             if self._started.is_set():
-                self._event("the application failed at its end", error=type(error).__name__)
-            # else it has no lifespan: ASGI lets it raise
+                self._event("the application failed at shutdown", error=type(error).__name__)
+            # Otherwise the application does not support the protocol: ASGI lets it raise.
         finally:
             self._started.set()
             self._stopped.set()
@@ -52,7 +52,7 @@ class Lifespan:
         kind = message["type"]
         if kind.endswith(".failed"):
             self._failed = True
-            # The reason of a failed start is for the operator; at the end a traceback could contain what clients sent.
+            # The message of a failed startup is for the operator. At shutdown it could contain what clients sent.
             reason = message.get("message", "") if kind == "lifespan.startup.failed" else ""
             self._event("the application failed", at=kind, reason=reason)
         (self._started if kind.startswith("lifespan.startup.") else self._stopped).set()

@@ -1,4 +1,4 @@
-"""A server of ASGI applications: it opens ports, waits for a signal to stop, and drains."""
+"""The ASGI server: listens on ports, waits for a stop signal, and drains the connections."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.server.lifespan import Lifespan
 from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Asgi, Port, Protocol
 
-BACKLOG = 2048  # connections that wait until they are accepted
-POLL_SECONDS = 0.1  # seconds between two looks whether to stop
-SHUTDOWN_DELAY_SECONDS = 1.0  # between falling readiness and refused connections: load balancers must notice it
+BACKLOG = 2048  # connections that the kernel queues until they are accepted
+POLL_SECONDS = 0.1  # between two checks for a stop
+SHUTDOWN_DELAY_SECONDS = 1.0  # from the end of readiness to closed ports: load balancers must see the first
 MIN_DRAIN = 1.0  # seconds
 START_FAILED = 3  # exit code
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -31,8 +31,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """An application and where it is served; port 0 is any free one. Running requests get `drain` seconds to end at a
-    stop. `http` has the limits of its connections as attributes."""
+    """An application, and the host and port that it listens on; port 0 is any free port. `drain` is the timeout in
+    seconds for running requests when the server stops. The class attributes of `http` are the limits of a connection.
+    """
 
     app: Asgi
     host: str
@@ -43,12 +44,12 @@ class Config:
 
 
 class Server:
-    """Serves an application, and perhaps another one on an admin port.
+    """Serves an application, and optionally a second one on an admin port.
 
-    From the stop signal on `scope["state"]["draining"]` is True. SIGTERM leaves `settle` seconds until connections
-    are refused; then running requests get `drain` seconds to end, and a second SIGINT ends the wait. The admin port
-    answers until the last one has. A port is opened, unless bound sockets are given for it. `ready` is called once all
-    ports are open.
+    After a stop signal `scope["state"]["draining"]` is True. After SIGTERM the port stays open for `settle` seconds.
+    Then the port closes, and running requests have `drain` seconds to complete. A second signal, if it is SIGINT, ends
+    that wait. The admin port stays open until the last request is complete. The server opens its ports itself unless
+    it gets bound sockets. It calls `ready` once all ports are open.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Server:
         self._sockets, self._admin_sockets, self._ready = sockets, admin_sockets, ready
         self._admin_port = Port(admin.app, self.lifespan.state, admin.error_body, event) if admin else None
         self._out_of_files = RateLimitedEvent(
-            event, "no file descriptor is free: connections are turned away; raise ulimit -n"
+            event, "no file descriptor is free: new connections are dropped; raise ulimit -n"
         )
         self.listeners: list[asyncio.Server] = []
         self.admin_listeners: list[asyncio.Server] = []
@@ -77,12 +78,12 @@ class Server:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The port numbers that it listens on: the application's, and the admin port if there is one."""
+        """The port numbers: the application's, then the admin port if there is one."""
         found = (*self.listeners, *self.admin_listeners)
         return tuple(listener.sockets[0].getsockname()[1] for listener in found)
 
     async def serve(self) -> None:
-        """Serves until a signal, or `should_exit`."""
+        """Serves until a stop signal, or until `should_exit` is set."""
         with self._signals():
             await self.start()
             while not self.should_exit:
@@ -103,13 +104,13 @@ class Server:
                 signal.signal(number, handler)
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
-        """A signal to stop."""
+        """Handles a stop signal."""
         self._signals_received.append(number)
         self._forced = self._forced or (self.should_exit and number == signal.SIGINT)
         self.should_exit = True
 
     async def start(self) -> None:
-        """Starts the application and opens the ports. Raises SystemExit if the application does not start."""
+        """Starts the application and opens the ports. Raises SystemExit if the application fails to start."""
         if not await self.lifespan.start():
             sys.exit(START_FAILED)
         self.listeners = await _listen(self._config, self.port, self._sockets)
@@ -119,15 +120,15 @@ class Server:
         self._ready()
 
     def _check_file_descriptors(self) -> None:
-        """Reports that no file is left: the event loop then drops new connections without a word."""
+        """Reports if no file descriptor is free: the event loop then drops new connections silently."""
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as error:
             self._out_of_files(reason=error.strerror)
 
     async def stop(self) -> None:
-        """Drains. Answers that begin from now on are the last on their connections; connections without a request are
-        closed when the port is."""
+        """Drains. Responses that start from now on close their connections. Connections without a request close with
+        the port."""
         self.lifespan.state["draining"] = True
         watched = self._admin_port.connections if self._admin_port else ()
         for connection in (*self.port.connections, *watched):
@@ -152,7 +153,7 @@ class Server:
                 for listener in self.listeners:
                     await listener.wait_closed()
         except TimeoutError:
-            self._event("requests that outlast the drain are cancelled", requests=len(self.port.tasks))
+            self._event("requests that exceed the drain timeout are cancelled", requests=len(self.port.tasks))
             for task in tuple(self.port.tasks):
                 task.cancel()
 
@@ -189,10 +190,15 @@ def run(
     read_seconds: float = READ_SECONDS,
     event: Event = ignore,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then drains. `admin` is served on `admin_port` of `admin_host` (by default of the
-    same host). Bound sockets, perhaps shared with other processes, go before hosts and ports; `ready` is called once
-    they are open. Clients must read `min_rate` bytes a second, over `read_seconds`, of what waits for them. Returns
-    after the drain: a drained stop is a success."""
+    """Serves until SIGTERM or SIGINT, drains, and returns.
+
+    admin: a second application, on `admin_port` of `admin_host` (by default `host`).
+    drain, settle: seconds, as in `Server`.
+    sockets, admin_sockets: bound sockets to use instead of hosts and ports. Other processes may share them.
+    ready: called once all ports are open.
+    min_rate, read_seconds: bytes per second, and the interval in seconds over which they are measured. A client that
+    reads a pending response more slowly is disconnected.
+    """
     _raise_file_limit()
     http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
     admin_config = None
@@ -205,7 +211,7 @@ def run(
 
 
 def _raise_file_limit() -> None:
-    """Each request in flight holds two sockets, and the usual soft limit of files is 1024."""
+    """Raises the soft limit of file descriptors to the hard limit. A request uses two; the usual soft limit is 1024."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS refuses "unlimited"
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))

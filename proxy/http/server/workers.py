@@ -98,14 +98,14 @@ class _Supervisor:
             return
         self._was_ready = self._was_ready or _any_ready(self._ready)
         if age < CRASH_LOOP_S and not self._was_ready:
-            self._event("a worker ended as soon as it began; so do all", status=status)
+            self._event("a worker exited during startup; all workers are stopped", status=status)
             self._code = 1
             self._stop_all(signal.SIGTERM)
             return
         self._early_exits = self._early_exits + 1 if age < CRASH_LOOP_S else 0
         pause = min(MAX_BACKOFF, MIN_BACKOFF * 2 ** min(self._early_exits - 1, 16)) if self._early_exits else 0.0
         figures = {"pause_seconds": pause} if pause else {}
-        self._event("a worker ended; another one takes its place", status=status, **figures)
+        self._event("a worker exited and is replaced", status=status, **figures)
         self._due.append((time.monotonic() + pause, number))
 
     def _replace(self) -> None:

@@ -103,7 +103,7 @@ def test_a_worker_that_dies_is_replaced() -> None:
         assert {out.readline() for _ in range(2)} == {f"gone {second}\n", f"gone {third}\n"}
         assert out.readline() == "end 0\n"
         assert process.stderr is not None
-        assert "another one takes its place status=-9" in process.stderr.read()
+        assert "a worker exited and is replaced status=-9" in process.stderr.read()
 
 
 def test_a_worker_that_cannot_begin_ends_all_and_its_reason_stays_private() -> None:
@@ -111,7 +111,7 @@ def test_a_worker_that_cannot_begin_ends_all_and_its_reason_stays_private() -> N
         assert out.read().endswith("end 1\n")
         assert process.stderr is not None
         told = process.stderr.read()
-        assert "a worker failed kind=ValueError" in told and "a worker ended as soon as it began" in told
+        assert "a worker failed kind=ValueError" in told and "a worker exited during startup" in told
         assert "secret" not in told
 
 
@@ -123,7 +123,7 @@ def test_a_young_death_is_the_end_only_before_any_worker_was_ready() -> None:
             assert out.readline() == f"gone {old[0]}\n"
             old = [old[1], *born(out, 1)]
             assert process.stderr is not None
-            assert f"another one takes its place status=-9 pause_seconds={pause}" in process.stderr.readline()
+            assert f"a worker exited and is replaced status=-9 pause_seconds={pause}" in process.stderr.readline()
         process.terminate()
         assert {out.readline() for _ in range(2)} == {f"gone {pid}\n" for pid in old}
         assert out.readline() == "end 0\n"
