@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from proxy.cli.picture import picture
+from proxy.cli.picture import picture, terminal, view
 
 START_TIMEOUT_S = 30.0  # a first start on a slow machine reads its modules from disk
 TOPICS = (
@@ -29,16 +29,19 @@ TOPICS = (
     "the ballast pumps",
     "the manifest",
 )
-QUESTION = (
-    "Which of these matters most today? Response in one sentence, and name the entry, its own day and who has to sign "
-    "the book before the next shift begins its first round."
+FACT_AT = 21  # the message that holds the answer to the question, long before the newest that fit
+FACT = (
+    "Note: since its brake was repaired, the crane on the north quay lifts 38 tonnes at most. Inspector Okafor signed "
+    "for that, and the limit stays until she has seen the new brake at work once more herself."
 )
+QUESTION = "How many tonnes may the crane on the north quay lift now, and who signed for that? Answer in one sentence."
 LOCALHOST = "127.0.0.1"
 Response = tuple[int, dict[str, str], Any]  # status, headers, JSON
 
 
 def conversation(messages: int = 142) -> list[dict[str, str]]:
-    """Seed 000's case: a conversation of 7,793 tokens for gpt-4, the same every time."""
+    """Seed 000's case: a conversation of 7,793 tokens for gpt-4, the same every time. One early message holds the fact
+    that the question asks for."""
     rng = random.Random(8192)
     messages_ = [{"role": "system", "content": "You are the harbour master's assistant. Be brief and exact."}]
     for turn in range(messages):
@@ -50,6 +53,7 @@ def conversation(messages: int = 142) -> list[dict[str, str]]:
             text = f"Entry {number} on {topic} stands. The next shift checks it again and signs the book. "
             text += "Nothing else changes until then; the log is closed. " * 4
             messages_.append({"role": "assistant", "content": text})
+    messages_[FACT_AT] = {"role": "user", "content": FACT}
     return [*messages_, {"role": "user", "content": QUESTION}]
 
 
@@ -57,19 +61,23 @@ BODY = {"model": "gpt-4", "max_tokens": 3000, "messages": conversation()}
 
 
 def run(stay: bool = False, console: Console | None = None) -> int:
-    """Runs the demo; `stay` leaves both servers running. Returns the exit code: 0 if the statuses are 400 and 200."""
-    console = console or Console()
+    """Runs the demo; `stay` leaves both servers running. Returns the exit code: 0 if the statuses are 400 and 200 and
+    the fact was sent."""
+    console = console or terminal()
     with servers() as (upstream, proxy):
         direct, fitted = send(upstream), send(proxy)
+        plan = post(proxy, "/inspect/v1/chat/completions", BODY)[2]
         console.rule("directly to the provider")
         _show_response(console, direct)
         console.rule("through Plimsoll")
         _show_response(console, fitted)
+        console.rule("what survived")
+        survived = _show_fact(console, plan)
         console.rule("what Plimsoll did")
-        console.print(picture(post(proxy, "/inspect/v1/chat/completions", BODY)[2], console.width))
+        console.print(picture(plan, view(console)))
         if stay:
             _wait(console, proxy)
-    return 0 if (direct[0], fitted[0]) == (400, 200) else 1
+    return 0 if (direct[0], fitted[0], survived) == (400, 200, True) else 1
 
 
 def send(port: int) -> Response:
@@ -88,6 +96,17 @@ def _show_response(console: Console, response: Response) -> None:
         console.print(f"usage reported by the provider: {prompt_tokens:,} prompt tokens", highlight=False)
     else:
         console.print(body["error"]["message"], highlight=False)
+
+
+def _show_fact(console: Console, plan: dict[str, Any]) -> bool:
+    """Shows the question, the early message that answers it, and whether that was sent."""
+    survived = any(FACT in message["content"] for message in plan["request"]["messages"])
+    fates = [f"{row['fate']}: {row['why']}" for row in plan["messages"]["detail"] if row["index"] == FACT_AT]
+    console.print(f"Question: {QUESTION}", highlight=False)
+    console.print(f"Message #{FACT_AT} of {plan['messages']['in']} holds the answer: {FACT}", highlight=False)
+    found = f"It was {'sent word for word' if survived else 'lost'} ({', '.join(fates) or 'absent'})."
+    console.print(found, style="bold green" if survived else "bold red", highlight=False)
+    return survived
 
 
 def _wait(console: Console, proxy: int) -> None:

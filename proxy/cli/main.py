@@ -86,12 +86,13 @@ def parser() -> argparse.ArgumentParser:
     serve_parser = command(serve, "serve", "serve as a reverse proxy", "plimsoll serve [--flag VALUE ...]", EPILOG)
     _add_settings(serve_parser)
     inspect_parser = command(
-        inspect, "inspect", INSPECT_HELP, "plimsoll inspect [--json | --request] [...] FILE", EPILOG
+        inspect, "inspect", INSPECT_HELP, "plimsoll inspect [--json | --request | --all] [...] FILE", EPILOG
     )
     inspect_parser.add_argument("file", metavar="FILE", help="the JSON body of a chat request; - reads standard input")
     output = inspect_parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/v1/chat/completions does")
     output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
+    output.add_argument("--all", action="store_true", help="a row for every message, and all lines left out of it")
     inspect_parser.add_argument(
         "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from; needs a ladder with the step recall"
     )
@@ -227,7 +228,7 @@ def _print_plan(inspection: dict[str, Any], arguments: argparse.Namespace) -> No
     else:
         from proxy.cli.picture import show
 
-        show(inspection)
+        show(inspection, all=arguments.all)
 
 
 def show_models(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from proxy.config.windows import Windows
 from proxy.model.conversation import Prompt
@@ -14,8 +17,9 @@ from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 
 COLUMNS = ("model", "window", "max input", "max output", "from", "count", "margin", "can")
-WRAPPED = ("model", "can")  # these columns wrap in a narrow terminal
+LAST = "can"  # this column wraps
 MIN_WIDTH_OF_ALL = 110  # terminal columns; the last column is left out below
+MAX_WIDTH = 10_000  # terminal columns of a table that is only measured
 NUMERIC = ("window", "max input", "max output")
 Row = dict[str, Any]
 
@@ -50,19 +54,29 @@ def describe(model: str, windows: Windows, families: Families) -> Row:
 
 
 def table(rows: Sequence[Row], console: Console | None = None) -> None:
-    """Prints a table of models. Empty columns are left out, and the last one in a narrow terminal."""
+    """Prints a table of models. Empty columns are left out, and the last one in a narrow terminal. Where the table is
+    wider than the terminal, each model is a line with its name and one with the rest."""
     console = console or Console()
     cells_of_rows = [_cells(row) for row in rows]
-    grid = Table(box=None, header_style="dim", padding=(0, 1))
     columns = COLUMNS if console.width >= MIN_WIDTH_OF_ALL else COLUMNS[:-1]
     shown = [name for name in columns if any(cells[name] for cells in cells_of_rows)]
-    for name in shown:
-        grid.add_column(
-            name, justify="right" if name in NUMERIC else "left", no_wrap=name not in WRAPPED, overflow="fold"
-        )
+    least = _grid(cells_of_rows, [name for name in shown if name != LAST])
+    if Measurement.get(console, console.options.update(max_width=MAX_WIDTH), least).maximum <= console.width:
+        console.print(_grid(cells_of_rows, shown))
+        return
     for cells in cells_of_rows:
-        grid.add_row(*(cells[name] for name in shown))
-    console.print(grid)
+        figures = "   ".join(f"{name} {cells[name]}" for name in shown[1:] if cells[name])
+        console.print(cells["model"], markup=False, highlight=False)
+        console.print(Padding(Text(figures), (0, 0, 0, 2)))
+
+
+def _grid(cells_of_rows: Sequence[dict[str, str]], columns: Sequence[str]) -> Table:
+    grid = Table(box=None, header_style="dim", padding=(0, 1))
+    for name in columns:
+        grid.add_column(name, justify="right" if name in NUMERIC else "left", no_wrap=name != LAST, overflow="fold")
+    for cells in cells_of_rows:
+        grid.add_row(*(Text(cells[name]) for name in columns))
+    return grid
 
 
 def learned(rows: Sequence[Row], console: Console | None = None) -> None:

@@ -175,7 +175,7 @@ def lost_json(count: int) -> str:
 def text_line(o: Outcome, at: float) -> str:
     """The line of an outcome as text, with its newline: model, window, tokens used of the budget, messages kept, and
     what was done; `at` is the time in seconds since 1970."""
-    used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{max(0, o.window - o.reserve):,} tokens"
+    used = "" if o.prompt_sent is None else f" {o.prompt_sent:,}/{_budget(o, o.prompt_sent):,} tokens"
     cut = "" if o.prompt in (None, o.prompt_sent) else f" (of {o.prompt:,})"
     kept = f" messages={o.messages_sent}/{o.messages_in}" if o.messages_in else ""
     steps = f" [{_steps(o.notes)}]" if o.notes else ""
@@ -193,6 +193,13 @@ def text_line(o: Outcome, at: float) -> str:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
     marked = f" id={o.request_id}" if o.request_id else ""
     return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{truncated}{more}{passed}{took}{marked}\n"
+
+
+def _budget(o: Outcome, prompt: int) -> int:
+    """Tokens that the prompt may use: the window without the reply. A reply without a limit takes what a longer prompt
+    leaves, so that prompt has the whole window."""
+    budget = max(0, o.window - (o.reserve if o.reply_sent is None else o.reply_sent))
+    return o.window if o.reply_sent is None and prompt > budget else budget
 
 
 def lost_text(count: int) -> str:

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from proxy.cli import demo
-from proxy.cli.demo import BODY, QUESTION, conversation
+from proxy.cli.demo import BODY, FACT, FACT_AT, QUESTION, conversation
 from tests.cli.test_main import CLEAN
 
 
@@ -29,6 +29,7 @@ def test_the_conversation_is_the_same_every_time_and_ends_with_the_question() ->
     assert talk == conversation()
     assert (len(talk), talk[0]["role"], talk[-1]["content"]) == (144, "system", QUESTION)
     assert [m["role"] for m in talk[1:3]] == ["user", "assistant"]
+    assert [i for i, m in enumerate(talk) if FACT in m["content"]] == [FACT_AT]
     assert BODY == {"model": "gpt-4", "max_tokens": 3000, "messages": talk}
 
 
@@ -46,22 +47,31 @@ def test_it_shows_400_straight_200_through_the_proxy_and_what_was_done(shown: st
     told = [line.strip() for line in shown.splitlines()]
     assert "HTTP 400" in told and "HTTP 200" in told
     assert "However, you requested 10793" in shown
+    sent = next(int(line.partition(": ")[2]) for line in told if line.startswith("x-plimsoll-tokens-sent: "))
+    assert 4_000 < sent < 5_192
     for line in (
         "x-plimsoll-count: exact",
-        "x-plimsoll-steps: prune_history;-2779",
+        f"x-plimsoll-steps: prune_history;{sent - 7793}",
         "x-plimsoll-tokens: 7793",
-        "x-plimsoll-tokens-sent: 5014",
-        "usage reported by the provider: 5,014 prompt tokens",
+        f"usage reported by the provider: {sent:,} prompt tokens",
     ):
         assert line in told
-    assert "40 of 144 messages sent" in shown
+    assert re.search(rf"\bprompt +7,793 +{sent:,} \d+ of 144 messages sent", shown)
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_fact_that_the_question_needs_survives_and_is_shown(shown: str) -> None:
+    part = shown.partition(" what survived ")[2].partition(" what Plimsoll did ")[0]
+    text = " ".join(part.split())
+    assert f"Question: {QUESTION}" in text and f"Message #{FACT_AT} of 144 holds the answer: {FACT}" in text
+    assert "It was sent word for word (recalled: relevance " in text
 
 
 def test_the_readme_shows_the_beginning_of_what_it_really_prints(shown: str) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     block = readme.partition("$ make demo\n")[2].partition("\n```")[0].splitlines()
     assert [line.rstrip() for line in shown.splitlines()][: len(block)] == block
+    assert any("It was sent word for word" in line for line in block)
     assert any(line.startswith("sent ") for line in block)
 
 
@@ -70,7 +80,8 @@ def test_it_fails_where_the_promise_does_not_hold(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(demo, "BODY", short)
     console = Console(file=io.StringIO(), record=True, width=80)
     assert demo.run(console=console) == 1
-    assert "The simulator read 1 messages" in console.export_text()
+    text = console.export_text()
+    assert "The simulator read 1 messages" in text and "It was lost (absent)." in text
 
 
 @pytest.fixture

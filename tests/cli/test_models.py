@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from proxy.cli.models import NoMemory, describe, table
@@ -45,7 +46,7 @@ def test_a_guess_is_called_one(windows: Windows) -> None:
     assert "a guess" in drawn(windows, 80, "nobody-knows-it")[1]
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_no_figure_is_cut_off(windows: Windows, width: int) -> None:
     lines = drawn(windows, width, *MODELS)
     assert max(map(len, lines)) <= width
@@ -56,8 +57,17 @@ def test_no_figure_is_cut_off(windows: Windows, width: int) -> None:
 
 
 def test_a_column_in_which_nothing_stands_is_left_out(windows: Windows) -> None:
-    assert "max output" not in drawn(windows, 100, "nobody-knows-it")[0]
-    assert "max output" in drawn(windows, 100, *MODELS)[0]
+    assert "max output" not in drawn(windows, 120, "nobody-knows-it")[0]
+    assert "max output" in drawn(windows, 120, *MODELS)[0]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_name_that_leaves_no_room_for_the_figures_has_its_own_line(windows: Windows, width: int) -> None:
+    names = (*MODELS[:3], "vendor/模型😀[red]" + "-part" * 5)
+    lines = drawn(windows, width, *names)
+    assert all(name in lines for name in names)
+    assert max(map(cell_len, lines)) <= width
+    assert "  window 128,000   max output 16,384   from litellm" in " ".join(lines)
 
 
 def test_a_bound_on_the_prompt_alone_is_shown(windows: Windows) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from proxy.fit.plan import start
 from proxy.model.conversation import Kind, Prompt
 from proxy.model.plan import Draft, Facts, Plan
+from proxy.wire.report import inspection
 from tests.laws.cases import Case
 from tests.laws.dialects import Dialect
 from tests.makers import ladder
@@ -131,3 +132,14 @@ def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
     reply = draft.floor if again.ask is None else again.ask
     assert plan.fits == (prompt + reply + margin <= window and prompt + margin - gap.base <= bound)
     assert plan.possible == (prompt + min(draft.least, reply) <= window and prompt <= bound)
+
+
+def assert_told(plan: Plan) -> None:
+    """The rows of a report are each of the client's messages once, in order, and add up to the prompt before and
+    after."""
+    found = inspection(plan, None)
+    rows = found["messages"]["detail"]
+    assert [row["index"] for row in rows if row["index"] is not None] == list(range(found["messages"]["in"]))
+    sums = [sum(row[key] for row in [*rows, found["messages"]["overhead"]]) for key in ("tokens", "tokens_sent")]
+    assert sums == [plan.before.prompt, plan.draft.prompt]
+    assert all(row["why"] for row in rows)

@@ -99,7 +99,7 @@ def test_what_was_joined_for_turns_is_told_of_every_message(case: Case, found: L
     case = strict(case)
     made = plan(case.prompt, of(case, found), case.facts)
     told = fates(made)
-    assert [f["index"] for f in told] == list(range(len(case.prompt.messages)))
+    laws.assert_told(made)
     joined = [f for f in told if f["fate"] == "joined"]
     assert not joined or "join_turns" in {n.step for n in made.notes}
 
@@ -110,6 +110,7 @@ def test_what_would_be_sent_fits_or_the_plan_says_that_it_does_not(case: Case, f
     made = plan(prompt, of(case, found), case.facts)
     body = case.dialect.render(prompt, made)
     laws.assert_recounted(case, made, body)
+    laws.assert_told(made)
     laws.assert_fields_kept(case.dialect, case.body, body)
 
 

@@ -219,3 +219,38 @@ def test_what_an_excerpt_quotes_or_a_summary_stands_for_has_a_fate_of_its_own() 
         ("recalled", "recent", 0),
         ("summarised", whys[4], 0),
     ]
+
+
+def test_a_message_of_our_own_has_a_row_before_the_one_that_follows_it() -> None:
+    talk = [user(words(20, "a")), *(assistant(words(60, f"b{i}x")) for i in range(9)), user("b3x1 b3x2?")]
+    made = planned(talk, 500, ladder_step("prune_history", 8), max_tokens=50)
+    found = fates(made)
+    assert [f["index"] for f in found] == [*range(10), None, 10]
+    ours = found[10]
+    assert (ours["fate"], ours["role"], ours["tokens"]) == ("added", "user", 0)
+    assert ours["why"] and ours["tokens_sent"] > 60
+    assert sum(f["tokens_sent"] for f in found) + 3 == made.draft.prompt
+    assert inspection(made, None)["messages"]["overhead"] == {"tokens": 3, "tokens_sent": 3}
+
+
+def test_a_message_of_our_own_at_the_end_has_the_last_row() -> None:
+    ours = replace(CUT.draft.write("more", "why not"), tokens=7)
+    behind = CUT.draft.with_blocks([*CUT.draft.blocks, replace(CUT.draft.blocks[-1], messages=(ours,))])
+    assert fates(replace(CUT, draft=behind))[-1] == {
+        "index": None,
+        "role": "user",
+        "fate": "added",
+        "why": "why not",
+        "tokens": 0,
+        "tokens_sent": 7,
+    }
+
+
+def test_an_excerpt_has_the_lines_that_it_leaves_out() -> None:
+    log = "\n".join(words(9, f"line{i}x") for i in range(60))
+    made = planned([user("line41x3?"), *tool_round("c", log), user("and?")], 400, ladder_step("trim_tool_results", 1))
+    row = fates(made)[2]
+    assert row["fate"] == "shortened" and row["lines"] == 60
+    first, last = row["left_out"][0][0], row["left_out"][-1][1]
+    assert 1 < first and last < 60
+    assert all("left_out" not in f for f in fates(CUT))  # one line each
