@@ -178,10 +178,10 @@ class MinReadRate:
 
 
 class DisconnectNotifier(Protocol):
-    """A request that calls `left` as soon as its client disconnects: the cycle of this project's server."""
+    """A request that calls `on_disconnect` as soon as its client disconnects: the cycle of this project's server."""
 
     disconnected: bool
-    left: Callable[[], None] | None
+    on_disconnect: Callable[[], None] | None
 
 
 class OnDisconnect(Interrupt):
@@ -200,10 +200,10 @@ class OnDisconnect(Interrupt):
     def __enter__(self) -> None:
         if self._cycle.disconnected:
             raise ClientDisconnected
-        self._cycle.left = self.on_due
+        self._cycle.on_disconnect = self.on_due
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
-        self._cycle.left = None
+        self._cycle.on_disconnect = None
         self._settle(kind)
 
 
@@ -232,6 +232,6 @@ class PollDisconnect(Interrupt):
         super().__exit__(kind, value, _)
 
 
-def leaving(receive: Receive, cycle: DisconnectNotifier | None) -> Interrupt:
+def interrupt_on_disconnect(receive: Receive, cycle: DisconnectNotifier | None) -> Interrupt:
     """Returns an interrupt that raises ClientDisconnected in its block when the client disconnects."""
     return PollDisconnect(receive) if cycle is None else OnDisconnect(cycle)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from proxy.errors import ClientError, over_budget, overloaded, too_large
 from proxy.http.callbacks import Event, ignore
 from proxy.http.cancellation import ClientDisconnected as ClientDisconnected
-from proxy.http.cancellation import Interrupt, OnDisconnect, ProgressTimeout, leaving
+from proxy.http.cancellation import Interrupt, OnDisconnect, ProgressTimeout, interrupt_on_disconnect
 from proxy.http.cancellation import Message as Message
 from proxy.http.cancellation import Receive as Receive
 from proxy.http.client.answer import Answer, UpstreamError
@@ -27,10 +27,10 @@ Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[bytes], None]
 T = TypeVar("T")
 
-LINGER = 0.5  # seconds to drain a stream after the client disconnected, so that the upstream connection is reusable
+DRAIN_SECONDS = 0.5  # to drain a stream after the client disconnected, so that the upstream connection is reusable
 TAIL = 32  # bytes of a stream's end that are kept, at least
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
-FRAMELESS = frozenset((204, 304))  # RFC 9110, 8.6: their content-length does not frame a body
+NO_BODY = frozenset((204, 304))  # RFC 9110, 8.6: their content-length does not frame a body
 LENGTH = frozenset((b"content-length",))
 
 
@@ -56,7 +56,7 @@ async def until_disconnect(work: Coroutine[Any, Any, T], receive: Receive, cycle
     """Returns what `work` returns. Raises ClientDisconnected, with `work` cancelled, if the client disconnects first.
     The request's body must have been received before, unless `cycle` is set."""
     try:
-        with leaving(receive, cycle):
+        with interrupt_on_disconnect(receive, cycle):
             return await work
     finally:
         work.close()
@@ -77,7 +77,7 @@ def target_of(scope: Scope) -> bytes:
     return bytes(scope["raw_path"] + b"?" + query if query else scope["raw_path"])
 
 
-def slow_body(seconds: float) -> ClientError:
+def body_timeout(seconds: float) -> ClientError:
     """Returns the error for a body that stalled, or arrived below the minimum rate."""
     text = f"The request's body stalled for {seconds:g} seconds, or arrived too slowly."
     return ClientError(408, text, code="body_timeout", retry=True)
@@ -89,12 +89,12 @@ async def receive_body(
     """Returns the next bytes of the request's body, and whether more follow. Raises ClientDisconnected, or ClientError
     408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer while `rate` bytes per
     second arrive. A higher rate is required while other requests wait for `room`."""
-    late = partial(slow_body, seconds)
+    timed_out = partial(body_timeout, seconds)
     contended = None if room is None else lambda: room.contended
     with (
-        Interrupt(seconds, late)
+        Interrupt(seconds, timed_out)
         if cycle is None
-        else ProgressTimeout(seconds, late, lambda: cycle.arrived, rate, contended)
+        else ProgressTimeout(seconds, timed_out, lambda: cycle.received, rate, contended)
     ):
         message = await receive()
     if message["type"] == "http.disconnect":
@@ -102,14 +102,14 @@ async def receive_body(
     return message.get("body", b""), message.get("more_body", False)
 
 
-def body_here(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
+def body_if_received(cycle: Cycle | None, limit: int, room: Room) -> bytes | None:
     """Returns the whole body if it has been received and there is room for it, the common case for a short one. Else
     returns None, and `read_body` must be used. Raises ClientError as `read_body` does."""
     if cycle is None or cycle.more_body or cycle.disconnected:
         return None
-    if cycle.arrived > limit:
+    if cycle.received > limit:
         raise too_large(limit)
-    return cycle.body_at_hand() if room.try_reserve(cycle.arrived) else None
+    return cycle.received_body() if room.try_reserve(cycle.received) else None
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, room: Room, rate: float = 0.0) -> bytes:
@@ -121,17 +121,17 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
     408: no byte arrives for `seconds`, or fewer than `rate` bytes per second.
     """
     cycle = cycle_of(scope)
-    whole = body_here(cycle, limit, room)
+    whole = body_if_received(cycle, limit, room)
     if whole is not None:
         return whole
     declared = value_of(scope["headers"], b"content-length")
-    here = 0 if cycle is None else cycle.arrived
-    size = max(here, min(ASSUMED_BODY, limit)) if declared is None else int(declared)
+    received = 0 if cycle is None else cycle.received
+    size = max(received, min(ASSUMED_BODY, limit)) if declared is None else int(declared)
     if size > limit:
         raise too_large(limit)
-    await admitted(room, size, here, cycle)
+    await reserve(room, size, received, cycle)
     if cycle is not None:
-        cycle.gather(limit, room.grow if declared is None else None)
+        cycle.read_whole(limit, room.grow if declared is None else None)
     parts: list[bytes] = []
     size, more = 0, True
     while more:
@@ -141,28 +141,28 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
         if size > limit:
             raise too_large(limit)
         if not room.grow(size):
-            await enlarged(room, size, cycle)
+            await extend_reservation(room, size, cycle)
         if more and cycle is not None:  # gathering stopped for lack of room
-            cycle.gather(limit - size, partial(_grows, room, size))
+            cycle.read_whole(limit - size, partial(_grows, room, size))
     room.trim(size)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _grows(room: Room, before: int, came: int) -> bool:
-    return room.grow(before + came)
+def _grows(room: Room, before: int, received: int) -> bool:
+    return room.grow(before + received)
 
 
-async def enlarged(room: Room, size: int, cycle: Cycle | None) -> None:
+async def extend_reservation(room: Room, size: int, cycle: Cycle | None) -> None:
     """Waits until `room` has reserved memory for a body that has grown to `size` bytes. Raises ClientError and
-    ClientDisconnected as `admitted` does."""
+    ClientDisconnected as `reserve` does."""
     with nullcontext() if cycle is None else OnDisconnect(cycle):
         if not await room.wait_to_grow(size):
             raise overloaded() if room.fits(size) else over_budget()
 
 
-async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> None:
-    """Waits until `room` has reserved memory for a body of `size` bytes, `here` of which have been received. Reading is
-    paused during the wait. Raises ClientError if the body exceeds the whole budget (413) or there is no room in time
+async def reserve(room: Room, size: int, received: int, cycle: Cycle | None) -> None:
+    """Waits until `room` has reserved memory for a body of `size` bytes, of which `received` bytes are here. Reading
+    is paused during the wait. Raises ClientError if the body exceeds the whole budget (413) or there is no room in time
     (503). Raises ClientDisconnected."""
     if not room.fits(size):
         room.refuse("size")
@@ -173,7 +173,7 @@ async def admitted(room: Room, size: int, here: int, cycle: Cycle | None) -> Non
         cycle.pause()
     try:
         with Interrupt(WAIT_TIMEOUT_S, overloaded), nullcontext() if cycle is None else OnDisconnect(cycle):
-            if not await room.wait(size, here):
+            if not await room.wait(size, received):
                 raise overloaded()
     except ClientError:
         room.refuse("wait")
@@ -184,12 +184,12 @@ class Upload:
     """A streamed body after its first bytes. `chunks` yields it for the upstream. `receive` serves the detection of a
     disconnect, which starts once the body has been received."""
 
-    __slots__ = ("_came", "_first", "_rate", "_received", "_seconds", "_take", "_waited")
+    __slots__ = ("_first", "_rate", "_received", "_received_bytes", "_seconds", "_take", "_waited")
 
     def __init__(self, first: bytes, receive: Receive, seconds: float, rate: float = 0.0) -> None:
         self._first, self._take, self._seconds, self._rate = first, receive, seconds, rate
         self._received = asyncio.Event()
-        self._came, self._waited = 0, 0.0
+        self._received_bytes, self._waited = 0, 0.0
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yields the body's bytes as they arrive. Raises as `receive_body` does, and ClientError 408 if fewer than
@@ -201,18 +201,18 @@ class Upload:
             while more:
                 began = clock()
                 part, more = await receive_body(self._take, self._seconds)
-                self._weigh(len(part), clock() - began)
+                self._check_rate(len(part), clock() - began)
                 yield part
         finally:
             self._received.set()
 
-    def _weigh(self, size: int, waited: float) -> None:
-        self._came += size
+    def _check_rate(self, size: int, waited: float) -> None:
+        self._received_bytes += size
         self._waited += waited
         if self._waited >= self._seconds:
-            if self._came < self._rate * self._waited:
-                raise slow_body(self._seconds)
-            self._came, self._waited = 0, 0.0
+            if self._received_bytes < self._rate * self._waited:
+                raise body_timeout(self._seconds)
+            self._received_bytes, self._waited = 0, 0.0
 
     async def receive(self) -> Message:
         """Waits for the end of the body, then returns the next ASGI message."""
@@ -236,11 +236,11 @@ async def send_error(send: Send, error: ClientError, body: bytes, extra: Iterabl
     await send({"type": "http.response.body", "body": body})
 
 
-def handed_on(cycle: Cycle, answer: Answer, body: bytes, extra: Sequence[Header]) -> bool:
+def relay_at_once(cycle: Cycle, answer: Answer, body: bytes, extra: Sequence[Header]) -> bool:
     """Sends a response whose whole body has been received. Returns False and writes nothing if `relay` must be used."""
     headers = to_client(answer.headers)
     headers += extra
-    return cycle.answered_at_once(answer.status, headers, body)
+    return cycle.send_at_once(answer.status, headers, body)
 
 
 async def relay(
@@ -268,42 +268,42 @@ async def relay(
     Raises ClientDisconnected. Raises BrokenOff once the client has the error of the upstream. The caller must then
     return: an incomplete response closes the connection.
     """
-    out = _Out(answer, send, stream_format, watch, started, cycle, event)
+    writer = _ResponseWriter(answer, send, stream_format, watch, started, cycle, event)
     try:
-        with leaving(receive, cycle):
-            await out.start(extra)
+        with interrupt_on_disconnect(receive, cycle):
+            await writer.start(extra)
             for chunk in filter(None, first):
-                await out.pass_on(chunk)
+                await writer.pass_on(chunk)
             while chunk := await answer.next():
-                await out.pass_on(chunk)
-                if cycle is not None and cycle.flows:
-                    await answer.pipe_to(out.flows)
-            await out.end()
+                await writer.pass_on(chunk)
+                if cycle is not None and cycle.is_chunked:
+                    await answer.pipe_to(writer.write_chunk)
+            await writer.end()
     except UpstreamError as error:
-        await out.break_off(error)
+        await writer.break_off(error)
         raise BrokenOff(error) from error
     except ClientDisconnected:
-        if not out.done:
+        if not writer.done:
             raise
-        await out.linger()
+        await writer.linger()
     finally:
         await answer.close()
 
 
-class _Out:
+class _ResponseWriter:
     """A response in transit to the client."""
 
     __slots__ = (
         "_answer",
+        "_complete",
         "_cycle",
-        "_ended",
         "_event",
         "_format",
-        "_left",
+        "_last_bytes",
+        "_observer",
+        "_remaining",
         "_send",
         "_started",
-        "_tail",
-        "_watch",
     )
 
     def __init__(
@@ -316,61 +316,61 @@ class _Out:
         cycle: Cycle | None,
         event: Event,
     ) -> None:
-        self._answer, self._send, self._watch, self._cycle = answer, send, watch, cycle
+        self._answer, self._send, self._observer, self._cycle = answer, send, watch, cycle
         self._started, self._format, self._event = started, stream_format, event
-        self._left = -1  # remaining bytes of a response with a content-length
-        self._tail = b""
-        self._ended = False
+        self._remaining = -1  # remaining bytes of a response with a content-length
+        self._last_bytes = b""
+        self._complete = False
 
     async def start(self, extra: Sequence[Header]) -> None:
         status = self._answer.status
-        headers = to_client(self._answer.headers, LENGTH if status in FRAMELESS else NOTHING)
+        headers = to_client(self._answer.headers, LENGTH if status in NO_BODY else NOTHING)
         length = value_of(headers, b"content-length")
         if length is not None:
-            self._left = int(length)
+            self._remaining = int(length)
         headers += extra
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def pass_on(self, chunk: bytes) -> None:
-        if not self._tail and self._started is not None:
+        if not self._last_bytes and self._started is not None:
             self._started()
-        self._left -= len(chunk)
-        self._ended = self._left == 0  # the last part ends the body, so no empty message follows
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._ended})
-        self._seen(chunk)
+        self._remaining -= len(chunk)
+        self._complete = self._remaining == 0  # the last part ends the body, so no empty message follows
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": not self._complete})
+        self._observe(chunk)
 
-    def flows(self, chunk: bytes) -> bool:
+    def write_chunk(self, chunk: bytes) -> bool:
         """Writes a part immediately. Returns False under backpressure."""
         assert self._cycle is not None
-        more = self._cycle.flow_on(chunk)
-        self._seen(chunk)
+        more = self._cycle.send_chunk(chunk)
+        self._observe(chunk)
         return more
 
-    def _seen(self, chunk: bytes) -> None:
-        self._tail = chunk if len(chunk) >= TAIL else (self._tail + chunk)[-TAIL:]
+    def _observe(self, chunk: bytes) -> None:
+        self._last_bytes = chunk if len(chunk) >= TAIL else (self._last_bytes + chunk)[-TAIL:]
         try:
-            if self._watch is not None:
-                self._watch(chunk)
+            if self._observer is not None:
+                self._observer(chunk)
         except Exception as error:  # a bug in the proxy's own callback must not break the response
             self._event("a callback that observes responses failed", error=type(error).__name__)
-            self._watch = None
+            self._observer = None
 
     async def end(self) -> None:
-        if not self._ended:
+        if not self._complete:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            self._ended = True
+            self._complete = True
 
     @property
     def done(self) -> bool:
         """Whether the client has the whole response."""
-        return self._ended or self._answer.whole or self._format.is_end_of_stream(self._tail)
+        return self._complete or self._answer.whole or self._format.is_end_of_stream(self._last_bytes)
 
     async def linger(self) -> None:
         """Drains the stream after a disconnect, so that the upstream connection can be reused."""
         try:
-            async with asyncio.timeout(LINGER):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 while chunk := await self._answer.next():
-                    self._seen(chunk)
+                    self._observe(chunk)
         except (TimeoutError, UpstreamError):
             pass
 
@@ -382,11 +382,11 @@ class _Out:
         if (
             not kind.lower().startswith(b"text/event-stream")
             or value_of(headers, b"content-encoding")
-            or self._left >= 0
+            or self._remaining >= 0
         ):
             return
-        if self._tail and not self._tail.endswith(b"\n"):
+        if self._last_bytes and not self._last_bytes.endswith(b"\n"):
             return  # in the middle of a line: an event would be appended to it
-        gap = b"" if not self._tail or self._tail.endswith(EVENT_ENDS) else b"\n"
+        gap = b"" if not self._last_bytes or self._last_bytes.endswith(EVENT_ENDS) else b"\n"
         event = gap + self._format.error_event(ClientError(error.status, error.message, code="upstream_error"))
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

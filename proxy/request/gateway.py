@@ -14,7 +14,7 @@ import msgspec
 from proxy.apis import error_body
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, stopped
-from proxy.http.cancellation import leaving
+from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import (
@@ -23,11 +23,11 @@ from proxy.http.relay import (
     Receive,
     Scope,
     Send,
-    body_here,
+    body_if_received,
     cycle_of,
-    handed_on,
     read_body,
     relay,
+    relay_at_once,
     send_error,
     target_of,
 )
@@ -140,7 +140,7 @@ class Gateway:
         if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
             context.received = Received(head.api, mode, head.path, head.headers, asked)
         context.room = room = Room(self.budget)
-        body = body_here(cycle, settings.max_body, room)
+        body = body_if_received(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
         context.received = Received(head.api, mode, head.path, head.headers, asked, body)
@@ -156,7 +156,7 @@ class Gateway:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         empty: Attempt | None = None
         for left in reversed(range(MAX_HEALS + 1)):
-            with leaving(receive, cycle):
+            with interrupt_on_disconnect(receive, cycle):
                 attempt = await self._attempt(context, target)
             if empty is not None:
                 if attempt.refusal is None and attempt.answer.status < 400:  # its length was not the reason
@@ -195,7 +195,7 @@ class Gateway:
             usage = received.api.complete_usage(body) if answer.status == 200 else None
             if usage is not None:
                 return Attempt(answer, body, None, usage)
-            answer.put_back(body)
+            answer.unread(body)
         if unreadable(answer):
             await answer.close()
             answer = await self.upstream.send("POST", target, plainly(headers), payload)
@@ -248,7 +248,7 @@ class Gateway:
                 extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))
             if cycle is not None:
                 record.first_byte()
-                if handed_on(cycle, answer, attempt.seen, extra):
+                if relay_at_once(cycle, answer, attempt.seen, extra):
                     return
         self._release(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")

@@ -136,7 +136,7 @@ class _Passage:
         assert self._cycle is not None
         try:
             upstream = answer.detach()
-            client = self._cycle.switched(to_client(answer.headers))
+            client = self._cycle.switch_protocols(to_client(answer.headers))
             if client is None:
                 raise ClientDisconnected
             set_socket_options(client.transport.get_extra_info("socket"))

@@ -243,7 +243,7 @@ def test_many_clients_that_leave_leave_nothing_behind() -> None:
 class Hasty(Protocol):
     """A protocol with little patience."""
 
-    head_seconds = 0.3
+    head_timeout = 0.3
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/things HTTP/1.1\r\nhost: x\r\n"])

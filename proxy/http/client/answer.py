@@ -116,7 +116,7 @@ class Answer:
         except TransportError as error:
             raise UpstreamError.of(error) from error
 
-    def put_back(self, data: bytes) -> None:
+    def unread(self, data: bytes) -> None:
         """Puts bytes back, so that they are read again."""
         self._unread = data
         self.whole = self.whole and not data

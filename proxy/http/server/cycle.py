@@ -16,12 +16,13 @@ from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Detached
 from proxy.wire.headers import SWITCH, Header
 
-UNREAD = 512 * 1024  # bytes of a body buffered before reading pauses; with 64 KB, reading pauses sixteen times per MB
-LONG = 8 << 20  # bytes; a larger body is joined in a thread: 64 MB take 50 to 100 ms, which would block the event loop
-TINY = 4 * 1024  # bytes; shorter parts of a body are merged on arrival: separate objects would cost 28 times their size
-JOINED = 8 * 1024  # bytes of merged parts that are turned into `bytes`, which join without the GIL. Reading then yields
-# to the event loop: uvloop reads up to 32 times per iteration, which is up to a million chunks and 400 ms.
-LINE = b"%b: %b"
+MAX_UNREAD = 512 * 1024  # bytes of a body buffered before reading pauses; with 64 KB it pauses sixteen times per MB
+THREAD_BYTES = 8 << 20  # a larger body is joined in a thread: 64 MB would block the event loop for 50 to 100 ms
+MIN_PART = 4 * 1024  # bytes; shorter parts of a body are merged: separate objects would cost 28 times their size
+# Bytes of merged parts that are turned into `bytes`, which join without the GIL. Reading then yields to the event loop:
+# uvloop reads up to 32 times per iteration, which is up to a million chunks and 400 ms.
+MERGED_PART = 8 * 1024
+HEADER_LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
@@ -36,13 +37,41 @@ STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, PHRASES.get(status, b"")
 
 
 class Cycle:
-    """One request and its response. `left` is called when the client disconnects before the response is complete.
-    `over` is called when the application has returned. `hand_over` is set if the request is a WebSocket handshake."""
+    """One request and its response.
+
+    on_disconnect: called when the client disconnects before the response is complete.
+    on_response_complete: called when the response is complete.
+    on_return: called when the application has returned.
+    detach: detaches the connection from HTTP; set if the request is a WebSocket handshake.
+    received: bytes of the body received so far.
+    """
 
     __slots__ = (
-        "_chunked", "_event", "_gathers", "_grow", "_left_to_send", "_most_unread", "_parts", "_unframed", "_unread",
-        "_waits", "_yields", "arrived", "disconnected", "flow", "hand_over", "keep_alive", "left", "message_event",
-        "more_body", "on_response", "over", "response_complete", "response_started", "scope", "transport",
+        "_body_parts",
+        "_chunked",
+        "_ends_with_connection",
+        "_event",
+        "_grow",
+        "_paused",
+        "_reads_whole",
+        "_remaining",
+        "_unread_bytes",
+        "_unread_limit",
+        "_yielding",
+        "detach",
+        "disconnected",
+        "flow",
+        "keep_alive",
+        "message_event",
+        "more_body",
+        "on_disconnect",
+        "on_response_complete",
+        "on_return",
+        "received",
+        "response_complete",
+        "response_started",
+        "scope",
+        "transport",
         "waiting_for_100_continue",
     )  # fmt: skip
 
@@ -52,35 +81,35 @@ class Cycle:
         transport: asyncio.Transport,
         flow: Flow,
         event: Event,
-        expects: bool,
+        expects_continue: bool,
         keep_alive: bool,
-        on_response: Callable[[], None],
+        on_response_complete: Callable[[], None],
     ) -> None:
         self.scope = scope
         self.transport = transport
         self.flow = flow
         self.message_event = asyncio.Event()
         self._event = event
-        self.on_response = on_response
+        self.on_response_complete = on_response_complete
         self.disconnected = False
         self.keep_alive = keep_alive
-        self.waiting_for_100_continue = expects
+        self.waiting_for_100_continue = expects_continue
         self.more_body = True
         self.response_started = False
         self.response_complete = False
         self._chunked = False
-        self._left_to_send = 0  # bytes of a response with a content-length
-        self.left: Callable[[], None] | None = None
-        self.over: Callable[[], object] = _nothing
-        self.hand_over: Callable[[], Detached] | None = None
-        self.arrived = 0  # bytes of the body received so far
-        self._parts: list[bytes | bytearray] = []
-        self._unread = 0
-        self._most_unread = UNREAD
-        self._gathers = False
-        self._waits = self._yields = False  # reading is paused until `receive`, or until the loop's next iteration
+        self._remaining = 0  # bytes of a response with a content-length
+        self.on_disconnect: Callable[[], None] | None = None
+        self.on_return: Callable[[], object] = _ignore
+        self.detach: Callable[[], Detached] | None = None
+        self.received = 0  # bytes of the body received so far
+        self._body_parts: list[bytes | bytearray] = []
+        self._unread_bytes = 0
+        self._unread_limit = MAX_UNREAD
+        self._reads_whole = False
+        self._paused = self._yielding = False  # reading is paused until `receive`, or until the loop's next iteration
         self._grow: Callable[[int], bool] | None = None
-        self._unframed = False  # the close of the connection ends the response: HTTP/1.0 has no chunked coding
+        self._ends_with_connection = False  # HTTP/1.0 has no chunked coding: the close ends the response
 
     async def run_asgi(self, app: Callable[..., Any]) -> None:
         """Runs the application. If it fails or returns without a response, sends a 500 or closes the connection."""
@@ -96,83 +125,83 @@ class Cycle:
                 await self._fail()
         else:
             if not self.response_started and not self.disconnected:
-                self._event("an application returned without an answer")
+                self._event("an application returned without a response")
                 await self._fail()
             elif not self.response_complete and not self.disconnected:
                 self.transport.close()  # deliberate: it signals a truncated response to the client
         finally:
             scope.pop("plimsoll.cycle", None)  # breaks a reference cycle
-            self.on_response = _nothing
-            self.hand_over = None
-            self.over()
-            self.over = _nothing
+            self.on_response_complete = _ignore
+            self.detach = None
+            self.on_return()
+            self.on_return = _ignore
 
     async def _fail(self) -> None:
         await self.send({"type": "http.response.start", "status": 500, "headers": FAILED_HEADERS})
         await self.send({"type": "http.response.body", "body": FAILED})
 
-    def leave(self) -> None:
-        """Marks the client as disconnected and calls `left`. Further calls have no effect."""
+    def disconnect(self) -> None:
+        """Marks the client as disconnected and calls `on_disconnect`. Further calls have no effect."""
         if not self.disconnected:
             self.disconnected = True
             self.message_event.set()
-            if self.left is not None:
-                self.left()
+            if self.on_disconnect is not None:
+                self.on_disconnect()
 
     @property
     def is_handshake(self) -> bool:
         """Whether the request is a WebSocket handshake."""
-        return self.hand_over is not None
+        return self.detach is not None
 
     # The request's body.
 
-    def takes(self, body: bytes) -> None:
+    def feed_data(self, body: bytes) -> None:
         """Buffers received bytes of the body. Pauses reading above the limit."""
-        parts = self._parts
-        if not parts or len(body) >= TINY:
+        parts = self._body_parts
+        if not parts or len(body) >= MIN_PART:
             parts.append(body)
         elif type(parts[-1]) is bytearray:
             parts[-1] += body
-            if len(parts[-1]) >= JOINED:
+            if len(parts[-1]) >= MERGED_PART:
                 parts[-1] = bytes(parts[-1])
                 self._yield()
         else:
             parts.append(bytearray(body))
-        self.arrived += len(body)
-        self._unread += len(body)
-        if self._grow is not None and not self._grow(self._unread):
-            self._grow, self._most_unread = None, -1
-        if self._unread > self._most_unread:
+        self.received += len(body)
+        self._unread_bytes += len(body)
+        if self._grow is not None and not self._grow(self._unread_bytes):
+            self._grow, self._unread_limit = None, -1
+        if self._unread_bytes > self._unread_limit:
             self.flow.pause_reading()
             self.message_event.set()
-        elif not self._gathers:
+        elif not self._reads_whole:
             self.message_event.set()
 
     def _yield(self) -> None:
         """Pauses reading until the event loop's next iteration."""
-        if not self._yields:
-            self._yields = True
+        if not self._yielding:
+            self._yielding = True
             self.flow.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._end_yield)
 
-    def _go_on(self) -> None:
-        self._yields = False
-        if not self._waits and not self.disconnected and self._unread <= self._most_unread:
+    def _end_yield(self) -> None:
+        self._yielding = False
+        if not self._paused and not self.disconnected and self._unread_bytes <= self._unread_limit:
             self.flow.resume_reading()
 
-    def ends(self) -> None:
+    def feed_eof(self) -> None:
         """Marks the body as complete."""
         self.more_body = False
         self.message_event.set()
 
-    def gather(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
+    def read_whole(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
         """Makes `receive` return the whole body in one message. It returns the part received so far once that part
         exceeds `most` bytes, or once `grow` returns False. `grow` is called with the number of buffered bytes."""
-        self._gathers, self._most_unread, self._grow, self._waits = True, most, grow, False
-        if self.more_body and self._unread <= most and not self.disconnected:
+        self._reads_whole, self._unread_limit, self._grow, self._paused = True, most, grow, False
+        if self.more_body and self._unread_bytes <= most and not self.disconnected:
             self.message_event.clear()
 
-    def body_at_hand(self) -> bytes | None:
+    def received_body(self) -> bytes | None:
         """Returns the whole body if it has been received, else None. It replaces a call of `receive`: it never waits,
         so it needs no timeout."""
         if self.more_body or self.disconnected or self.response_started:
@@ -180,15 +209,15 @@ class Cycle:
         self.message_event.clear()
         if self.flow.read_paused:
             self.flow.resume_reading()
-        return self._taken()
+        return self._take_parts()
 
     def pause(self) -> None:
         """Pauses reading until the next `receive`."""
-        self._waits = True
+        self._paused = True
         self.flow.pause_reading()
 
-    def _taken(self) -> bytes:
-        parts, self._parts, self._unread = self._parts, [], 0
+    def _take_parts(self) -> bytes:
+        parts, self._body_parts, self._unread_bytes = self._body_parts, [], 0
         first = parts[0] if parts else b""
         return first if len(parts) <= 1 and type(first) is bytes else b"".join(parts)
 
@@ -203,11 +232,12 @@ class Cycle:
             self.message_event.clear()
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
-        more, long = self.more_body, self._unread > LONG
-        return {"type": "http.request", "body": await self._joined() if long else self._taken(), "more_body": more}
+        more, long = self.more_body, self._unread_bytes > THREAD_BYTES
+        body = await self._join_in_thread() if long else self._take_parts()
+        return {"type": "http.request", "body": body, "more_body": more}
 
-    async def _joined(self) -> bytes:
-        parts, self._parts, self._unread = self._parts, [], 0
+    async def _join_in_thread(self) -> bytes:
+        parts, self._body_parts, self._unread_bytes = self._body_parts, [], 0
         return await asyncio.get_running_loop().run_in_executor(None, b"".join, parts)
 
     # The response.
@@ -224,7 +254,7 @@ class Cycle:
         elif self.response_started and not self.response_complete and message["type"] == "http.response.body":
             self._send_body(message.get("body", b""), message.get("more_body", False))
         else:
-            raise RuntimeError(f"{message['type']} is not due now")
+            raise RuntimeError(f"{message['type']} is out of order")
 
     def _send_head(self, status: int, headers: Sequence[Header]) -> None:
         self.response_started = True
@@ -233,13 +263,13 @@ class Cycle:
         framed = closes = False
         for name, value in headers:
             if ILLEGAL_NAME.search(name) or ILLEGAL_VALUE.search(value):
-                raise RuntimeError("an illegal character in a header")
+                raise RuntimeError("an invalid character in a header")
             name = name.lower()
             if name == b"content-length" and not framed:
-                framed, self._left_to_send = True, int(value)
+                framed, self._remaining = True, int(value)
             elif name == b"transfer-encoding" and value.lower() == b"chunked":
                 framed = self._chunked = True
-                self._left_to_send = 0
+                self._remaining = 0
             elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
                 self.keep_alive, closes = False, True
             lines.append(b"%b: %b\r\n" % (name, value))
@@ -250,25 +280,25 @@ class Cycle:
                 self._chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")
             else:
-                self._unframed = True
+                self._ends_with_connection = True
         lines.append(b"\r\n")
         self.transport.write(b"".join(lines))
 
     def _send_body(self, body: bytes, more: bool) -> None:
         if self.scope["method"] == "HEAD":
-            self._left_to_send = 0
+            self._remaining = 0
         elif self._chunked:
             end = b"" if more else b"0\r\n\r\n"
             self.transport.write(b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end)
         else:
-            if not self._unframed:
-                if len(body) > self._left_to_send:
-                    raise RuntimeError("the answer is longer than its content-length")
-                self._left_to_send -= len(body)
+            if not self._ends_with_connection:
+                if len(body) > self._remaining:
+                    raise RuntimeError("the response is longer than its content-length")
+                self._remaining -= len(body)
             self.transport.write(body)
         if not more:
-            if self._left_to_send:
-                raise RuntimeError("the answer is shorter than its content-length")
+            if self._remaining:
+                raise RuntimeError("the response is shorter than its content-length")
             self._complete()
 
     def _complete(self) -> None:
@@ -276,14 +306,14 @@ class Cycle:
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()
-        self.on_response()
+        self.on_response_complete()
 
     @property
-    def flows(self) -> bool:
-        """Whether the response has a chunked body, which `flow_on` can write."""
+    def is_chunked(self) -> bool:
+        """Whether the response has a chunked body, which `send_chunk` can write."""
         return self._chunked and self.scope["method"] != "HEAD"
 
-    def flow_on(self, chunk: bytes) -> bool:
+    def send_chunk(self, chunk: bytes) -> bool:
         """Writes one chunk of a chunked response without waking a task, unlike `send`. Returns False if writing is then
         paused, or if the client has disconnected."""
         if self.disconnected:
@@ -291,7 +321,7 @@ class Cycle:
         self.transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         return not self.flow.write_paused
 
-    def answered_at_once(self, status: int, headers: Sequence[Header], body: bytes) -> bool:
+    def send_at_once(self, status: int, headers: Sequence[Header], body: bytes) -> bool:
         """Writes a whole response with one system call; two ASGI messages take two. Returns False and writes nothing
         if `send` must be used instead: for example, writing is paused, or the headers do not declare the body's length.
         """
@@ -301,7 +331,7 @@ class Cycle:
             return True
         if (b"content-length", b"%d" % len(body)) not in headers or CLOSE in headers:
             return False
-        head = _head(status, headers if self.keep_alive else [*headers, CLOSE])
+        head = _encode_head(status, headers if self.keep_alive else [*headers, CLOSE])
         if head is None:
             return False
         self.response_started = True
@@ -310,23 +340,23 @@ class Cycle:
         self._complete()
         return True
 
-    def switched(self, headers: Sequence[Header]) -> Detached | None:
+    def switch_protocols(self, headers: Sequence[Header]) -> Detached | None:
         """Responds to a WebSocket handshake with 101 and detaches the connection. Returns None and writes nothing if
         the connection is closed, a response has started, or a header is illegal."""
-        head = _head(101, [*headers, *SWITCH])
-        if self.hand_over is None or self.disconnected or self.response_started or head is None:
+        head = _encode_head(101, [*headers, *SWITCH])
+        if self.detach is None or self.disconnected or self.response_started or head is None:
             return None
         self.response_started = True
         self.transport.write(head + b"\r\n\r\n")
-        return self.hand_over()
+        return self.detach()
 
 
-def _head(status: int, headers: Sequence[Header]) -> bytes | None:
+def _encode_head(status: int, headers: Sequence[Header]) -> bytes | None:
     """Returns the status line and headers without the empty line, or None if a line break would inject a header."""
-    lines = [STATUS_LINE[status][:-2], *map(LINE.__mod__, headers)]
+    lines = [STATUS_LINE[status][:-2], *map(HEADER_LINE.__mod__, headers)]
     head = b"\r\n".join(lines)
     return head if head.count(b"\n") == len(lines) - 1 == head.count(b"\r") else None
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     """The callback after the application has returned: does nothing."""

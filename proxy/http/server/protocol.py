@@ -1,4 +1,42 @@
-"""One client connection: HTTP/1.1 for an ASGI application, with timeouts and memory limits for each client."""
+"""One client connection: HTTP/1.1 for an ASGI application, with timeouts and memory limits for each client.
+
+Theory of operation. llhttp (httptools) parses. `Protocol` keeps the state that llhttp does not have: which request a
+byte belongs to, when to stop reading, and when to close. Four small state machines run side by side.
+
+1. Input: what the next byte from the client is.
+
+    state      attributes                       next state
+    IDLE       not `_in_head`, not `_in_body`   first byte of a head: HEAD. `keep_alive_expiry` passed: closed
+    HEAD       `_in_head`, `_head_timer` set    head complete: BODY, or UPGRADING after a WebSocket handshake.
+                                                invalid or too large: REJECTED. `head_timeout` passed: closed
+    BODY       `_in_body`                       body complete: IDLE. too many bytes without data: REJECTED
+    UPGRADING  `_upgrading`,                    response 101: `_detach` hands the connection over.
+               `_parsing_stopped`               another response: closed. Bytes wait in `_trailing_data`
+    REJECTED   `_parsing_stopped`               the error of `_rejected_with` is sent, then closed
+
+   The head timer also runs from the accept to the first head. `_framing_bytes` counts the bytes since the last complete
+   head or the last body data. It bounds heads, trailers, chunk extensions and empty lines. A head that asks for another
+   upgrade than a WebSocket is parsed again without that (`_replayed_head`), because llhttp stops at any upgrade.
+
+2. Output: the responses, in the order of the requests (RFC 9112, 9.3.2). `_current` is the request whose response is
+   due, `pipeline` the requests behind it, `cycle` the newest request, which receives the body. `on_response_complete`
+   starts the next one. If there is none, the connection is idle, and `_idle_since` is the time since when (else -1). If
+   the body of the newest request is still incomplete, the connection lingers: it reads and drops the rest, until
+   `_linger_timer`.
+
+3. Reading is paused for one of four reasons. The first ends when the application receives more of the body, the second
+   with the upgrade. The others hold the flow (`Flow.hold`) until a response is complete.
+
+    too many unread bytes of a body             `Cycle.feed_data`
+    too many bytes behind a handshake           `_trailing_data`
+    `pipeline` is full                          the rest of the input is `_unparsed`, from `_parse_offset` on
+    bodies behind `_current` are too large      `_pipelined_bytes`
+
+   A paused transport does not report a disconnect, so `_disconnect_timer` polls for it while the flow is held.
+
+4. Writing is paused while the client does not read. `_read_rate` runs meanwhile, and aborts the connection of a client
+   that reads less than `min_rate`.
+"""
 
 from __future__ import annotations
 
@@ -21,58 +59,62 @@ from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Detached
 from proxy.wire.headers import Header
 
-HEAD_SECONDS = 20.0  # from the accept, or from a request's first byte, to the end of the request's head
+HEAD_TIMEOUT_S = 20.0  # from the accept, or from a request's first byte, to the end of the request's head
 MAX_HEAD = 64 * 1024  # bytes of a request's head
 MAX_HEADERS = 200
 MAX_TARGET = 32 * 1024
 SHORT_TARGET = 256  # bytes; parsed targets up to this length are cached
-KEEP_ALIVE_SECONDS = 75.0  # longer than a load balancer's usual 60, so that it closes first and loses no response
-LINGER_SECONDS = 30.0  # for the rest of a body after its response is sent: an immediate close could lose the response
-MOST_BEHIND = 64 * 1024  # bytes buffered behind a WebSocket handshake until its response, or behind a running request
-MOST_PIPELINED = 8  # requests that may queue behind a running one; at this number, parsing pauses
+KEEP_ALIVE_EXPIRY_S = 75.0  # longer than a load balancer's usual 60, so that it closes first and loses no response
+LINGERING_SECONDS = 30.0  # for the rest of a body after its response is sent: a close at once could lose the response
+MAX_BUFFERED = 64 * 1024  # bytes buffered behind a WebSocket handshake until its response, or behind a running request
+MAX_PIPELINED = 8  # requests that may queue behind a running one; at this number, parsing pauses
 HEAD_END = b"\r\n\r\n"
-WATCH_SECONDS = 1.0  # between two checks for a client's disconnect while reading is paused
+DISCONNECT_POLL_SECONDS = 1.0  # between two checks for a client's disconnect while reading is paused
 MIN_RATE = 240.0  # bytes per second that a client must read while writing is paused
-READ_SECONDS = 60.0  # interval over which that rate is measured
-REFUSED_SECONDS = 1.0  # from the response to a rejected request to the close of the connection
-REFUSAL_HEAD = (
+READ_RATE_SECONDS = 60.0  # interval over which that rate is measured
+REJECT_CLOSE_SECONDS = 1.0  # from the response to a rejected request to the close of the connection
+ERROR_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and options of Connection
 
-BAD = ClientError(400, "This is no legal HTTP request.", code="bad_request")
+BAD_REQUEST = ClientError(400, "This is not a valid HTTP request.", code="bad_request")
 HEAD_TOO_LARGE = ClientError(
-    431, f"The request's head has over {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
+    431, f"The request's head exceeds {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
 )
-TARGET_TOO_LONG = ClientError(414, f"The request's target has over {MAX_TARGET} bytes.", code="target_too_long")
-NO_VERSION = ClientError(505, "HTTP/1.1 and HTTP/1.0 are spoken here.", code="http_version_not_supported")
-NO_HOST = ClientError(400, "A request has one Host, which is a host and perhaps a port.", code="invalid_host")
+TARGET_TOO_LONG = ClientError(414, f"The request's target exceeds {MAX_TARGET} bytes.", code="target_too_long")
+VERSION_NOT_SUPPORTED = ClientError(505, "The HTTP version must be 1.1 or 1.0.", code="http_version_not_supported")
+INVALID_HOST = ClientError(
+    400, "A request must have one Host header: a host, and optionally a port.", code="invalid_host"
+)
 # RFC 9112, 3.2: uri-host [ ":" port ]; the host may be empty. RFC 6874 adds the zone of an IPv6 address.
 HOST = re.compile(
     rb"(?:\[[0-9A-Fa-f:.]+(?:%25[\w.~-]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
 )
-NO_CODING = ClientError(501, "No Transfer-Encoding but chunked is understood.", code="transfer_coding_unsupported")
+CODING_NOT_SUPPORTED = ClientError(
+    501, "The only supported Transfer-Encoding is chunked.", code="transfer_coding_unsupported"
+)
 
 
-def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
+def _parse_target(url: bytes) -> tuple[str, bytes, bytes]:
     """Returns the target's decoded path, its raw path and its query. Raises HttpParserError or ValueError if the target
     is invalid."""
     if url == b"*":  # RFC 9112, 3.2.4
         return "*", b"*", b""
     parsed = httptools.parse_url(url)
     if (parsed.schema or b"http").lower() not in (b"http", b"https"):
-        raise ValueError("a scheme that is not ours")
+        raise ValueError("the scheme is not http or https")
     raw = parsed.path or b"/"  # the absolute form may have an empty path (RFC 9110, 4.2.3)
     path = raw.decode("ascii")
     return unquote(path) if "%" in path else path, raw, parsed.query or b""
 
 
-_remembered = lru_cache(maxsize=1024)(_parsed)
+_parse_target_cached = lru_cache(maxsize=1024)(_parse_target)
 
 
-def _staying(headers: Iterable[Header]) -> Iterator[Header]:
+def _without_upgrade(headers: Iterable[Header]) -> Iterator[Header]:
     """Yields the headers without the upgrade. Other options of Connection stay: they name hop-by-hop headers."""
     for name, value in headers:
         if name == b"connection":
@@ -85,15 +127,15 @@ def _address(found: object) -> tuple[str, int] | None:
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
 
 
-def _crowded(data: bytes) -> bool:
+def _has_many_heads(data: bytes) -> bool:
     """Whether `data` may contain more pipelined requests than the queue allows. The first head is usually followed by a
     body with few line breaks: a search that finds none in 1 MB takes 20 us, a count of them takes 500."""
     at = data.find(HEAD_END) + len(HEAD_END)
-    for _ in range(2 * MOST_PIPELINED):
+    for _ in range(2 * MAX_PIPELINED):
         at = data.find(b"\n", at) + 1
         if not at:
             return False
-    return data.count(HEAD_END) > MOST_PIPELINED
+    return data.count(HEAD_END) > MAX_PIPELINED
 
 
 class Port:
@@ -109,18 +151,18 @@ class Port:
 
 
 class Protocol(asyncio.Protocol):
-    """One client connection, with timeouts and limits for the head of a request.
+    """One client connection. The class attributes are its limits: seconds, and bytes per second.
 
     A request's scope contains `plimsoll.target`, the target byte for byte. Trailers are never added to the headers.
     After a WebSocket handshake no bytes are parsed as HTTP: the request's cycle may detach the connection, else it
     closes.
     """
 
-    head_seconds = HEAD_SECONDS
-    linger_seconds = LINGER_SECONDS
+    head_timeout = HEAD_TIMEOUT_S
+    lingering_seconds = LINGERING_SECONDS
     min_rate = MIN_RATE
-    read_seconds = READ_SECONDS
-    keep_alive_seconds = KEEP_ALIVE_SECONDS
+    read_seconds = READ_RATE_SECONDS
+    keep_alive_expiry = KEEP_ALIVE_EXPIRY_S
 
     def __init__(self, port: Port) -> None:
         self.port = port
@@ -131,27 +173,27 @@ class Protocol(asyncio.Protocol):
         self._parser = self._new_parser()
         self._server: tuple[str, int] | None = None
         self._client: tuple[str, int] | None = None
-        self.pipeline: deque[Cycle] = deque()  # pipelined requests queued behind `_running`, the oldest last
+        self.pipeline: deque[Cycle] = deque()  # pipelined requests queued behind `_current`, the oldest last
         self._headers: list[Header] = []
         self._expects_continue = False
         self._url = b""
-        self._error = BAD
+        self._rejected_with = BAD_REQUEST
         self._version = ""
         self._host = b""  # the last valid Host
-        self._running: Cycle | None = None
-        self._head_open = self._body_open = self._deaf = False
-        self._unmade = 0  # bytes since the last complete head or body data: heads, trailers, chunk extensions
-        self._replay = b""
-        self._switching = False
-        self._behind = b""
-        self._unparsed, self._at = b"", 0
-        self._waiting = 0  # bytes of bodies buffered behind the running request
-        self._watch: asyncio.TimerHandle | None = None
-        self._unread: MinReadRate | None = None
+        self._current: Cycle | None = None
+        self._in_head = self._in_body = self._parsing_stopped = False
+        self._framing_bytes = 0  # bytes since the last complete head or body data: heads, trailers, chunk extensions
+        self._replayed_head = b""
+        self._upgrading = False
+        self._trailing_data = b""
+        self._unparsed, self._parse_offset = b"", 0
+        self._pipelined_bytes = 0  # bytes of bodies buffered behind the running request
+        self._disconnect_timer: asyncio.TimerHandle | None = None
+        self._read_rate: MinReadRate | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
         self._idle_since = -1.0
-        self._idle_timer: asyncio.TimerHandle | None = None
+        self._keep_alive_timer: asyncio.TimerHandle | None = None
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
@@ -166,21 +208,21 @@ class Protocol(asyncio.Protocol):
         self.port.connections.add(self)
         self._server = _address(transport.get_extra_info("sockname"))
         self._client = _address(transport.get_extra_info("peername"))
-        self._expect_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops all timers and reports the disconnect to the running and the newest request."""
-        self._head_in_time()
+        self._stop_head_timer()
         self._stop_lingering()
-        for timer in (self._idle_timer, self._watch):
+        for timer in (self._keep_alive_timer, self._disconnect_timer):
             if timer is not None:
                 timer.cancel()
-        self._idle_timer = self._watch = None
-        self._reads()
+        self._keep_alive_timer = self._disconnect_timer = None
+        self._stop_read_rate()
         self._unparsed = b""
-        for cycle in (self._running, self.cycle):  # of pipelined requests, the first and the last
+        for cycle in (self._current, self.cycle):  # of pipelined requests, the first and the last
             if cycle is not None and not cycle.response_complete:
-                cycle.leave()
+                cycle.disconnect()
         self.port.connections.discard(self)
         self.flow.resume_writing()
         if exc is None:
@@ -190,35 +232,35 @@ class Protocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parses bytes from the client. Input with many pipelined requests is parsed head by head."""
         if self._unparsed:
-            self._unparsed = self._unparsed[self._at :] + data
-            self._at = 0
-        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and _crowded(data):
-            self._unparsed, self._at = data, 0
-            self._parse_in_turn()
+            self._unparsed = self._unparsed[self._parse_offset :] + data
+            self._parse_offset = 0
+        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and _has_many_heads(data):
+            self._unparsed, self._parse_offset = data, 0
+            self._parse_pipelined()
         else:
             self._parse(data)
 
-    def _parse_in_turn(self) -> None:
+    def _parse_pipelined(self) -> None:
         """Parses head by head, and pauses parsing and reading while the queue of pipelined requests is full."""
-        data, start = self._unparsed, self._at
-        while start < len(data) and len(self.pipeline) < MOST_PIPELINED:
+        data, start = self._unparsed, self._parse_offset
+        while start < len(data) and len(self.pipeline) < MAX_PIPELINED:
             end = data.find(HEAD_END, start) + len(HEAD_END)
             end = end if end >= len(HEAD_END) else len(data)
             self._parse(data[start:end])
             start = end
-        self._unparsed, self._at = (data, start) if start < len(data) else (b"", 0)
+        self._unparsed, self._parse_offset = (data, start) if start < len(data) else (b"", 0)
         if self._unparsed:
-            self._hold()
+            self._pause_pipeline()
 
-    def _hold(self) -> None:
+    def _pause_pipeline(self) -> None:
         """Pauses reading until the queue is shorter. A paused transport does not report a disconnect, so a timer polls
         for it."""
         self.flow.hold()
-        if self._watch is None and hasattr(select, "POLLRDHUP"):
-            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+        if self._disconnect_timer is None and hasattr(select, "POLLRDHUP"):
+            self._disconnect_timer = self.loop.call_later(DISCONNECT_POLL_SECONDS, self._poll_disconnect)
 
-    def _look_for_client(self) -> None:
-        self._watch = None
+    def _poll_disconnect(self) -> None:
+        self._disconnect_timer = None
         if self.transport.is_closing() or not self.flow.held:
             return
         poll = select.poll()
@@ -226,45 +268,45 @@ class Protocol(asyncio.Protocol):
         if poll.poll(0):
             self.transport.abort()
         else:
-            self._watch = self.loop.call_later(WATCH_SECONDS, self._look_for_client)
+            self._disconnect_timer = self.loop.call_later(DISCONNECT_POLL_SECONDS, self._poll_disconnect)
 
     def _parse(self, data: bytes) -> None:
-        if self._deaf:
-            if self._switching:
-                self._keep(data)
+        if self._parsing_stopped:
+            if self._upgrading:
+                self._buffer_trailing_data(data)
             return
-        self._unmade += len(data)
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
-            if self._switching:
-                self._deaf = True
-                self._head_in_time()
-                self._keep(rest)
+            if self._upgrading:
+                self._parsing_stopped = True
+                self._stop_head_timer()
+                self._buffer_trailing_data(rest)
             else:
-                self._go_on_without_upgrade(rest)
+                self._parse_without_upgrade(rest)
         except httptools.HttpParserError:
             preface = self._parser.get_method() == b"PRI"  # RFC 9113, 3.4: the HTTP/2 preface
-            self._refuse(NO_VERSION if preface else self._error)
+            self._reject(VERSION_NOT_SUPPORTED if preface else self._rejected_with)
         else:
-            self._weigh()
+            self._check_framing()
 
-    def _weigh(self) -> None:
-        if not self._head_open:
-            if self._unmade > MAX_HEAD:
-                self._refuse(BAD)
-            elif self._head_timer is not None and not self._unmade:  # empty lines before a head (RFC 9112, 2.2)
-                self._head_in_time()
-        elif self._unmade > MAX_HEAD:
-            self._refuse(HEAD_TOO_LARGE)
+    def _check_framing(self) -> None:
+        if not self._in_head:
+            if self._framing_bytes > MAX_HEAD:
+                self._reject(BAD_REQUEST)
+            elif self._head_timer is not None and not self._framing_bytes:  # empty lines before a head (RFC 9112, 2.2)
+                self._stop_head_timer()
+        elif self._framing_bytes > MAX_HEAD:
+            self._reject(HEAD_TOO_LARGE)
         elif self._head_timer is None:
-            self._expect_head()
+            self._start_head_timer()
 
-    def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout, self.transport.close)
 
-    def _head_in_time(self) -> None:
+    def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -277,7 +319,7 @@ class Protocol(asyncio.Protocol):
         self._url = b""
         self._headers = []
         self._expects_continue = False
-        self._head_open = True
+        self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         """Appends a part of the target."""
@@ -292,15 +334,15 @@ class Protocol(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Validates the complete head, then passes the request to the application or rejects it."""
-        self._head_open = False
+        self._in_head = False
         self._version = self._parser.get_http_version()
         if self._version != "1.1":
             self._check_version()
         if len(self._url) > MAX_TARGET:
-            raise self._because(TARGET_TOO_LONG)
-        too_large = self._unmade > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self._headers) > MAX_HEAD
+            raise self._rejection(TARGET_TOO_LONG)
+        too_large = self._framing_bytes > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self._headers) > MAX_HEAD
         if too_large or len(self._headers) > MAX_HEADERS:
-            raise self._because(HEAD_TOO_LARGE)
+            raise self._rejection(HEAD_TOO_LARGE)
         hosts = 0
         for name, value in self._headers:
             if name == b"host":
@@ -308,38 +350,38 @@ class Protocol(asyncio.Protocol):
                 if value != self._host:
                     self._check_host(value)
             elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._because(NO_CODING)  # the upstream would get the body without this header
+                raise self._rejection(CODING_NOT_SUPPORTED)  # the upstream would get the body without this header
         if hosts != 1 and (hosts or self._version != "1.0"):
-            raise self._because(NO_HOST)
+            raise self._rejection(INVALID_HOST)
         if self._parser.should_upgrade():
             if not self._is_handshake():
-                self._replay = self._plain_head()
+                self._replayed_head = self._head_without_upgrade()
                 return
             if self.cycle is not None and not self.cycle.response_complete:
-                raise self._because(BAD)  # a handshake may not be pipelined behind a pending response
-            self._switching = True
-        self._begin()
+                raise self._rejection(BAD_REQUEST)  # a handshake may not be pipelined behind a pending response
+            self._upgrading = True
+        self._receive_request()
         self._headers = []  # collects trailers, which are dropped (RFC 9110, 6.5.1)
-        self._body_open = True
-        self._unmade = 0
+        self._in_body = True
+        self._framing_bytes = 0
 
     def _check_version(self) -> None:
         """Treats a higher minor version as 1.1 (RFC 9110, 2.5). Rejects another major version."""
         major, _, minor = self._version.partition(".")
         if major != "1":
-            raise self._because(NO_VERSION)
+            raise self._rejection(VERSION_NOT_SUPPORTED)
         self._version = "1.0" if minor == "0" else "1.1"
 
     def _check_host(self, value: bytes) -> None:
         if not HOST.fullmatch(value):
-            raise self._because(NO_HOST)
+            raise self._rejection(INVALID_HOST)
         self._host = value
 
-    def _begin(self) -> None:
+    def _receive_request(self) -> None:
         """Starts the application for the request, or queues the request behind the running one."""
         version = self._version
         url = self._url
-        path, raw_path, query = _remembered(url) if len(url) <= SHORT_TARGET else _parsed(url)
+        path, raw_path, query = _parse_target_cached(url) if len(url) <= SHORT_TARGET else _parse_target(url)
         scope: dict[str, Any] = {
             "type": "http",
             "asgi": ASGI,
@@ -359,7 +401,7 @@ class Protocol(asyncio.Protocol):
         before = self.cycle
         keep_alive = (
             version != "1.0"
-            and not self._switching
+            and not self._upgrading
             and self._parser.should_keep_alive()
             and "draining" not in self.port.state
         )
@@ -372,10 +414,10 @@ class Protocol(asyncio.Protocol):
             keep_alive,
             self.on_response_complete,
         )
-        if self._switching:
-            cycle.hand_over = self._handed_over
+        if self._upgrading:
+            cycle.detach = self._detach
         if before is None or before.response_complete:
-            self._running = cycle
+            self._current = cycle
             self._start(cycle)
         else:  # pipelined requests are processed in order
             self.pipeline.appendleft(cycle)
@@ -383,73 +425,73 @@ class Protocol(asyncio.Protocol):
     def _start(self, cycle: Cycle) -> None:
         tasks = self.port.tasks
         task = self.loop.create_task(cycle.run_asgi(self.port.app))
-        cycle.over = partial(tasks.discard, task)  # a done callback of the task would cost an event loop iteration
+        cycle.on_return = partial(tasks.discard, task)  # a done callback of the task would cost an event loop iteration
         tasks.add(task)
 
-    def _because(self, error: ClientError) -> ValueError:
-        self._error = error
+    def _rejection(self, error: ClientError) -> ValueError:
+        self._rejected_with = error
         return ValueError(error.code)
 
     def _is_handshake(self) -> bool:
         """Whether the request is a WebSocket handshake (RFC 6455, 4.1): an HTTP/1.1 GET without a body."""
-        told = dict(self._headers)
+        headers = dict(self._headers)
         return (
             [value.lower() for name, value in self._headers if name == b"upgrade"] == [b"websocket"]
             and self._parser.get_method() == b"GET"
             and self._parser.get_http_version() == "1.1"
-            and told.get(b"content-length", b"0") == b"0"
-            and b"transfer-encoding" not in told
+            and headers.get(b"content-length", b"0") == b"0"
+            and b"transfer-encoding" not in headers
         )
 
-    def _keep(self, data: bytes) -> None:
+    def _buffer_trailing_data(self, data: bytes) -> None:
         """Buffers bytes behind a handshake until its response is sent."""
-        self._behind += data
-        if len(self._behind) > MOST_BEHIND:
+        self._trailing_data += data
+        if len(self._trailing_data) > MAX_BUFFERED:
             self.flow.pause_reading()
 
-    def _handed_over(self) -> Detached:
+    def _detach(self) -> Detached:
         """Detaches the connection for use as a WebSocket. Returns it with the buffered bytes."""
-        behind, self._behind = self._behind, b""
-        self._switching = False
-        self._reads()
-        return Detached(self.transport, self, behind, self.flow.write_paused)
+        trailing_data, self._trailing_data = self._trailing_data, b""
+        self._upgrading = False
+        self._stop_read_rate()
+        return Detached(self.transport, self, trailing_data, self.flow.write_paused)
 
-    def _plain_head(self) -> bytes:
+    def _head_without_upgrade(self) -> bytes:
         """Returns the head without its request to upgrade, which a server may ignore (RFC 9110, 7.8). Many Java clients
         send `Upgrade: h2c` with every first request, and llhttp treats their bodies as data of the new protocol."""
         if self._parser.get_method() == b"CONNECT":
-            raise self._because(BAD)
-        kept = [b"%b: %b\r\n" % header for header in _staying(self._headers)]
+            raise self._rejection(BAD_REQUEST)
+        kept = [b"%b: %b\r\n" % header for header in _without_upgrade(self._headers)]
         version = self._parser.get_http_version().encode()
         return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._url, version, b"".join(kept))
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
-        head, self._replay = self._replay, b""
+    def _parse_without_upgrade(self, rest: bytes) -> None:
+        head, self._replayed_head = self._replayed_head, b""
         self._parser = self._new_parser()
         self._parse(head + rest)
 
     def on_body(self, body: bytes) -> None:
         """Passes bytes of the body to the newest request. Pauses reading when too many are buffered behind a running
         one."""
-        self._unmade = 0
+        self._framing_bytes = 0
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return
-        cycle.takes(body)
+        cycle.feed_data(body)
         if self.pipeline:
-            self._waiting += len(body)
-            if self._waiting > MOST_BEHIND:
-                self._hold()
+            self._pipelined_bytes += len(body)
+            if self._pipelined_bytes > MAX_BUFFERED:
+                self._pause_pipeline()
 
     def on_message_complete(self) -> None:
         """Marks the request's body as complete."""
-        if not self._replay:
-            self._unmade = 0
-            self._body_open = False
+        if not self._replayed_head:
+            self._framing_bytes = 0
+            self._in_body = False
             if self._linger_timer is not None:
                 self._stop_lingering()
             if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.ends()
+                self.cycle.feed_eof()
 
     # Shutdown.
 
@@ -466,24 +508,24 @@ class Protocol(asyncio.Protocol):
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """Starts the next pipelined request, or the keep-alive timeout. Reads the rest of an incomplete body for up to
-        `linger_seconds`."""
+        """Starts the next pipelined request, or the keep-alive timer. Reads the rest of an incomplete body for up to
+        `lingering_seconds`."""
         if self.transport.is_closing():
             return
         if self.pipeline:
-            self._running = self.pipeline.pop()
-            self._start(self._running)
+            self._current = self.pipeline.pop()
+            self._start(self._current)
         else:
-            self._rests()
+            self._start_keep_alive()
         if self._unparsed:
-            self._parse_in_turn()
+            self._parse_pipelined()
         if not self.pipeline:
-            self._waiting = 0
-        if self.flow.read_paused and not self._unparsed and self._waiting <= MOST_BEHIND:
+            self._pipelined_bytes = 0
+        if self.flow.read_paused and not self._unparsed and self._pipelined_bytes <= MAX_BUFFERED:
             self.flow.release()
         # Only the newest request can have an incomplete body.
-        if self._body_open and self.cycle is not None and self.cycle.response_complete and self._linger_timer is None:
-            self._linger_timer = self.loop.call_later(self.linger_seconds, self.transport.close)
+        if self._in_body and self.cycle is not None and self.cycle.response_complete and self._linger_timer is None:
+            self._linger_timer = self.loop.call_later(self.lingering_seconds, self.transport.close)
 
     # Timeout for a client that does not read. It runs only while writing is paused, so a slow upstream never causes it.
 
@@ -491,57 +533,57 @@ class Protocol(asyncio.Protocol):
         """Applies backpressure and starts measuring the client's read rate. Below `min_rate` the connection is
         aborted."""
         self.flow.pause_writing()
-        if self.min_rate and self._unread is None:
+        if self.min_rate and self._read_rate is None:
             size = self.transport.get_write_buffer_size
-            self._unread = MinReadRate(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
+            self._read_rate = MinReadRate(self.loop, self.read_seconds, self.min_rate, size, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Releases backpressure and stops measuring the client's read rate."""
         self.flow.resume_writing()
-        self._reads()
+        self._stop_read_rate()
 
-    def _reads(self) -> None:
-        if self._unread is not None:
-            self._unread.stop()
-            self._unread = None
+    def _stop_read_rate(self) -> None:
+        if self._read_rate is not None:
+            self._read_rate.stop()
+            self._read_rate = None
 
     # One keep-alive timer per connection that re-arms itself costs less than one per request, set and cancelled.
 
-    def _rests(self) -> None:
+    def _start_keep_alive(self) -> None:
         self._idle_since = self.loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(self.keep_alive_seconds, self._rested)
+        if self._keep_alive_timer is None:
+            self._keep_alive_timer = self.loop.call_later(self.keep_alive_expiry, self._check_keep_alive)
 
-    def _rested(self) -> None:
-        """Closes the connection if it was idle for `keep_alive_seconds`, else re-arms the timer."""
-        self._idle_timer = None
+    def _check_keep_alive(self) -> None:
+        """Closes the connection if it was idle for `keep_alive_expiry`, else re-arms the timer."""
+        self._keep_alive_timer = None
         if self._idle_since < 0 or self.transport.is_closing():
             return
-        left = self._idle_since + self.keep_alive_seconds - self.loop.time()
+        left = self._idle_since + self.keep_alive_expiry - self.loop.time()
         if left <= 0:
             # With unread bytes in the write buffer, a plain close could wait for the client forever.
             (self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)()
         else:
-            self._idle_timer = self.loop.call_later(left, self._rested)
+            self._keep_alive_timer = self.loop.call_later(left, self._check_keep_alive)
 
     def _stop_lingering(self) -> None:
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
 
-    def _refuse(self, error: ClientError) -> None:
+    def _reject(self, error: ClientError) -> None:
         """Sends the error response to a rejected request, unless another response is due first, and closes."""
-        self._deaf = True
-        self._head_in_time()
+        self._parsing_stopped = True
+        self._stop_head_timer()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            cycle.leave()
-            if cycle.response_started or not self._body_open:
+            cycle.disconnect()
+            if cycle.response_started or not self._in_body:
                 self.transport.close()
                 return
         body = self.port.error_body(self._url.partition(b"?")[0].decode("latin-1"), error)
-        self.transport.write(STATUS_LINE[error.status] + REFUSAL_HEAD % len(body) + body)
+        self.transport.write(STATUS_LINE[error.status] + ERROR_HEAD % len(body) + body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         # A close with unread input resets the connection, and the client may lose the response (RFC 9112, 9.6).
-        self.loop.call_later(REFUSED_SECONDS, self.transport.close)
+        self.loop.call_later(REJECT_CLOSE_SECONDS, self.transport.close)

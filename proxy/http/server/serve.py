@@ -19,7 +19,7 @@ import uvloop
 
 from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.server.lifespan import Lifespan
-from proxy.http.server.protocol import MIN_RATE, READ_SECONDS, Asgi, Port, Protocol
+from proxy.http.server.protocol import MIN_RATE, READ_RATE_SECONDS, Asgi, Port, Protocol
 
 BACKLOG = 2048  # connections that the kernel queues until they are accepted
 POLL_SECONDS = 0.1  # between two checks for a stop
@@ -187,7 +187,7 @@ def run(
     admin_sockets: Sequence[socket.socket] = (),
     ready: Callable[[], None] = lambda: None,
     min_rate: float = MIN_RATE,
-    read_seconds: float = READ_SECONDS,
+    read_seconds: float = READ_RATE_SECONDS,
     event: Event = ignore,
 ) -> None:
     """Serves until SIGTERM or SIGINT, drains, and returns.

@@ -167,7 +167,7 @@ def test_who_waits_for_an_answer_hears_at_once_that_its_client_left(behind: bool
     async def waits(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/":
             cycle = cycle_of(scope)
-            assert cycle is not None and cycle.body_at_hand() == b""
+            assert cycle is not None and cycle.received_body() == b""
             with pytest.raises(ClientDisconnected):
                 await until_disconnect(asyncio.sleep(60), receive, cycle)
             ended.append(time.monotonic())

@@ -12,7 +12,7 @@ import pytest
 from proxy.errors import too_large
 from proxy.http.memory_budget import Budget
 from proxy.http.relay import Receive, Scope, Send, read_body, send_error
-from proxy.http.server.protocol import HOST, MAX_HEAD, MAX_HEADERS, MAX_TARGET, MOST_PIPELINED, Protocol
+from proxy.http.server.protocol import HOST, MAX_HEAD, MAX_HEADERS, MAX_PIPELINED, MAX_TARGET, Protocol
 from tests.recorder import chunk
 from tests.serving import Reply, ask, dialling, eventually, get, post, run, serving
 
@@ -307,8 +307,8 @@ def test_an_application_may_answer_a_websockets_handshake_as_any_request() -> No
 class Hasty(Protocol):
     """A protocol with little patience."""
 
-    head_seconds = 0.3
-    linger_seconds = 0.3
+    head_timeout = 0.3
+    lingering_seconds = 0.3
 
 
 def test_a_connection_that_has_sent_a_request_may_stay() -> None:
@@ -368,7 +368,7 @@ def test_connections_that_end_leave_nothing_behind() -> None:
 class Brief(Protocol):
     """A server that keeps an idle connection for a fifth of a second."""
 
-    keep_alive_seconds = 0.2
+    keep_alive_expiry = 0.2
 
 
 def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not() -> None:
@@ -435,7 +435,7 @@ def test_F13_a_connection_whose_refused_body_came_whole_is_closed_when_nobody_us
 
 
 class Hurried(Protocol):
-    linger_seconds = 0.1
+    lingering_seconds = 0.1
 
 
 def test_F8_the_body_of_the_request_behind_is_no_rest_of_the_one_before() -> None:
@@ -454,7 +454,7 @@ def test_F8_the_body_of_the_request_behind_is_no_rest_of_the_one_before() -> Non
 def test_F8_many_requests_at_once_are_answered_one_after_the_other(size: int) -> None:
     async def check() -> None:
         async with serving(echo) as server, dialling(server.ports[0]) as client:
-            count = 3 * MOST_PIPELINED + 1
+            count = 3 * MAX_PIPELINED + 1
             raw = b"".join(headed(b"content-length: %d" % size, body=b"%c" % (65 + i) * size) for i in range(count))
             sending = asyncio.create_task(client.send(raw))
             for i in range(count):
@@ -482,6 +482,6 @@ def test_F8_no_more_requests_wait_than_there_may() -> None:
             await client.send(get(b"/v1/x") * 1000)
             for _ in range(1000):
                 assert (await client.reply()).status == 200
-        assert 0 < most <= MOST_PIPELINED
+        assert 0 < most <= MAX_PIPELINED
 
     run(check())
