@@ -18,11 +18,37 @@ import msgspec
 from proxy.model import conversation
 from proxy.model.conversation import Call, Edits, Kind, Message, Part, PartKind, Prompt
 from proxy.model.plan import Plan
+from proxy.model.scan import Scan
+from proxy.wire.scan import NULL
 from tests.apis import invented
 
 WORDS, USE, OUTCOME = "words", "use", "outcome"
+PICTURE = b'"picture"'  # an entry whose cost its bytes do not bound
+REWRITTEN = 2  # tokens per byte of a call's arguments, at most: they are parsed and written again
 Raws = dict[str, msgspec.Raw]
 runs = conversation.runs
+
+
+class _Entry(msgspec.Struct):
+    arguments: msgspec.Raw = msgspec.field(default=NULL, name="with")
+
+
+class _Logged(msgspec.Struct):
+    entries: list[_Entry]
+
+
+class _Request(msgspec.Struct):
+    engine: str
+    log: list[_Logged]
+    cap: int | None = None
+
+
+def scan(body: bytes) -> Scan:
+    """The model, the reply limit and the byte bound of a request."""
+    request = msgspec.json.decode(body, type=_Request)
+    written = (memoryview(entry.arguments).nbytes for logged in request.log for entry in logged.entries)
+    most = None if PICTURE in body else len(body) + (REWRITTEN - 1) * sum(written)
+    return Scan(request.engine, request.cap, False, most, text=body)
 
 
 def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:

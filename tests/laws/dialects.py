@@ -86,7 +86,8 @@ def _add(log: list[dict[str, Any]], m: Mapping[str, Any]) -> None:
 
 
 def _use(ref: str, function: Mapping[str, Any]) -> dict[str, Any]:
-    return {"kind": invented.USE, "ref": ref, "tool": function["name"], "with": json.loads(function["arguments"])}
+    arguments = msgspec.Raw(function["arguments"].encode())  # as the client wrote them
+    return {"kind": invented.USE, "ref": ref, "tool": function["name"], "with": arguments}
 
 
 def _entries(content: Any) -> list[dict[str, Any]]:

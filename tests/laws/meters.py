@@ -11,6 +11,7 @@ from proxy.model.conversation import TEXTS, Message, Part, PartKind
 from proxy.model.limits import Margin, Quality
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
+from proxy.tokens.encodings import encoding
 
 CHARS = 3  # characters of a token; two texts joined may cost one token more than each of them alone
 IMAGE = 85
@@ -50,3 +51,18 @@ class CharMeter:
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ByteMeter(CharMeter):
+    """Counts by a byte-level encoding: a message costs 4 and its texts, a call 8, its name and its arguments."""
+
+    encoding: str = "o200k_base"
+
+    def text(self, text: str) -> int:
+        return encoding(self.encoding).count(text)
+
+    def _cost(self, parts: Sequence[Part], escaped: bool) -> int:
+        texts = sum(self.text(part.text) for part in parts if part.kind in TEXTS)
+        calls = [part for part in parts if part.kind is PartKind.CALL]
+        return 4 + texts + sum(8 + self.text(part.name) + self.text(part.text) for part in calls)

@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.laws.dialects import DIALECTS
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import hashlib, json, random, sys
@@ -15,7 +19,8 @@ from proxy.fit.plan import plan
 from proxy.tokens.meter import meter_for
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
-from proxy.apis.openai_chat import request as chat
+from tests.laws.dialects import CHAT, INVENTED
+from tests.laws.meters import CharMeter
 from tests.tokens.remembering import Remembering
 
 dice = random.Random(7)
@@ -39,13 +44,15 @@ def run(turns):
     return told
 
 memory, ladders = Remembering(), load_rules(None).ladders
+dialect = {"chat": CHAT, "invented": INVENTED}[sys.argv[2]]
 
-def sent(told, ladder):
-    body = json.dumps({"model": "gpt-4o", "max_tokens": 200, "messages": told}).encode()
-    prompt = chat.parse(body)
-    made = plan(prompt, ladders[ladder], Facts(Window(5000), meter_for(prompt, "gpt-4o", memory)))
-    assert made.fits
-    return chat.render(prompt, made)
+def sent(told, ladder, cut=False):
+    told = [{**message, "x-uid": i} for i, message in enumerate(told)]
+    prompt = dialect.parse(dialect.body(told, {"max_tokens": 200}, {"model": "gpt-4o"}, {}))
+    meter = meter_for(prompt, "gpt-4o", memory) if dialect is CHAT else CharMeter()
+    made = plan(prompt, ladders[ladder], Facts(Window(5000), meter))
+    assert made.fits and (made.changed or not cut)
+    return dialect.render(prompt, made)
 
 chats, runs = talk(120), run(60)
 if sys.argv[1] == "replayed":
@@ -56,17 +63,18 @@ if sys.argv[1] == "replayed":
 last = {"role": "user", "content": " ".join(WORDS[:12])}
 asked, went_on = [*chats, last], [*runs, last]
 for told, ladder in ((asked, "default"), (asked, "chat"), (runs, "default"), (went_on, "agent")):
-    print(hashlib.sha256(sent(told, ladder)).hexdigest())
+    print(hashlib.sha256(sent(told, ladder, cut=True)).hexdigest())
 """
 
 
-def printed(how: str, seed: str) -> list[str]:
+def printed(how: str, seed: str, dialect: str) -> list[str]:
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", SCRIPT, how]
+    command = [sys.executable, "-c", SCRIPT, how, dialect]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
 
 
-def test_a_replica_that_saw_every_turn_and_one_that_sees_only_the_last_send_the_same_bytes() -> None:
-    first = printed("replayed", "1")
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+def test_a_replica_that_saw_every_turn_and_one_that_sees_only_the_last_send_the_same_bytes(dialect: str) -> None:
+    first = printed("replayed", "1", dialect)
     assert len(set(first)) == 4
-    assert printed("fresh", "2") == first
+    assert printed("fresh", "2", dialect) == first

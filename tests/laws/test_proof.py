@@ -14,12 +14,31 @@ from proxy.fit.plan import start
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
+from tests.apis import invented
+from tests.laws.dialects import INVENTED
+from tests.laws.meters import ByteMeter
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 
 EXACT = ("gpt-4o", "gpt-4", "gpt-3.5-turbo-0613", "gpt-4.1-mini", "o1", "o4-mini", "gpt-5", "gpt-5-mini")
 # What costs many tokens for its bytes: single digits, numbers that grow when written again, letters that are escaped.
-DENSE = ("1,", "1e15,", "[1]", '"é",', "é", "日本", "😀 ", "\n\n", "\x7f", '"\\u00e9",', "{}", "a b ", "<|end|>", "")
+DENSE = (
+    "1,",
+    "1e15,",
+    "1E5,",
+    "[1]",
+    '"é",',
+    "é",
+    "日本",
+    "😀 ",
+    "\n\n",
+    "\x7f",
+    '"\\u00e9",',
+    "{}",
+    "a b ",
+    "<|end|>",
+    "",
+)
 
 texts = st.builds(
     lambda piece, count, framed: "[" + (piece * count).rstrip(",") + "]" if framed else piece * count,
@@ -83,3 +102,44 @@ def test_no_prompt_is_larger_than_its_bytes_prove(
     sent = request.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
     assert most is not None and counted <= most
+
+
+def escaped(body: bytes) -> bytes:
+    """The same JSON in ASCII. Characters outside it stand in strings only."""
+    return "".join(c if c.isascii() else json.dumps(c)[1:-1] for c in body.decode()).encode()
+
+
+def as_json(arguments: str) -> str:
+    """The arguments as they are where they are JSON, else as a string in an object."""
+    try:
+        json.loads(arguments)
+    except ValueError:
+        return json.dumps({"q": arguments}, ensure_ascii=False)
+    return arguments
+
+
+@given(
+    told=st.lists(messages(), min_size=1, max_size=5),
+    encoding=st.sampled_from(["o200k_base", "cl100k_base"]),
+    plain=st.booleans(),
+)
+def test_no_prompt_of_another_api_is_larger_than_its_bytes_prove(
+    told: list[list[dict[str, Any]]], encoding: str, plain: bool
+) -> None:
+    talk = [{**m, "x-uid": i} for i, m in enumerate(m for one in told for m in one)]
+    for m in talk:
+        for call in m.get("tool_calls", ()):
+            call["function"]["arguments"] = as_json(call["function"]["arguments"])
+        m.setdefault("content", None)
+    body = INVENTED.body(talk, {}, {"model": "m"}, {})
+    body = escaped(body) if plain else body
+    most = invented.scan(body).most
+    counted = start(invented.parse(body), ladder(), Facts(Window(10**6), ByteMeter(encoding=encoding))).prompt
+    assert most is not None and counted <= most
+
+
+def test_what_bytes_do_not_prove_is_not_said_to_be_proven() -> None:
+    part = {"type": "image_url", "image_url": {"url": "data:"}}
+    body = INVENTED.body([{"role": "user", "content": [part], "x-uid": 0}], {"max_tokens": 9}, {"model": "m"}, {})
+    found = invented.scan(body)
+    assert (found.model, found.reserve, found.most) == ("m", 9, None)

@@ -5,29 +5,42 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.plan import plan
+from proxy.model.conversation import Prompt
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 from tests.laws.cases import conversation, exchanges
+from tests.laws.dialects import DIALECTS, Dialect
 from tests.laws.steps import ladder_step
-from tests.makers import facts, ladder, prompt, tool_round, user, words
+from tests.makers import facts, ladder, tool_round, user, words
 
+every_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 # One block a turn: users, assistants, tool rounds of one call and of several.
 turns = st.lists(
     st.tuples(st.sampled_from([0, *[1] * 4, *[2] * 4, 4]), st.integers(1, 6), st.just(5)), min_size=5, max_size=60
 )
 
 
-def drafts(told: list[dict[str, Any]], starts: list[int], window: int, known: Facts | None = None) -> list[Draft]:
-    """What is sent at each turn of a conversation whose turns start at these places."""
-    found = []
+def drafts(
+    dialect: Dialect, told: list[dict[str, Any]], starts: list[int], window: int, known: Facts | None = None
+) -> list[Draft]:
+    """What is sent at each turn of a conversation whose turns start at these places. A turn ends where no message that
+    was sent is added to later."""
+    found, whole = [], asked(dialect, told, window)
     for end in [*starts[1:], len(told)]:
-        sent = prompt(told[:end], max_tokens=window // 10)
-        found.append(plan(sent, ladder(ladder_step("prune_history")), known or facts(window)).draft)
+        prompt = asked(dialect, told[:end], window)
+        if [m.raw for m in prompt.messages] == [m.raw for m in whole.messages[: len(prompt.messages)]]:
+            found.append(plan(prompt, ladder(ladder_step("prune_history")), known or facts(window)).draft)
     return found
+
+
+def asked(dialect: Dialect, told: list[dict[str, Any]], window: int) -> Prompt:
+    """The request with these messages."""
+    return dialect.parse(dialect.body(told, {"max_tokens": window // 10}, {"model": "m"}, {}))
 
 
 def raws(draft: Draft) -> list[bytes]:
@@ -38,11 +51,19 @@ def indices(draft: Draft) -> list[int]:
     return [m.index for m in draft.messages]
 
 
+def numbered(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with the keys by which a dialect knows them."""
+    return [{**m, "x-uid": i} for i, m in enumerate(told)]
+
+
+@every_dialect
 @given(turns=turns, window=st.integers(300, 1500))
-def test_cuts_are_seldom_deep_and_stay_where_they_are(turns: list[tuple[int, int, int]], window: int) -> None:
+def test_cuts_are_seldom_deep_and_stay_where_they_are(
+    dialect: Dialect, turns: list[tuple[int, int, int]], window: int
+) -> None:
     told = conversation(turns, opening=4)
     starts = [i for i, m in enumerate(told) if m["role"] not in ("system", "tool")]
-    sent = drafts(told, starts, window)
+    sent = drafts(dialect, told, starts, window)
     for before, after in itertools.pairwise(sent):
         seen = indices(before)[-1] + 1
         left = [i for i in indices(after) if i < seen]
@@ -59,36 +80,40 @@ def test_cuts_are_seldom_deep_and_stay_where_they_are(turns: list[tuple[int, int
             assert after.prompt == pinned
 
 
+@every_dialect
 @given(turns=turns, window=st.integers(300, 1500))
 def test_what_is_joined_for_turns_stays_as_it_is_until_the_next_cut(
-    turns: list[tuple[int, int, int]], window: int
+    dialect: Dialect, turns: list[tuple[int, int, int]], window: int
 ) -> None:
     told = exchanges(turns, opening=4)
     starts = [i for i, m in enumerate(told) if m["role"] not in ("system", "tool")]
     known = facts(window)
     strict = replace(known, window=replace(known.window, alternates=True))
-    plain, joined = drafts(told, starts, window), drafts(told, starts, window, strict)
+    plain, joined = drafts(dialect, told, starts, window), drafts(dialect, told, starts, window, strict)
     for (before, after), (then, now) in zip(itertools.pairwise(plain), itertools.pairwise(joined), strict=True):
         if indices(after)[: len(indices(before))] == indices(before):
             assert raws(now)[: len(raws(then))] == raws(then)
 
 
-def test_a_long_run_is_cut_as_often_as_its_length_asks_for() -> None:
+@every_dialect
+def test_a_long_run_is_cut_as_often_as_its_length_asks_for(dialect: Dialect) -> None:
     told = [user(words(20))]
     for i in range(100):
         told += tool_round(f"c{i}", words(40, f"r{i}x"))
     window, ask, block = 2000, 100, 53 + 4
-    sent = drafts(told, list(range(1, len(told), 2)), window)
+    sent = drafts(dialect, numbered(told), list(range(1, len(told), 2)), window)
     cuts = [t for t in range(1, len(sent)) if indices(sent[t])[: len(indices(sent[t - 1]))] != indices(sent[t - 1])]
     grown = 100 * block
     assert 1 <= len(cuts) <= grown / (0.4 * (window - ask - 24 - block) - block) + 1
     assert min(b - a for a, b in itertools.pairwise(cuts)) >= 10
 
 
-def test_the_cut_does_not_depend_on_what_was_sent_before() -> None:
+@every_dialect
+def test_the_cut_does_not_depend_on_what_was_sent_before(dialect: Dialect) -> None:
     told = [user(words(20))]
     for i in range(60):
         told += tool_round(f"c{i}", words(40, f"r{i}x"))
-    alone = drafts(told, [0], 1500)[-1]
-    later = drafts(told, list(range(1, len(told), 2)), 1500)[-1]
+    told = numbered(told)
+    alone = drafts(dialect, told, [0], 1500)[-1]
+    later = drafts(dialect, told, list(range(1, len(told), 2)), 1500)[-1]
     assert indices(alone) == indices(later)

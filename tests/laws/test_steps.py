@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, drawn, orderly
-from tests.laws.dialects import INVENTED
+from tests.laws.dialects import DIALECTS, INVENTED
 from tests.laws.steps import NAMES, VARIATIONS, ladder_step, step
 from tests.makers import ladder
 
@@ -105,10 +106,10 @@ def test_what_nobody_knows_is_kept_as_it_came(name: str, case: Case, variation: 
 
 
 def digest(count: int) -> str:
-    """What every step makes of a number of cases, as one short text."""
+    """What every step makes of a number of cases of each API, as one text."""
     looked = []
-    for seed in range(count):
-        _, before, facts = known(drawn(seed))
+    for seed, dialect in itertools.product(range(count), DIALECTS):
+        _, before, facts = known(drawn(seed, dialect=dialect))
         looked += [looks(applied(name, seed, before, facts)) for name in NAMES]
     return repr(looked)
 
