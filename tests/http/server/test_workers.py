@@ -28,11 +28,11 @@ def say(*words):
 
 def work(number, ready):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[2])))
+    if sys.argv[3] == "wait":
+        ready()  # before the test hears of it: a worker that is killed earlier has died during startup
     say("born", os.getpid(), os.getppid() == parent)
     if sys.argv[3] == "fail":
         raise ValueError("a secret")
-    if sys.argv[3] == "wait":
-        ready()
     while True:
         time.sleep(60)
 
