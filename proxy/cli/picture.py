@@ -284,16 +284,17 @@ def _sums(rows: Sequence[Inspection]) -> tuple[str, str]:
 
 
 def _left_out(row: Inspection, view: View) -> str:
-    """The lines that an excerpt leaves out: `103 of 300 lines left out: 4–80, 95–120`."""
+    """The lines that an excerpt does not have whole: `103 of 300 lines left out or cut: 4–80, 95–120`."""
     ranges = row.get("left_out", ())
     if not ranges:
         return ""
     longest = sorted(ranges, key=lambda one: one[0] - one[1])
     shown = ranges if view.all else sorted(longest[:MAX_RANGES])
     names = [f"{first:,}" if first == last else f"{first:,}–{last:,}" for first, last in shown]
-    more = f" and {len(ranges) - len(shown)} more ranges" if len(shown) < len(ranges) else ""
+    others = len(ranges) - len(shown)
+    more = f" and {others} more range{'s' * (others > 1)}" if others else ""
     count = sum(last - first + 1 for first, last in ranges)
-    return f"{count:,} of {row['lines']:,} lines left out: {', '.join(names)}{more}"
+    return f"{count:,} of {row['lines']:,} lines left out or cut: {', '.join(names)}{more}"
 
 
 def runs(detail: Sequence[Inspection]) -> list[list[Inspection]]:

@@ -20,6 +20,7 @@ from proxy.request.context import Received, RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.model_records import learned_of
 from proxy.request.prepare import Planner
+from proxy.request.work import INLINE_BYTES
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import controls
@@ -82,5 +83,6 @@ class Inspecting:
         plan = planned.plan
         assert plan is not None
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
-        report = inspection(plan, msgspec.Raw(body), context.notices())
+        heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
+        report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
         return {**report, "learned": learned_of(self.cache, knowledge.families, model, tenant)}

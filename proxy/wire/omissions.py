@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
 MIN_SHARE = 1 / 3  # of the shortened form's lines that the text has too: below, the form is written anew (a table)
+MAX_LINES = 100_000  # of a text that is compared: of more, a text of line ends alone would fill the memory
 MAX_PLACES = 64  # places of one line that are compared: empty lines stand everywhere
 MAX_RUN = 8  # lines compared at one place: a run of eight is the same passage
 
@@ -13,17 +15,20 @@ Range = tuple[int, int]  # the first and the last line, counted from 1
 
 
 def omitted(text: str, short: str) -> tuple[int, list[Range]]:
-    """The number of lines of a text, and the ranges of lines that `short` does not have.
+    """The number of lines of a text, and the ranges of lines that `short` does not have whole.
 
     Lines of `short` must be in the order of the text; others, such as markers, are ignored. No ranges if `short` is
-    not an excerpt of lines.
+    not an excerpt of lines, or if the text has one line or more than `MAX_LINES`.
     """
-    lines, kept = text.splitlines(), short.splitlines()
+    count = text.count("\n") + 1
+    if not 1 < count <= MAX_LINES:
+        return count, []
+    lines, kept = text.split("\n"), short.split("\n") if short else []
     found = _matches(lines, kept)
     if len(found) < MIN_SHARE * len(kept):
-        return len(lines), []
+        return count, []
     ends = [-1, *found, len(lines)]
-    return len(lines), [(a + 2, b) for a, b in pairwise(ends) if b - a > 1]
+    return count, [(a + 2, b) for a, b in pairwise(ends) if b - a > 1]
 
 
 def _matches(lines: Sequence[str], kept: Sequence[str]) -> list[int]:
@@ -38,7 +43,9 @@ def _matches(lines: Sequence[str], kept: Sequence[str]) -> list[int]:
         if follows and start < len(lines) and lines[start] == line:
             found.append(start)
             continue
-        later = [place for place in places.get(line, ()) if place >= start][:MAX_PLACES]
+        same = places.get(line, [])
+        first = bisect_left(same, start)
+        later = same[first : first + MAX_PLACES]
         follows = bool(later)
         if later:
             found.append(max(later, key=lambda place: _run(lines[place : place + MAX_RUN], kept[i : i + MAX_RUN])))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.model.conversation import TEXTS, Block, Kind, Message, PartKind
+from proxy.model.conversation import TEXTS, Block, Kind, Message
 from proxy.model.lenient_json import Json
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Note, Plan
@@ -173,8 +173,8 @@ def _fate(then: Message, now: Message | None, dropped: str, kept: str) -> dict[s
 
 
 def _read(message: Message) -> str:
-    """What a step may shorten, each part from a line of its own."""
-    return "\n".join(part.text for part in message.parts() if part.kind in TEXTS or part.kind is PartKind.CALL)
+    """Its texts, each from a line of its own. Arguments of calls are JSON and have no lines."""
+    return "\n".join(part.text for part in message.parts() if part.kind in TEXTS)
 
 
 def _overhead(plan: Plan) -> dict[str, int]:

@@ -224,11 +224,11 @@ def test_an_excerpt_shows_which_lines_it_leaves_out() -> None:
     gaps = [(4, 80), (82, 82), (90, 95), (1000, 1200), (1300, 1400)]
     row = {**detail(2, "shortened", "over its cap", "tool"), "lines": 1500, "left_out": gaps}
     plan = told(messages={**told()["messages"], "detail": [row]})
-    (line,) = (line for line in drawn(plan, 160) if "lines left out" in line)
-    shown = "386 of 1,500 lines left out: 4–80, 1,000–1,200, 1,300–1,400 and 2 more ranges"
+    (line,) = (line for line in drawn(plan, 160) if "lines left out or cut" in line)
+    shown = "386 of 1,500 lines left out or cut: 4–80, 1,000–1,200, 1,300–1,400 and 2 more ranges"
     assert line.endswith(f" shortened: over its cap; {shown}")
-    (line,) = (line for line in drawn(plan, 160, all=True) if "lines left out" in line)
-    assert line.endswith(" left out: 4–80, 82, 90–95, 1,000–1,200, 1,300–1,400")
+    (line,) = (line for line in drawn(plan, 160, all=True) if "lines left out or cut" in line)
+    assert line.endswith(" left out or cut: 4–80, 82, 90–95, 1,000–1,200, 1,300–1,400")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

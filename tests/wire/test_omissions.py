@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from proxy.wire.omissions import omitted
+from proxy.wire.omissions import MAX_LINES, omitted
 
 TEXT = "\n".join(["a", "", "b", "", "c", "", "d", "x", "x", "e"])  # ten lines
 
@@ -43,3 +43,9 @@ def test_an_excerpt_of_a_text_of_like_lines_is_accounted_for() -> None:
     gone = {place for first, last in ranges for place in range(first - 1, last)}
     assert len(gone) == 3_000 - len(left)
     assert len(gone & set(left)) <= 8  # an empty line at the border of a gap may stand for its like
+
+
+def test_a_text_of_one_line_or_of_too_many_is_not_compared() -> None:
+    assert omitted("one", "o") == (1, []) and omitted("", "") == (1, [])
+    assert omitted("\n" * MAX_LINES, "") == (MAX_LINES + 1, [])
+    assert omitted("\n" * (MAX_LINES - 1), "\n" * 9)[1] == [(11, MAX_LINES)]

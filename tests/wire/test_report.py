@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.plan import note, plan
+from proxy.model.conversation import PartKind
 from proxy.model.limits import Margin, Quality
 from proxy.model.plan import Draft, Drop, LadderStep, Note, Plan
 from proxy.model.scan import Total
@@ -254,3 +255,12 @@ def test_an_excerpt_has_the_lines_that_it_leaves_out() -> None:
     first, last = row["left_out"][0][0], row["left_out"][-1][1]
     assert 1 < first and last < 60
     assert all("left_out" not in f for f in fates(CUT))  # one line each
+
+
+def test_arguments_of_a_call_have_no_lines_that_could_be_left_out() -> None:
+    then = CUT.before.blocks[2].messages[0]
+    call = next(part for part in then.parts() if part.kind is PartKind.CALL)
+    edited = then.edit([(call, '{"q": "shorter"}')], "arguments of an old call")
+    now = replace(CUT.before, blocks=(replace(CUT.before.blocks[2], messages=(edited,)),))
+    row = next(f for f in fates(replace(CUT, draft=now)) if f["index"] == then.index)
+    assert row["fate"] == "shortened" and "left_out" not in row
