@@ -9,15 +9,23 @@ BIN := .venv/bin
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
 
+# Installs a file of pinned packages and names each as it comes; pip alone says nothing, or everything.
+define install
+@echo "installing $(1) into .venv"
+@{ $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1) $(2) 2>&1 || echo "pip failed"; } \
+	| awk '/^Collecting /{print "  " $$2} /^Installing coll/{print "  writing the files"} /ERROR|WARNING/ {print} /^pip failed/{exit 1}'
+endef
+
 .venv/.run: deploy/requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/requirements.txt
+	$(call install,deploy/requirements.txt)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.test: .venv/.run tests/requirements.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/requirements.txt
+.venv/.test: .venv/.run tests/requirements.txt tests/deploy/requirements.txt
+	$(call install,tests/requirements.txt)
+	$(call install,tests/deploy/requirements.txt,--no-deps --ignore-requires-python)
 	@touch $@
 
 setup: .venv/.run ## make .venv with the command plimsoll in it

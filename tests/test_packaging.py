@@ -127,14 +127,16 @@ def test_serving_loads_neither_litellm_nor_what_it_brings(installed: Path) -> No
     assert run(installed, "-c", code).stdout == "set()\n"
 
 
-@pytest.mark.parametrize(
-    "lock", ["deploy/requirements.txt", "tests/requirements.txt", "tests/conformance/requirements.txt"]
-)
-def test_what_is_installed_is_pinned_by_version_and_hash_and_names_no_registry(lock: str) -> None:
+LOCKS = ("deploy", "tests", "tests/conformance", "tests/deploy")
+
+
+@pytest.mark.parametrize("folder", LOCKS)
+def test_what_is_installed_is_pinned_by_version_and_hash_and_names_no_registry(folder: str) -> None:
+    lock = f"{folder}/requirements.txt"
     lines = (ROOT / lock).read_text().splitlines()
     pinned = [line for line in lines if line and not line.startswith((" ", "#"))]
     hashes = [line for line in lines if line.startswith("    --hash=sha256:")]
-    assert len(hashes) >= len(pinned) > 10
+    assert len(hashes) >= len(pinned) > 0
     assert all("==" in line and line.endswith(" \\") for line in pinned)
     assert "://" not in "".join(lines)
 

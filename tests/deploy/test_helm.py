@@ -1,0 +1,206 @@
+"""The chart: its five value files, what its schema refuses, and that it is what the kustomize base is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from proxy import __version__
+from tests.deploy.renders import (
+    CHART,
+    KUSTOMIZE,
+    VALUES,
+    Object,
+    Refused,
+    charted,
+    kustomized,
+    linted,
+    only,
+    pod_of,
+    values_of,
+)
+
+DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+HELMS_OWN = ("app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart")
+
+
+def test_the_chart_has_five_files_of_values() -> None:
+    assert VALUES == ["default", "everything", "observe", "overlay", "small"]
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_lint_has_nothing_against_it(name: str) -> None:
+    report = linted(values_of(name))
+    assert report["errors"] == []
+    assert [said["error"] for said in report["messages"]] == ["icon is recommended"]
+
+
+def test_one_file_sets_every_value() -> None:
+    assert set(keys(DEFAULTS)) - set(keys(values_of("everything"))) == {
+        "metrics.dashboards",
+        "metrics.prometheusRule",
+        "securityContext",
+    }
+
+
+def keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The paths of all values; of a mapping that the schema leaves open, its own path alone."""
+    for name, value in values.items():
+        inner = value if isinstance(value, dict) and f"{path}{name}" in CLOSED else {}
+        yield f"{path}{name}"
+        yield from keys(inner, f"{path}{name}.")
+
+
+def closed(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, child in schema.get("properties", {}).items():
+        if child.get("additionalProperties") is False:
+            yield f"{path}{name}"
+            yield from closed(child, f"{path}{name}.")
+
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+CLOSED = {*closed(SCHEMA)} - {"resources", "metrics.dashboards", "metrics.prometheusRule"}
+
+
+def test_the_schema_has_every_value_and_no_other() -> None:
+    assert set(SCHEMA["properties"]) - {"global"} == DEFAULTS.keys()
+    for path in CLOSED:
+        schema, values = SCHEMA, DEFAULTS
+        for name in path.split("."):
+            schema, values = schema["properties"][name], values[name]
+        assert schema["properties"].keys() == values.keys(), path
+
+
+@pytest.mark.parametrize("path", sorted(keys(DEFAULTS)))
+def test_a_misspelt_value_is_refused(path: str) -> None:
+    values: dict[str, Any] = {}
+    place = values
+    *folders, name = path.split(".")
+    for folder in folders:
+        place = place.setdefault(folder, {})
+    place[f"{name}s"] = 1
+    with pytest.raises(Refused, match=f"{name}s"):
+        charted(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicaCount": "two"},
+        {"image": {"digest": "latest"}},
+        {"settings": {"PLIMSOL_MODE": "observe"}},
+        {"settings": {"PLIMSOLL_PORT": "80"}},
+        {"settings": {"PLIMSOLL_API_KEY": "sk-1"}},
+        {"settings": {"PLIMSOLL_SUMMARY_API_KEY": "sk-1"}},
+        {"settings": {"PLIMSOLL_SECRET": "0123"}},
+        {"settings": {"PLIMSOLL_MODE": ["fit"]}},
+        {"rules": {"../ladder.toml": ""}},
+        {"service": {"port": 0}},
+        {"metrics": {"podMonitor": {"interval": "thirty"}}},
+        {"podDisruptionBudget": {"maxUnavailable": "half"}},
+    ],
+    ids=json.dumps,
+)
+def test_a_wrong_value_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        charted(values)
+
+
+def without_helms_own(made: list[Object]) -> list[Object]:
+    """The objects without the labels and the annotation that only Helm adds."""
+    found = json.loads(json.dumps(made))
+    for one in found:
+        for name in HELMS_OWN:
+            del one["metadata"]["labels"][name]
+        pod_of(one).get("metadata", {}).pop("annotations", None)
+    return [*found]
+
+
+def test_the_chart_makes_the_objects_of_the_kustomize_base() -> None:
+    assert without_helms_own(charted(values_of("default"))) == kustomized(KUSTOMIZE / "gateway")
+
+
+def test_the_chart_makes_the_objects_of_the_kustomize_overlay() -> None:
+    """But for the namespace, the digests in the names of config maps, and what the PodMonitor selects: that of the
+    component serves sidecars, too."""
+    overlay = [one for one in kustomized(KUSTOMIZE / "overlays/gateway") if one["kind"] != "Namespace"]
+    text = re.sub(r"(plimsoll-(?:settings|rules))-[a-z0-9]{10}\b", r"\1", json.dumps(overlay))
+    expected = sorted(json.loads(text), key=lambda one: (one["kind"], one["metadata"]["name"]))
+    got = without_helms_own(charted(values_of("overlay")))
+    for one in expected:
+        assert one["metadata"].pop("namespace") == "plimsoll"
+        for subject in (one["metadata"], *([one["spec"]] if one["kind"] == "PodMonitor" else ())):
+            subject.pop("selector", None)
+    labels = {"app.kubernetes.io/component": "gateway"}
+    for one in (*got, *expected):
+        if one["kind"] == "ConfigMap":
+            one["metadata"].pop("labels", None)
+        if one["kind"] == "PodMonitor":
+            one["metadata"]["labels"] |= labels
+            one["spec"].pop("selector", None)
+        if one["kind"] == "Deployment":
+            for volume in pod_of(one)["spec"]["volumes"]:
+                volume.get("configMap", {}).pop("items", None)
+    assert got == expected
+
+
+def test_a_changed_setting_rolls_the_pods() -> None:
+    def digest(mode: str) -> str:
+        pod = pod_of(only(charted({"settings": {"PLIMSOLL_MODE": mode}}), "Deployment"))
+        found: str = pod["metadata"]["annotations"]["checksum/config"]
+        return found
+
+    assert digest("observe") == digest("observe") != digest("fit")
+
+
+def test_numbers_and_booleans_of_settings_are_written_as_they_were() -> None:
+    (settings,) = (one for one in charted(values_of("small")) if one["kind"] == "ConfigMap")
+    assert settings["data"] == {
+        "PLIMSOLL_EXTRA_CALLS_BUDGET": "20000000",
+        "PLIMSOLL_UPSTREAM": "http://vllm.models.svc:8000/v1",
+        "PLIMSOLL_WORKERS": "2",
+    }
+
+
+def test_a_network_policy_without_clients_lets_nobody_in() -> None:
+    policy = only(charted({"networkPolicy": {"clients": [], "monitoring": []}}), "NetworkPolicy")
+    assert "ingress" not in policy["spec"] and "Ingress" in policy["spec"]["policyTypes"]
+
+
+ALERTS = """
+groups:
+- name: g
+  rules:
+  - alert: A
+    expr: up == 0
+    annotations: {summary: "{{ $labels.pod }}"}
+"""
+
+
+def test_files_of_alerts_and_dashboards_are_shipped_as_they_are(tmp_path: Path) -> None:
+    chart = tmp_path / "plimsoll"
+    shutil.copytree(CHART, chart)
+    (chart / "alerts.yaml").write_text(ALERTS)
+    (chart / "dashboards").mkdir(exist_ok=True)
+    (chart / "dashboards" / "board.json").write_text('{"title": "{{ board }}"}')
+    shown = {"prometheusRule": {"enabled": True, "labels": {"release": "p"}}, "dashboards": {"enabled": True}}
+    made = charted({"metrics": shown}, chart)
+    (group,) = only(made, "PrometheusRule")["spec"]["groups"]
+    assert group["rules"][0]["annotations"] == {"summary": "{{ $labels.pod }}"}
+    boards = only(made, "ConfigMap")
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert boards["data"]["board.json"] == '{"title": "{{ board }}"}'
+
+
+def test_versions_are_those_of_the_proxy() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (about["version"], about["appVersion"]) == (__version__, __version__)
+    text = "".join(path.read_text() for path in KUSTOMIZE.rglob("*.yaml"))
+    assert set(re.findall(r"image: plimsoll:(\S+)|newTag: (\S+)", text)) == {(__version__, ""), ("", __version__)}

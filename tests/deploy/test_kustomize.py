@@ -1,0 +1,178 @@
+"""The kustomize bases and components: what a workload gets, and that a mistake in them is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from tests.deploy.renders import (
+    FOLDERS,
+    KUSTOMIZE,
+    Object,
+    Refused,
+    kustomized,
+    kustomized_by_commands,
+    only,
+    pod_of,
+)
+
+APP = yaml.safe_load((KUSTOMIZE / "overlays/sidecar/app.yaml").read_text())
+
+
+def pod() -> Any:
+    """The pod of the example application with its sidecar."""
+    return pod_of(only(kustomized(KUSTOMIZE / "overlays/sidecar"), "Deployment"))["spec"]
+
+
+def sidecar() -> Any:
+    return pod()["initContainers"][0]
+
+
+def environment(container: Object) -> dict[str, str | None]:
+    return {row["name"]: row.get("value") for row in container.get("env", ())}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_kustomize_that_is_here_renders_the_same(folder: str) -> None:
+    made = kustomized(KUSTOMIZE / folder)
+    assert made
+    for name, other in kustomized_by_commands(KUSTOMIZE / folder).items():
+        assert other == made, name
+
+
+def test_the_sidecar_starts_first_and_stays() -> None:
+    names = [container["name"] for container in pod()["initContainers"]]
+    assert names == ["plimsoll", "migrate"]
+    assert sidecar()["restartPolicy"] == "Always"
+    assert "restartPolicy" not in pod()["initContainers"][1]
+
+
+def test_clients_are_on_loopback_and_the_admin_port_is_on_the_pod() -> None:
+    settings = environment(sidecar())
+    assert (settings["PLIMSOLL_HOST"], settings["PLIMSOLL_PORT"]) == ("127.0.0.1", "4080")
+    assert (settings["PLIMSOLL_ADMIN_HOST"], settings["PLIMSOLL_ADMIN_PORT"]) == ("0.0.0.0", "4081")
+    assert sidecar()["ports"] == [{"name": "plimsoll-admin", "containerPort": 4081, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"), [("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]
+)
+def test_probes_ask_the_admin_port(probe: str, path: str) -> None:
+    (gateway,) = pod_of(only(kustomized(KUSTOMIZE / "gateway"), "Deployment"))["spec"]["containers"]
+    for container in (sidecar(), gateway):
+        assert container[probe]["httpGet"] == {"path": path, "port": "plimsoll-admin"}
+
+
+def test_every_container_of_the_application_finds_the_sidecar() -> None:
+    for container in pod()["containers"]:
+        assert environment(container)["OPENAI_BASE_URL"] == "http://127.0.0.1:4080/v1"
+        assert "ANTHROPIC_BASE_URL" not in environment(container)
+
+
+def test_nothing_else_of_the_application_changes() -> None:
+    """Its containers, user, probes, grace period and volumes are those that its team wrote."""
+    got, wrote = pod(), APP["spec"]["template"]["spec"]
+    for container in got["containers"]:
+        container["env"] = [row for row in container["env"] if row["name"] != "OPENAI_BASE_URL"]
+        if not container["env"]:
+            del container["env"]
+    assert got["containers"] == wrote["containers"]
+    assert got["initContainers"][1:] == wrote["initContainers"]
+    assert {k: v for k, v in got.items() if k not in ("containers", "initContainers", "volumes")} == {
+        k: v for k, v in wrote.items() if k not in ("containers", "initContainers")
+    }
+
+
+def test_settings_rules_and_keys_come_by_reference() -> None:
+    made = kustomized(KUSTOMIZE / "overlays/sidecar")
+    settings = only(made, "ConfigMap")
+    assert settings["metadata"]["name"].startswith("plimsoll-settings-")  # its digest: a change rolls the pods
+    assert [next(iter(row.values())) for row in sidecar()["envFrom"]] == [
+        {"name": settings["metadata"]["name"], "optional": True},
+        {"name": "plimsoll", "optional": True},
+    ]
+    assert {"name": "plimsoll-rules", "configMap": {"name": "plimsoll-rules", "optional": True}} in pod()["volumes"]
+    assert not any(one["kind"] == "Secret" for one in made)
+
+
+def test_the_sidecar_ends_within_the_grace_period_that_kubernetes_gives_by_default() -> None:
+    assert int(environment(sidecar())["PLIMSOLL_DRAIN"] or 0) < 30
+
+
+def test_the_gateway_ends_within_its_grace_period() -> None:
+    spec = pod_of(only(kustomized(KUSTOMIZE / "gateway"), "Deployment"))["spec"]
+    (container,) = spec["containers"]
+    sleeps = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] == sleeps + int(environment(container)["PLIMSOLL_DRAIN"] or 0) + 10
+
+
+WORKLOADS = ("StatefulSet", "DaemonSet", "Job", "CronJob")
+POD = {
+    "metadata": {"labels": {"app": "worker"}},
+    "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker"}]},
+}
+
+
+def overlay(folder: Path, workload: Object, *components: str) -> list[Object]:
+    """A workload with components of ours, rendered."""
+    shutil.copytree(KUSTOMIZE, folder / "kustomize")
+    here = folder / "kustomize" / "mine"
+    here.mkdir()
+    (here / "workload.yaml").write_text(yaml.safe_dump(workload))
+    names = [f"../{component}" for component in components]
+    (here / "kustomization.yaml").write_text(yaml.safe_dump({"resources": ["workload.yaml"], "components": names}))
+    return kustomized(here)
+
+
+def workload(kind: str, **labels: str) -> Object:
+    spec: Object = {"template": POD}
+    if kind == "CronJob":
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": spec}}
+    version = "batch/v1" if kind.endswith("Job") else "apps/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "worker", "labels": labels}, "spec": spec}
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_every_kind_of_workload_gets_the_same_sidecar(kind: str, tmp_path: Path) -> None:
+    (made,) = overlay(tmp_path, workload(kind, plimsoll="sidecar"), "sidecar", "sidecar/anthropic")
+    spec = pod_of(made)["spec"]
+    expected = sidecar()
+    expected["envFrom"][0]["configMapRef"]["name"] = "plimsoll-settings"
+    assert spec["initContainers"] == [expected]
+    assert spec["volumes"] == pod()["volumes"]
+    assert environment(spec["containers"][0]) == {
+        "OPENAI_BASE_URL": "http://127.0.0.1:4080/v1",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:4080",
+    }
+    assert pod_of(made)["metadata"]["labels"] == {"app": "worker", "plimsoll": "sidecar"}
+
+
+def test_a_workload_without_the_label_is_left_alone(tmp_path: Path) -> None:
+    before = workload("StatefulSet", app="worker")
+    assert overlay(tmp_path, before, "sidecar", "sidecar/anthropic") == [before]
+
+
+def kustomizations() -> list[Path]:
+    return sorted(path.relative_to(KUSTOMIZE) for path in KUSTOMIZE.rglob("kustomization.yaml"))
+
+
+@pytest.mark.parametrize("file", kustomizations(), ids=str)
+def test_a_misspelt_field_of_a_kustomization_is_refused(file: Path, tmp_path: Path) -> None:
+    written = yaml.safe_load((KUSTOMIZE / file).read_text())
+    shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
+    used = overlays_with(file)
+    for name in written.keys() - {"apiVersion", "kind"}:
+        changed = {f"{key}s" if key == name else key: value for key, value in written.items()}
+        (tmp_path / "kustomize" / file).write_text(yaml.safe_dump(changed))
+        with pytest.raises(Refused, match=f"{name}s"):
+            kustomized(tmp_path / "kustomize" / used)
+
+
+def overlays_with(file: Path) -> Path:
+    """A folder that can be rendered and uses this file."""
+    parts = {"sidecar": "overlays/sidecar", "monitoring": "overlays/gateway", "autoscaling": "overlays/gateway"}
+    return Path(parts.get(str(file.parent), str(file.parent)))
