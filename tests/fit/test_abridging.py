@@ -14,7 +14,7 @@ from proxy.model import oversized_json
 from proxy.model.plan import Facts, Plan
 from proxy.model.structs import replace
 from tests.e2e.services import body
-from tests.request.test_prepare import services
+from tests.request.planned import services
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -176,13 +177,14 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
         **({"PLIMSOLL_ADMIN_PORT": "0"} if admin else {}),
         **environment,
     }
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # for the files that a killed process leaves
     process = subprocess.Popen(
         [sys.executable, "-m", "proxy.cli", "serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**kept, **settings},
+        env={**kept, "TMPDIR": folder.name, **settings},
         cwd=ROOT,
     )
     made = Running(process)
@@ -192,13 +194,11 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
         _until_ready(made, admin)
         yield made
     finally:
-        if process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                made.stop(10)
-        for pid in made.pids:
+        for pid in made.pids if process.poll() is None else ():  # only tests of a stop need its delays
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+        folder.cleanup()
         reader.join(5)
         assert process.stdout is not None
         process.stdout.close()

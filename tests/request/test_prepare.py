@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import threading
 from pathlib import Path
@@ -11,50 +10,16 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.openai_chat import API
-from proxy.app import Services, build
-from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.model.limits import LearnedLimits, Proof
-from proxy.model.outcome import Refusal, Usage
 from proxy.model.plan import Ladder, Mode
-from proxy.model.structs import replace
-from proxy.request.context import Received, RequestContext
-from proxy.request.heal import Healer
+from proxy.request.context import RequestContext
 from proxy.request.prepare import PROOF_MARGIN, Planner
 from proxy.request.work import MAX_TASKS
-from proxy.upstreams.internal_client import tenant_of
-from proxy.wire.controls import Controls
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
+from tests.request.planned import TENANT, arrived, packed, prepared, services
 
 NOBODY = "acme/harbour-9b"
-TENANT = tenant_of(())
-
-
-def services(**environment: str) -> Services:
-    """A house whose upstream nobody asks."""
-    settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
-    made = build(settings, lambda outcome: None)
-    made.gateway.planner.knowledge.offline = True
-    return made
-
-
-def visiting(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> RequestContext:
-    """A request that has arrived."""
-    return RequestContext(Received(API, mode, "", (), Controls(**controls), sent))
-
-
-def packed(sent: bytes, mode: Mode = Mode.FIT) -> RequestContext:
-    """A request that has arrived with a body in gzip."""
-    headers = [(b"content-encoding", b"gzip")]
-    return RequestContext(Received(API, mode, "", headers, body=gzip.compress(sent)))
-
-
-def prepared(planner: Planner, context: RequestContext) -> bytes:
-    """What is to be sent for it."""
-    asyncio.run(planner.prepare(context))
-    assert context.planned is not None
-    return context.planned.payload
 
 
 def ladder_of(context: RequestContext) -> Ladder | None:
@@ -88,7 +53,7 @@ def test_bytes_prove_that_a_request_fits_up_to_the_line_and_no_further(most: int
     """The line is the least load at which a step acts: 0.9 for the default ladder's switch."""
     planner = services().gateway.planner
     for size, sure in ((most, True), (most + 1, False)):
-        context = visiting(of_length(size, **fields))
+        context = arrived(of_length(size, **fields))
         assert prepared(planner, context) is context.received.body
         assert context.proven is sure
         assert (context.plan is None, context.record.result) == (True, "")
@@ -96,12 +61,12 @@ def test_bytes_prove_that_a_request_fits_up_to_the_line_and_no_further(most: int
 
 def test_what_is_sure_is_not_counted_before_it_leaves() -> None:
     planner = services().gateway.planner
-    context = visiting(body(talk(2), "gpt-4o"))
+    context = arrived(body(talk(2), "gpt-4o"))
     prepared(planner, context)
     assert context.proven and context.total is None
     asyncio.run(planner.count(context))
     assert context.total is not None and context.plan is None
-    again = visiting(body(talk(2), "gpt-4o"))
+    again = arrived(body(talk(2), "gpt-4o"))
     prepared(planner, again)
     assert again.proven and again.total == context.total
 
@@ -113,13 +78,13 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
         visits = []
         for number in range(MAX_TASKS + 3):
             visits.append(
-                context := visiting(
+                context := arrived(
                     body([{"role": "user", "content": f"{number} " + sentence(number, 2_000)}], "gpt-4.1")
                 )
             )
             await planner.prepare(context)
             planner.count_later(context)
-        await planner.prepare(near := visiting(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")))
+        await planner.prepare(near := arrived(body([{"role": "user", "content": sentence(1, 6_000)}], "gpt-4")))
         assert near.total is not None or near.plan is not None
         assert [skipped(context) for context in visits] == [False] * MAX_TASKS + [True] * 3
         blocked.set()
@@ -139,13 +104,13 @@ def test_what_waits_waits_for_no_count_that_nobody_waits_for_and_of_those_only_s
     ],
 )
 def test_what_bytes_do_not_bound_is_not_proven_by_them(content: Any) -> None:
-    context = visiting(body([{"role": "user", "content": content}], "gpt-4o"))
+    context = arrived(body([{"role": "user", "content": content}], "gpt-4o"))
     prepared(services().gateway.planner, context)
     assert not context.proven
 
 
 def test_a_window_that_nobody_knows_proves_nothing() -> None:
-    context = visiting(body(talk(2), NOBODY))
+    context = arrived(body(talk(2), NOBODY))
     assert prepared(services().gateway.planner, context) is context.received.body
     assert not context.proven
 
@@ -154,13 +119,13 @@ def test_a_bound_on_the_prompt_alone_is_heeded() -> None:
     made = services()
     made.cache.record_proof("gpt-4o", TENANT, LearnedLimits(max_input=20_000), Proof(0, 0))
     for size, sure in ((20_000 - PROOF_MARGIN, True), (20_000 - PROOF_MARGIN + 1, False)):
-        context = visiting(of_length(size))
+        context = arrived(of_length(size))
         prepared(made.gateway.planner, context)
         assert context.proven is sure
 
 
 def test_caps_count_for_the_proof_too() -> None:
-    context = visiting(body(talk(2), "gpt-4o"), window=1_000)
+    context = arrived(body(talk(2), "gpt-4o"), window=1_000)
     prepared(services().gateway.planner, context)
     assert not context.proven
 
@@ -169,14 +134,14 @@ def test_caps_count_for_the_proof_too() -> None:
 
 
 def test_a_body_that_does_not_fit_is_written_anew() -> None:
-    context = visiting(body(talk(400)))
+    context = arrived(body(talk(400)))
     sent = prepared(services().gateway.planner, context)
     assert len(json.loads(sent)["messages"]) < 402
     assert context.record.result == "fitted" and context.plan is not None and context.plan.fits
 
 
 def test_what_cannot_fit_is_refused_with_its_figures() -> None:
-    context = visiting(
+    context = arrived(
         body([{"role": "system", "content": sentence(0, 20)}, {"role": "user", "content": "Hi"}], **TOO_MUCH)
     )
     with pytest.raises(ClientError) as raised:
@@ -187,18 +152,18 @@ def test_what_cannot_fit_is_refused_with_its_figures() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
 def test_where_nothing_may_be_done_the_body_stays(mode: Mode) -> None:
-    context = visiting(body(talk(400)), mode)
+    context = arrived(body(talk(400)), mode)
     assert prepared(services().gateway.planner, context) is context.received.body
     assert (context.plan is None) == (mode is Mode.OFF)
 
 
 @pytest.mark.parametrize("sent", [b"{", b'{"model":"gpt-4","messages":"Hi"}', b"\xef\xbb\xbf{}"])
 def test_what_is_not_understood_stays_and_strict_refuses_it(sent: bytes) -> None:
-    planner, context = services().gateway.planner, visiting(sent)
+    planner, context = services().gateway.planner, arrived(sent)
     assert prepared(planner, context) is context.received.body
     assert (context.record.result, ladder_of(context), context.proven) == ("not_understood", None, False)
     with pytest.raises(ClientError) as raised:
-        prepared(planner, visiting(sent, Mode.STRICT))
+        prepared(planner, arrived(sent, Mode.STRICT))
     assert raised.value.code == "not_understood"
 
 
@@ -211,11 +176,11 @@ def test_a_bug_keeps_the_body_and_strict_refuses_it(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("proxy.request.planning.plan", broken)
-    planner, context = services().gateway.planner, visiting(body(talk(400)))
+    planner, context = services().gateway.planner, arrived(body(talk(400)))
     assert prepared(planner, context) is context.received.body
     assert (context.record.result, ladder_of(context), context.plan) == ("bug", None, None)
     with pytest.raises(ClientError) as raised:
-        prepared(planner, visiting(body(talk(400)), Mode.STRICT))
+        prepared(planner, arrived(body(talk(400)), Mode.STRICT))
     assert raised.value.code == "not_understood" and "canary" not in raised.value.message
     told = capfd.readouterr().err
     assert told.count("a bug of ours was caught kind=LookupError at=test_prepare.py:") == 2 and "canary" not in told
@@ -223,14 +188,14 @@ def test_a_bug_keeps_the_body_and_strict_refuses_it(
 
 def test_what_turns_out_not_to_be_understood_while_it_is_counted_is_forgotten() -> None:
     sent = b'{"model":"gpt-4o","messages":[{"role":"assistant","tool_calls":[7]}]}'
-    planner, context = services().gateway.planner, visiting(sent)
+    planner, context = services().gateway.planner, arrived(sent)
     assert prepared(planner, context) is context.received.body and context.proven
     asyncio.run(planner.count(context))
     assert (context.record.result, context.total, ladder_of(context)) == ("not_understood", None, None)
 
 
 def test_a_bug_while_counting_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner, context = services().gateway.planner, visiting(body(talk(2), "gpt-4o"))
+    planner, context = services().gateway.planner, arrived(body(talk(2), "gpt-4o"))
     prepared(planner, context)
     monkeypatch.setattr("proxy.request.totals.Totals.count", broken)
     asyncio.run(planner.count(context))
@@ -239,159 +204,13 @@ def test_a_bug_while_counting_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_ladder_that_there_is_not_is_the_clients_mistake() -> None:
     with pytest.raises(ClientError) as raised:
-        prepared(services().gateway.planner, visiting(body(talk(2)), ladder="nobodys"))
+        prepared(services().gateway.planner, arrived(body(talk(2)), ladder="nobodys"))
     assert raised.value.param == "x-plimsoll-ladder"
-
-
-# Healing.
-
-REFUSED = Refusal("x", limit=4_096)
-
-
-def healed(planner: Planner, context: RequestContext, refusal: Refusal = REFUSED) -> Any:
-    """What is sent after a refusal, parsed; None where nothing is."""
-    healer = Healer(planner.knowledge, planner.plans, planner.plans.pool)
-    if not asyncio.run(healer.heal(context, refusal)):
-        return None
-    assert context.planned is not None
-    return json.loads(context.planned.payload)
-
-
-@pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
-def test_a_refusal_makes_a_smaller_request_of_what_the_client_sent(model: str) -> None:
-    made = services()
-    context = visiting(body(talk(100), model))
-    assert prepared(made.gateway.planner, context) is context.received.body
-    smaller = healed(made.gateway.planner, context)
-    assert 2 < len(smaller["messages"]) < 102 and context.record.result == "fitted"
-    assert made.cache.learned_limits(model, TENANT).window == 4_096
-    smallest = healed(made.gateway.planner, context, Refusal("x", limit=2_500))
-    assert len(smallest["messages"]) < len(smaller["messages"])
-
-
-def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned() -> None:
-    made = services()
-    context = visiting(body(talk(100), "gpt-4o"))
-    prepared(made.gateway.planner, context)
-    made.cache.record_proof(
-        "gpt-4o", TENANT, LearnedLimits(window=4_096), Proof(0, 0)
-    )  # another request was refused while this one was away
-    assert len(healed(made.gateway.planner, context)["messages"]) < 102
-
-
-def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
-    made = services()
-    context = visiting(body(talk(4)))
-    prepared(made.gateway.planner, context)
-    assert healed(made.gateway.planner, context, Refusal("x", limit=300)) is None
-
-
-def test_a_bug_while_healing_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner, context = services().gateway.planner, visiting(body(talk(100)))
-    prepared(planner, context)
-    monkeypatch.setattr("proxy.request.heal.learn", broken)
-    assert healed(planner, context) is None and context.record.result == "bug"
-
-
-ALLOWED = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o-mini,gpt-4o"}
-
-
-def test_a_refusal_of_what_was_moved_teaches_of_the_model_that_it_was_moved_to() -> None:
-    made = services(**ALLOWED)
-    context = visiting(body(talk(400)))
-    assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
-    assert healed(made.gateway.planner, context, Refusal("x", limit=9_000))["model"] == "gpt-4o"
-    assert made.cache.learned_limits("gpt-4o-mini", TENANT) == LearnedLimits(9_000)
-    assert made.cache.learned_limits("gpt-4", TENANT) == LearnedLimits()
-
-
-@pytest.mark.parametrize("bounds", ["window", "body"])
-def test_a_refusal_without_figures_of_what_was_moved_moves_it_on_and_is_forgotten(bounds: str) -> None:
-    made = services(**ALLOWED)
-    context = visiting(body(talk(2_200)))
-    assert json.loads(prepared(made.gateway.planner, context))["model"] == "gpt-4o-mini"
-    first = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))
-    assert first["model"] == "gpt-4o"
-    assert (
-        made.cache.learned_limits("gpt-4o-mini", TENANT)
-        == made.cache.learned_limits("gpt-4", TENANT)
-        == LearnedLimits()
-    )
-    second = healed(made.gateway.planner, context, Refusal("x", bounds=bounds))  # of the second, the first is not tried
-    assert second is None or second["model"] == "gpt-4"
-
-
-def test_a_refusal_of_what_was_moved_that_teaches_nothing_heals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = services(**ALLOWED)
-    context = visiting(body(talk(400)))
-    prepared(made.gateway.planner, context)
-    monkeypatch.setattr("proxy.request.heal.learn", lambda facts, sent, refusal: None)
-    assert healed(made.gateway.planner, context) is None
-
-
-def test_nothing_heals_where_nothing_was_understood() -> None:
-    context = visiting(b"{")
-    planner = services().gateway.planner
-    prepared(planner, context)
-    assert healed(planner, context) is None
-
-
-def test_a_refusal_of_what_was_known_to_be_too_long_teaches_nothing(tmp_path: Any) -> None:
-    (tmp_path / "ladder.toml").write_text('on_unfit = "forward"\n[[step]]\nname = "clamp_output"\n')
-    made = services(PLIMSOLL_RULES=str(tmp_path))
-    context = visiting(body(talk(400)))
-    assert prepared(made.gateway.planner, context) is context.received.body
-    assert healed(made.gateway.planner, context, Refusal("x", limit=8_192)) is None
-    assert made.cache.learned_limits("gpt-4", TENANT) == LearnedLimits()
-
-
-@pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
-def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
-    made = services()
-    made.cache.record_proof("gpt-4", TENANT, LearnedLimits(window=4_096), Proof(0, 0))
-    context = visiting(body(talk(100)), mode)
-    prepared(made.gateway.planner, context)
-    for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
-        made.gateway.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
-        assert made.cache.learned_limits("gpt-4", TENANT).window == left
-
-
-# Ratios.
-
-
-def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
-    """The ratio that an answer's usage taught of the model that it came from."""
-    outcome = replace(context.outcome(), usage=Usage(usage), status=status)
-    made.gateway.learning.learn(context, outcome)
-    found = made.cache.correction(outcome.model_sent, tenant_of(()), 1.0)
-    return None if found is None else found.ratio
-
-
-@pytest.mark.parametrize("turns", [100, 8_000])
-def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
-    made = services()
-    context = visiting(body(talk(turns), "claude-3-opus"))
-    prepared(made.gateway.planner, context)
-    if context.proven:
-        asyncio.run(made.gateway.planner.count(context))
-    context.record.attempts = 1  # what was never sent has no count of what was
-    sent = context.outcome().prompt_sent
-    assert sent is not None
-    assert told(made, context, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
-
-
-@pytest.mark.parametrize("status", [200, 400])
-def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
-    made = services()
-    context = visiting(body(talk(2 if status == 200 else 100), "claude-3-opus"))
-    prepared(made.gateway.planner, context)
-    asyncio.run(made.gateway.planner.count(context))
-    assert told(made, context, 50, status) is None
 
 
 def test_the_same_body_becomes_the_same_bytes() -> None:
     planner = services().gateway.planner
-    assert prepared(planner, visiting(body(talk(400)))) == prepared(planner, visiting(body(talk(400))))
+    assert prepared(planner, arrived(body(talk(400)))) == prepared(planner, arrived(body(talk(400))))
 
 
 # The key of our own in messages.
@@ -402,7 +221,7 @@ PIN = {"plimsoll": {"pin": True}}
 def test_a_message_that_pins_itself_stays_and_its_key_is_not_sent() -> None:
     planner = services().gateway.planner
     said = [{**m, **PIN} if i == 5 else m for i, m in enumerate(talk(400))]
-    context = visiting(body(said), pins=frozenset({7}))
+    context = arrived(body(said), pins=frozenset({7}))
     payload = prepared(planner, context)
     assert b"plimsoll" not in payload and context.record.result == "fitted"
     kept = [m["content"] for m in json.loads(payload)["messages"]]
@@ -415,7 +234,7 @@ def test_the_key_is_taken_out_though_nothing_else_changes(turns: int, mode: Mode
     """Once where bytes prove that it fits, once where it is counted."""
     planner = services().gateway.planner
     said = talk(turns)
-    context = visiting(body([{**said[0], **PIN}, *said[1:]]), mode)
+    context = arrived(body([{**said[0], **PIN}, *said[1:]]), mode)
     payload = prepared(planner, context)
     assert json.loads(payload) == {"model": "gpt-4", "messages": said}
     assert context.proven is (turns == 2) and context.record.result == ""
@@ -424,7 +243,7 @@ def test_the_key_is_taken_out_though_nothing_else_changes(turns: int, mode: Mode
 def test_the_key_is_taken_out_though_we_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     planner = services().gateway.planner
     monkeypatch.setattr(Planner, "ladder_for", lambda self, model, controls: 1 / 0)
-    context = visiting(body([{**talk(2)[0], **PIN}]))
+    context = arrived(body([{**talk(2)[0], **PIN}]))
     assert json.loads(prepared(planner, context)) == {"model": "gpt-4", "messages": talk(2)[:1]}
     assert context.record.result == "bug"
 
@@ -432,7 +251,7 @@ def test_the_key_is_taken_out_though_we_fail(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
     planner = services().gateway.planner
     heavy = [{"role": "user", "content": "x" * (2 << 20), **PIN}]
-    assert b"plimsoll" not in prepared(planner, visiting(body(heavy), Mode.OBSERVE))
+    assert b"plimsoll" not in prepared(planner, arrived(body(heavy), Mode.OBSERVE))
     payload = prepared(planner, packed(body([{**talk(2)[0], **PIN}])))
     assert json.loads(payload) == {"model": "gpt-4", "messages": talk(2)[:1]}
 
@@ -443,7 +262,7 @@ def test_a_packed_or_a_heavy_body_loses_the_key_too() -> None:
 def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[str, Any], is_packed: bool) -> None:
     planner, said = services().gateway.planner, talk(2)
     sent = body([{**said[0], **PIN}, *said[1:]], **field)
-    context = packed(sent, mode) if is_packed else visiting(sent, mode)
+    context = packed(sent, mode) if is_packed else arrived(sent, mode)
     payload = prepared(planner, context)
     assert json.loads(payload) == {"model": "gpt-4", **field, "messages": said}
     assert context.record.result == "not_understood"
@@ -451,7 +270,7 @@ def test_the_key_is_taken_out_of_what_is_not_understood(mode: Mode, field: dict[
 
 def test_the_key_is_taken_out_where_there_is_no_model() -> None:
     sent = b'{"messages":[{"role":"user","plimsoll":{"pin":true}}],"x": 1}'
-    assert prepared(services().gateway.planner, visiting(sent)) == b'{"messages":[{"role":"user"}],"x":1}'
+    assert prepared(services().gateway.planner, arrived(sent)) == b'{"messages":[{"role":"user"}],"x":1}'
 
 
 @pytest.mark.parametrize(
@@ -464,18 +283,18 @@ def test_the_key_is_taken_out_where_there_is_no_model() -> None:
     ],
 )
 def test_what_is_not_understood_and_has_no_such_key_stays_as_it_is(sent: bytes) -> None:
-    context = visiting(sent)
+    context = arrived(sent)
     assert prepared(services().gateway.planner, context) is context.received.body
 
 
 def test_a_bug_while_the_key_is_taken_out_sends_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.request.scanning.unpacked", broken)
-    context = visiting(b'{"n":0}')
+    context = arrived(b'{"n":0}')
     assert prepared(services().gateway.planner, context) is context.received.body and context.record.result == "bug"
 
 
 def test_who_asks_for_nothing_sends_the_key_as_it_is() -> None:
-    context = visiting(body([{**talk(2)[0], **PIN}]), Mode.OFF)
+    context = arrived(body([{**talk(2)[0], **PIN}]), Mode.OFF)
     assert prepared(services().gateway.planner, context) is context.received.body
 
 
@@ -502,7 +321,7 @@ def recalled(payload: bytes) -> str:
 
 def test_entries_of_a_lorebook_are_recalled_though_the_request_fits(shelf: str) -> None:
     planner = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
-    context = visiting(body(ASKING), lorebooks=("tides",))
+    context = arrived(body(ASKING), lorebooks=("tides",))
     payload = prepared(planner, context)
     assert "nine bells" in recalled(payload) and "river" not in recalled(payload)
     assert context.record.result == "fitted" and context.plan is not None
@@ -511,33 +330,25 @@ def test_entries_of_a_lorebook_are_recalled_though_the_request_fits(shelf: str) 
 
 def test_a_model_brings_its_lorebooks_along(shelf: str) -> None:
     planner = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag").gateway.planner
-    assert "nine bells" in recalled(prepared(planner, visiting(body(ASKING, "gpt-4o-mini"))))
-    other = visiting(body(ASKING, "gpt-4"))
+    assert "nine bells" in recalled(prepared(planner, arrived(body(ASKING, "gpt-4o-mini"))))
+    other = arrived(body(ASKING, "gpt-4"))
     assert prepared(planner, other) is other.received.body
 
 
 def test_a_lorebook_that_no_step_would_use_is_the_clients_error(shelf: str) -> None:
     planner = services(PLIMSOLL_RULES=shelf).gateway.planner
     with pytest.raises(ClientError, match="needs a ladder with the step recall"):
-        prepared(planner, visiting(body(ASKING), lorebooks=("tides",)))
+        prepared(planner, arrived(body(ASKING), lorebooks=("tides",)))
     with pytest.raises(ClientError, match="names an unknown lorebook; known are tides"):
-        prepared(planner, visiting(body(ASKING), lorebooks=("nope",), ladder="rag"))
-
-
-def test_what_a_refusal_heals_recalls_too(shelf: str) -> None:
-    made = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag")
-    context = visiting(body([*talk(100)[:-1], ASKING[-1]], "gpt-4o"))
-    prepared(made.gateway.planner, context)
-    again = healed(made.gateway.planner, context, Refusal("x", limit=4_000))
-    assert again is not None and "nine bells" in recalled(json.dumps(again).encode())
+        prepared(planner, arrived(body(ASKING), lorebooks=("nope",), ladder="rag"))
 
 
 def test_budgets_of_the_environment_reach_the_steps(shelf: str) -> None:
     made = services(PLIMSOLL_RULES=shelf, PLIMSOLL_LADDER="rag", CONTEXT_RAG_TOKEN_BUDGET="20")
-    context = visiting(body(ASKING, "gpt-4o"))
+    context = arrived(body(ASKING, "gpt-4o"))
     assert prepared(made.gateway.planner, context) is context.received.body  # the heading alone takes more
     made = services(PLIMSOLL_LADDER="rag", CONTEXT_RECENT_HISTORY_TOKEN_BUDGET="1000", CONTEXT_RAG_TOKEN_BUDGET="500")
-    context = visiting(body(talk(100), "gpt-4o"))
+    context = arrived(body(talk(100), "gpt-4o"))
     prepared(made.gateway.planner, context)
     assert context.plan is not None
     steps = {note.step: note for note in context.plan.notes}

@@ -1,0 +1,90 @@
+"""What an answer teaches: corrections of counts, limits that it disproves, prompts that were cut silently."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from proxy.app import Services
+from proxy.model.limits import LearnedLimits, Proof
+from proxy.model.outcome import Usage
+from proxy.model.plan import Mode
+from proxy.model.structs import replace
+from proxy.request.answers import outcome_of
+from proxy.request.context import Answered, RequestContext
+from proxy.upstreams.internal_client import tenant_of
+from tests.e2e.services import body, talk
+from tests.request.planned import TENANT, arrived, prepared, services
+
+
+def counted(turns: int, model: str = "gpt-4") -> tuple[Services, RequestContext, int]:
+    """A request that was planned and sent, and the count of its prompt as it was sent."""
+    made = services()
+    context = arrived(body(talk(turns), model))
+    prepared(made.gateway.planner, context)
+    if context.proven:
+        asyncio.run(made.gateway.planner.count(context))
+    context.record.attempts = 1  # what was never sent has no count of what was
+    sent = context.outcome().prompt_sent
+    assert sent is not None
+    return made, context, sent
+
+
+@pytest.mark.parametrize(("share", "status", "cut"), [(0.3, 200, True), (0.3, 500, False), (0.97, 200, False)])
+def test_an_outcome_says_whether_the_upstream_cut_the_prompt_silently(share: float, status: int, cut: bool) -> None:
+    _, context, sent = counted(100)
+    context.answered = Answered(status)
+    assert not outcome_of(context).truncated, "without usage nothing is known"
+    context.answered = Answered(status, Usage(int(share * sent)))
+    assert outcome_of(context).truncated is cut
+
+
+def test_what_was_never_counted_is_never_said_to_be_cut() -> None:
+    context = arrived(body(talk(2)))
+    context.answered = Answered(200, Usage(1))
+    assert not outcome_of(context).truncated
+
+
+def test_a_prompt_that_was_cut_silently_corrects_no_counts() -> None:
+    made, context, sent = counted(100, "claude-3-opus")
+    outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200, truncated=True)
+    made.gateway.learning.learn(context, outcome)
+    assert made.cache.correction(outcome.model_sent, TENANT, 1.0) is None
+
+
+@pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
+def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) -> None:
+    made = services()
+    made.cache.record_proof("gpt-4", TENANT, LearnedLimits(window=4_096), Proof(0, 0))
+    context = arrived(body(talk(100)), mode)
+    prepared(made.gateway.planner, context)
+    for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
+        made.gateway.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
+        assert made.cache.learned_limits("gpt-4", TENANT).window == left
+
+
+# Ratios.
+
+
+def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
+    """The ratio that an answer's usage taught of the model that it came from."""
+    outcome = replace(context.outcome(), usage=Usage(usage), status=status)
+    made.gateway.learning.learn(context, outcome)
+    found = made.cache.correction(outcome.model_sent, tenant_of(()), 1.0)
+    return None if found is None else found.ratio
+
+
+@pytest.mark.parametrize("turns", [100, 8_000])
+def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
+    made, context, sent = counted(turns, "claude-3-opus")
+    assert told(made, context, int(sent * 1.1)) == pytest.approx(1.18 * 1.1, rel=0.01)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
+    made = services()
+    context = arrived(body(talk(2 if status == 200 else 100), "claude-3-opus"))
+    prepared(made.gateway.planner, context)
+    asyncio.run(made.gateway.planner.count(context))
+    assert told(made, context, 50, status) is None
