@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -169,9 +168,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
     async def check() -> None:
         async with recording(script) as up, plimsoll(up.url) as proxy:
-            began = time.perf_counter()
-            assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200
-            assert time.perf_counter() - began < 1.0
+            assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200, "before the list comes"
             assert json.loads(up.requests[-1].body)["messages"] == LONG
             late.set()  # what comes late is there for the next request
             await eventually(lambda: proxy.services.gateway.planner.knowledge.listing._fetch_task is None)

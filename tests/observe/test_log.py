@@ -232,9 +232,7 @@ def test_an_event_that_nobody_can_read_is_nobodys_trouble(monkeypatch: pytest.Mo
                 os.write(writer, b"x" * 65536)
         except BlockingIOError:
             os.set_blocking(writer, True)
-        began = time.monotonic()
-        log.event("the pipe is full")
-        assert time.monotonic() - began < 1
+        log.event("the pipe is full")  # it returns: nobody reads the pipe
         os.close(reader)
         log.event("the reader is gone")
     log.event("the stream is closed")

@@ -183,10 +183,10 @@ def test_deep_nesting_is_nobodys_refusal(body: bytes) -> None:
     "word", ["input ", "prompt 1 ", "tokens ", "exceeds the ", "context length 1,", "{\\", "max ", "输入 ", "1 "]
 )
 def test_no_text_holds_up_the_event_loop(word: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     recognise(RULES, 400, (word * LOOK)[:LOOK].encode())
     recognise(RULES, 400, error((word * LOOK)[:LOOK]))
-    assert time.perf_counter() - started < 0.5  # 10 ms each where it was written
+    assert time.process_time() - started < 0.5  # 10 ms each where it was written
 
 
 def test_an_answer_with_content_is_no_refusal_whatever_its_finish_reason() -> None:

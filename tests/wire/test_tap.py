@@ -228,10 +228,10 @@ def test_where_it_cannot_be_had_that_is_said(encoding: str, body: bytes) -> None
 
 def test_a_chunk_costs_next_to_nothing() -> None:
     tap = fed([ROLE, WORD])
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(10_000):
         tap.feed(WORD)
-    assert time.perf_counter() - started < 0.5  # under a microsecond each where it was written
+    assert time.process_time() - started < 0.5  # under a microsecond each where it was written
 
 
 def test_a_plain_answer_that_came_in_pieces_tells_its_usage() -> None:

@@ -12,7 +12,16 @@ import pytest
 from proxy.errors import too_large
 from proxy.http.memory_budget import Budget
 from proxy.http.relay import Receive, Scope, Send, read_body, send_error
-from proxy.http.server.protocol import HOST, MAX_HEAD, MAX_HEADERS, MAX_PIPELINED, MAX_TARGET, Protocol
+from proxy.http.server.protocol import (
+    HEAD_TIMEOUT_S,
+    HOST,
+    LINGERING_SECONDS,
+    MAX_HEAD,
+    MAX_HEADERS,
+    MAX_PIPELINED,
+    MAX_TARGET,
+    Protocol,
+)
 from tests.recorder import chunk
 from tests.serving import Reply, ask, dialling, eventually, get, post, run, serving
 
@@ -160,12 +169,10 @@ def test_the_name_of_the_coding_may_be_in_capitals() -> None:
 def test_a_head_over_the_limits_is_refused_at_once(raw: bytes, status: int) -> None:
     async def check() -> None:
         async with serving(echo) as server, dialling(server.ports[0]) as client:
-            began = time.monotonic()
             await client.send(raw)
             refused(await client.reply(), status)
-            assert time.monotonic() - began < 0.5
 
-    run(check())
+    run(check(), HEAD_TIMEOUT_S / 2)
 
 
 def test_a_head_just_under_the_limits_passes() -> None:
@@ -334,11 +341,9 @@ def test_the_rest_of_a_refused_body_is_taken_but_not_for_ever() -> None:
         async with serving(refuses, Hasty) as server, dialling(server.ports[0]) as client:
             await client.send(headed(b"content-length: 2000000"), b"x" * 1_000_000)
             assert (await client.reply()).status == 413
-            began = time.monotonic()
             assert await client.rest() == b""
-            assert time.monotonic() - began < 1.0
 
-    run(check())
+    run(check(), LINGERING_SECONDS / 2)
 
 
 def test_a_refused_body_that_comes_whole_leaves_the_connection_open() -> None:
@@ -366,21 +371,21 @@ def test_connections_that_end_leave_nothing_behind() -> None:
 
 
 class Brief(Protocol):
-    """A server that keeps an idle connection for a fifth of a second."""
+    """A server that keeps an idle connection for half a second."""
 
-    keep_alive_expiry = 0.2
+    keep_alive_expiry = 0.5
 
 
 def test_a_connection_that_nobody_uses_any_more_is_closed_and_one_in_use_is_not() -> None:
     async def check() -> None:
         async with serving(echo, http=Brief) as server, dialling(server.ports[0]) as client:
-            for _ in range(4):
+            began = time.monotonic()
+            while time.monotonic() < began + 3 * Brief.keep_alive_expiry:
                 await client.send(get(b"/v1/x"))
                 assert (await client.reply()).status == 200
-                await asyncio.sleep(0.1)
             assert await client.rest() == b""  # and then it ends by itself
 
-    run(check(), 5)
+    run(check(), 30)
 
 
 class Strict(Brief, Hasty):

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 
 from proxy.apis import error_body
@@ -120,12 +119,10 @@ def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
 
 def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
     async def check() -> None:
-        began = time.monotonic()
-        async with started(Services(), settle=30) as server:
+        async with started(Services(), settle=60) as server:
             server.handle_exit(signal.SIGINT, None)
-        assert time.monotonic() - began < 3
 
-    run(check())
+    run(check(), 30)
 
 
 def test_a_stream_that_outlasts_the_drain_is_cut_visibly() -> None:
