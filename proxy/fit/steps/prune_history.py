@@ -28,7 +28,8 @@ from proxy.model.structs import replace
 OLD = "older than the window holds"
 LAYOUTS = ("", "stable", "best")
 QUOTED = 0.9  # of `recall`, if older turns are quoted: a prompt cache never contains the quotes (measured)
-NEWEST = 0.25  # share of the room that the newest turns of a chat get first (measured)
+NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
+FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
 BEST = 1 + REUSE  # the largest worth of an older block of a run
 READY = 0.70  # the load from which embeddings are fetched ahead
 CACHES = "prompt_caching"  # the capability of models whose provider bills a repeated prefix less
@@ -138,7 +139,7 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     if isinstance(alike, Want):
         return alike
     scores = _scores(draft.blocks, question, alike)
-    return _best(draft, scores) if layout == "best" else _with_excerpts(draft, params, question.place, scores)
+    return _best(draft, question, scores) if layout == "best" else _with_excerpts(draft, params, question.place, scores)
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
@@ -179,7 +180,7 @@ def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] 
     return [*found[: question.place], 0.0, *found[question.place :]]
 
 
-def _best(draft: Draft, scores: Sequence[float]) -> Draft:
+def _best(draft: Draft, question: Question, scores: Sequence[float]) -> Draft:
     """The draft with the newest blocks and the most relevant others, in their order, chosen for this question."""
     blocks = draft.blocks
     loose = [i for i, block in enumerate(blocks) if not block.pinned]
@@ -187,7 +188,8 @@ def _best(draft: Draft, scores: Sequence[float]) -> Draft:
     at = {place: k for k, place in enumerate(loose)}
     needs = {at[i]: at[k] for i, k in closings([b.messages for b in blocks]).items() if i in at and k in at}
     costs = [blocks[i].tokens for i in loose]
-    chosen = choose_turns([scores[i] for i in loose], costs, room, newest=NEWEST, closing=needs)
+    newest = FOLLOWED if question.follows else NEWEST
+    chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
     worth = {loose[place]: score for place, score in chosen.items()}
     kept = {i for i, block in enumerate(blocks) if block.pinned} | worth.keys()
     if len(kept) == len(blocks):

@@ -84,20 +84,26 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     draft = draft.made()
     entries: Sequence[Entry] = facts.knowledge.get(LOREBOOKS, ()) if LOREBOOKS in params.sources else ()
     gone = _gone(draft) if HISTORY in params.sources else set()
-    question = question_of(draft.blocks)
+    asked = _last_user(draft.blocks)
     room = min(rag_budget(params.budget, params.total, draft.prompt), _spare(draft))
-    if not (entries or gone) or question is None or room <= 0 or any(m.why == WHY for m in draft.messages):
+    if not (entries or gone) or asked is None or room <= 0 or any(m.why == WHY for m in draft.messages):
         return draft
     shown = _texts(draft.messages)
-    found = [*_from_lorebooks(draft, question, entries, shown)] if entries else []
+    question = question_of((facts.original or draft).blocks) or Question(())
+    found = [*_from_lorebooks(draft, asked, question, entries, shown)] if entries else []
     if gone and facts.original is not None:
-        user = draft.blocks[question.place].user
-        blocks = [b for b in facts.original.blocks if user is None or b.user is None or b.user.index != user.index]
+        blocks = [block for place, block in enumerate(facts.original.blocks) if place != question.place]
         alike = likeness(blocks, question, params.embeddings, facts)
         if isinstance(alike, Want):
             return alike
         found += _from_history(question, blocks, alike, gone, shown)
-    return _with(draft, question.place, _best(found, room - draft.meter.text(HEADING)), room)
+    return _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
+
+
+def _last_user(blocks: Sequence[Block]) -> int | None:
+    """The place of the client's last user message; None if there is none."""
+    places = [place for place, block in enumerate(blocks) if block.user is not None and block.user.index >= 0]
+    return places[-1] if places else None
 
 
 def _spare(draft: Draft) -> int:
@@ -130,9 +136,11 @@ def _texts(messages: Iterable[Message]) -> set[str]:
     return {m.text() for m in messages}
 
 
-def _from_lorebooks(draft: Draft, question: Question, entries: Sequence[Entry], shown: set[str]) -> Iterator[Passage]:
+def _from_lorebooks(
+    draft: Draft, asked: int, question: Question, entries: Sequence[Entry], shown: set[str]
+) -> Iterator[Passage]:
     """The entries whose keys occur in the newest messages, and the entries most relevant to the question."""
-    said = "\n".join(_near(draft.blocks[: question.place + 1])).casefold()
+    said = "\n".join(_near(draft.blocks[: asked + 1])).casefold()
     for place, (entry, worth) in enumerate(zip(entries, _relevance(entries, question), strict=True)):
         score = CONSTANT if entry.constant else NAMED if is_called(entry, said) else 0.0
         if (not score and not (entry.searched and worth >= RELEVANT)) or any(entry.content in text for text in shown):

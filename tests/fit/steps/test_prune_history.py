@@ -285,7 +285,7 @@ def harbour() -> list[dict[str, Any]]:
 
 def vectors(want: Want) -> dict[str, Vector]:
     """As a model would that knows that the question is about the vessel."""
-    near = (SECRET, "Whereabouts zxq?")
+    near = (SECRET, want.payload.texts[0])
     return {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload.texts}
 
 

@@ -25,7 +25,7 @@ TALK = [
     assistant("The ferry leaves at nine from the northern pier."),
     user("Then we pack the blue lantern."),
     assistant(words(30, "chatter")),
-    user(words(30, "prattle")),
+    user(" ".join(["prattle"] * 30)),
     assistant("Fine."),
     user("When does the ferry leave?"),
 ]
@@ -262,7 +262,7 @@ def test_what_was_dropped_is_recalled_for_what_it_means_too() -> None:
     want = recall.apply(short, known, params)
     assert isinstance(want, Want) and {lantern, "Be brief."} <= set(want.payload.texts)
     assert recall.apply(short, told((TOWN,), first), Params(sources=("lorebooks",), embeddings="emb")) is short
-    near = (lantern, "Whereabouts zxq?")
+    near = (lantern, want.payload.texts[0])
     vectors = {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload.texts}
     assert lantern in excerpt(apply(short, replace(known, knowledge={want.key: vectors}), params))
     without = apply(short, replace(known, knowledge={want.key: ""}), params)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import mul
@@ -11,7 +10,7 @@ from proxy.fit.relevance.history.embedding_scores import mixed
 from proxy.fit.relevance.text.bm25 import acquire_index, release_index
 from proxy.fit.relevance.text.dates import date_match, first_date
 from proxy.fit.relevance.text.question import Question
-from proxy.fit.relevance.text.reading import Reading, read_text
+from proxy.fit.relevance.text.reading import Reading, read_text, speakers_of
 
 NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # shares of a turn's score that turns 1, 2, 3, 4 away get too (measured)
 WINDOW = 20  # turns on either side whose mean score ...
@@ -35,11 +34,10 @@ def rank_turns(
     """The relevance of each turn (a message, or a block as one) for the question: 1 for the best, 0 for an irrelevant
     one. `meaning`: words of similar meaning count too. `alike`: each turn's similarity to the question by embeddings,
     from 0 to 1."""
-    asked = read_text(question.text)
     index = acquire_index(turns)
-    scores = mixed(index.scores(index.query(asked), meaning=meaning), alike)
+    scores = mixed(index.scores(question.query(index), meaning=meaning), alike)
     release_index(index)
-    scores = _with_priors(scores, turns, asked, question.text)
+    scores = _with_priors(scores, turns, read_text(question.text), question.text)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
 
@@ -54,13 +52,6 @@ def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked:
     if len(known) == 2 and len(named) == 1:
         scores = [s * ONE_OF_TWO if who in named else s for s, who in zip(scores, speakers, strict=True)]
     return _dated(scores, turns, question)
-
-
-def speakers_of(names: Sequence[str]) -> set[str]:
-    """The speakers: names in front of several turns, if most turns have one (otherwise `Note:` would be a speaker)."""
-    counts = Counter(filter(None, names))
-    known = {name for name, times in counts.items() if times > 1}
-    return known if 2 * sum(counts[name] for name in known) > len(names) else set()
 
 
 def _is_named(name: str, asked: Reading) -> bool:

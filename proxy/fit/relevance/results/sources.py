@@ -11,29 +11,33 @@ import msgspec
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
-from proxy.fit.relevance.text.question import ends
+from proxy.fit.relevance.text.question import content_words, ends
 from proxy.fit.relevance.text.words import unescaped
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
+FOLLOW_UP = 1  # content words of a user message at most, from which it is a follow-up of the one before
 ARGUMENTS, SPOKEN = 600, 800  # characters used of each (measured: more adds noise)
 
 
 @dataclass(frozen=True)
 class UserMessage:
-    """A user message, analysed once for all results that follow it."""
+    """A user message and the one `before` it, analysed once for all results that follow it."""
 
     message: Message
+    before: UserMessage | None = None
 
     @cached_property
     def text(self) -> str:
-        """The parts of its text in which a question may be."""
-        return ends(self.message.own_text())
+        """The parts of its text in which a question may be; of a follow-up also of the user message before it."""
+        own = ends(self.message.own_text())
+        follows = self.before is not None and len(content_words(own)) <= FOLLOW_UP
+        return f"{own}\n{self.before.text}" if follows and self.before else own
 
     @cached_property
     def mark(self) -> int:
-        """A digest of the message."""
-        return digest(self.message.raw)
+        """A digest of what the text is taken from."""
+        return digest(self.message.raw, self.text)
 
 
 @dataclass(frozen=True)
@@ -67,25 +71,25 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
     for place, block in enumerate(blocks):
         own = block.user
         if block.has_results:
-            after = _following(blocks, place) if following else None
+            after = _following(blocks, place, user) if following else None
             calls = tuple(m for m in block.messages if not m.answers)
             found.append(Source(calls or block.messages[:1], user, after))
         else:
             found.append(None)
         if own is not None:
-            user = UserMessage(own)
+            user = UserMessage(own, user)
     return found
 
 
-def _following(blocks: Sequence[Block], place: int) -> UserMessage | None:
+def _following(blocks: Sequence[Block], place: int, before: UserMessage | None) -> UserMessage | None:
     """The user message after a round, if nothing but one text answer is between them."""
     own = blocks[place].user
     if own is not None:
-        return UserMessage(own)
+        return UserMessage(own, before)
     for block in blocks[place + 1 : place + 3]:
         first = block.messages[0]
         if first.kind is Kind.USER:
-            return UserMessage(first)
+            return UserMessage(first, before)
         if first.kind is not Kind.ASSISTANT or block.has_results:
             return None
     return None

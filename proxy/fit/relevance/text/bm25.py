@@ -114,6 +114,23 @@ class Index:
             found[place] = math.fsum([gains[key] * counts[key] / (counts[key] + norm) for key in hits])
         return found
 
+    def agreement(self, words: Iterable[str], besides: int = -1) -> tuple[float, int]:
+        """The largest sum, over the documents (`besides` one), of the rarity of those of these distinct words that it
+        contains; and how many of the words these documents contain. Rarity: the idf as a share of that of a word in one
+        document; in English times the word's rarity in the language."""
+        self._index_new_documents()
+        if english := self.is_english:
+            self._index_new_stems()
+        sums: dict[int, float] = {}
+        known = 0
+        for word in words:
+            held = self._documents_with(stem(word) if english else word, english)
+            known += bool(held.keys() - {besides})
+            rarity = self._idf(len(held)) / self._idf(1) * (word_table().rarity(word) if english else 1.0)
+            for place in held:
+                sums[place] = sums.get(place, 0.0) + rarity
+        return max((value for place, value in sums.items() if place != besides), default=0.0), known
+
     def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """The number of occurrences of each term in each document, and the number of documents with each term."""
         own, holding = self._counts.setdefault(english, ([], Counter()))

@@ -1,14 +1,48 @@
-"""The question of a conversation: what its last user turn asks, as weighted clauses. Everything that ranks uses it."""
+"""The question of a conversation: what its last user turn asks, as weighted clauses. Everything that ranks uses it.
+
+Theory of operation
+===================
+
+People wrap a question in courtesy and stories, programs in instructions, templates and format rules. No list of such
+phrases is complete, and they come in every language. What tells the question apart is the conversation: the words of a
+question meet in some turn, those of courtesy do not. So each clause of the message is measured by its agreement: the
+largest sum, over the turns, of the rarity of those of its words that the turn contains. A clause that names something
+by a capital or a number has more, a clause that does not end as a question less. The weight of a clause is a power of
+its share of the best clause's.
+
+The same measure tells a follow-up. "Are you sure?" agrees with no turn: the previous user turn is what it asks about,
+and if that is a follow-up too, the one before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from proxy.fit.relevance.text.bm25 import Index, Query, acquire_index, query, release_index
+from proxy.fit.relevance.text.clauses import clauses_in, is_question
+from proxy.fit.relevance.text.reading import read_message, read_text, speaker_of, speakers_of
+from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP
 from proxy.model.conversation import Block
 
 # Characters read at either end of a long message, where a question is (measured: more adds noise).
 USER_HEAD, USER_TAIL = 1200, 300
+LONG = 6000  # characters from which a message contains a text that its user did not write for this question, ...
+OUTER = 1200  # ... and the characters at either end of it that are searched for what the user wrote
+STATEMENT = 0.4  # factor for a clause that does not end as a question
+NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number
+LONGER, SHORT = 0.1, 2  # added to the agreement of a clause for each word of the conversation over so many
+POWER = 4  # of a clause's share of the best agreement: its weight
+LEAST = 0.02  # a clause of less weight is left out
+MAIN = 0.3  # share of the best weight from which a clause is what is asked
+FOLLOWS, STANDS = 0.85, 1.25  # agreement of a message that is surely a follow-up, and of one that surely is none
+FOLLOWING = 0.5  # weight of a follow-up's own words
+CLAUSE = 10  # content words of a clause of an earlier message, from which each weighs less: a story is no question
+TURNS = 5  # user turns that are read at most, with the last one
+Spans = Sequence[tuple[int, int]]
+LETTERS = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +56,7 @@ class Clause:
     end: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """What the last user turn asks. `clauses`: those of the last user message in their order, then those of earlier
     ones, if it is a follow-up. `place`: the index of its block; -1 if it was formed from a text."""
@@ -31,15 +65,35 @@ class Question:
     place: int = -1
 
     @property
+    def follows(self) -> bool:
+        """Whether it takes content from earlier user messages."""
+        return any(clause.start < 0 for clause in self.clauses)
+
+    @cached_property
     def text(self) -> str:
-        """The clauses as one text: for embeddings, and to find names, dates and literals."""
-        return "\n".join(clause.text for clause in self.clauses)
+        """The main clauses as one text: for embeddings, and to find names, dates and literals."""
+        least = MAIN * max([clause.weight for clause in self.clauses], default=0.0)
+        return "\n".join(clause.text for clause in self.clauses if clause.weight >= least)
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """Where the clauses of the last user message stand in its `own_text()`, as (start, end) in characters. Whatever
-        shortens that message must keep them."""
-        return tuple((clause.start, clause.end) for clause in self.clauses if clause.start >= 0)
+        """Where the main clauses of the last user message stand in its `own_text()`, as (start, end) in characters.
+        Whatever shortens that message must keep them."""
+        own = [clause for clause in self.clauses if clause.start >= 0]
+        least = MAIN * max([clause.weight for clause in own], default=0.0)
+        return tuple((clause.start, clause.end) for clause in own if clause.weight >= least)
+
+    def query(self, index: Index) -> Query:
+        """The words of all clauses, weighted. Of an English conversation the query is English, whatever the language
+        around the question."""
+        words: dict[str, float] = {}
+        length = english = 0.0
+        for clause in self.clauses:
+            read = read_text(clause.text)
+            length, english = length + clause.weight * read.length, english + clause.weight * read.english
+            for word, times in zip(read.words, read.counts, strict=True):
+                words[word] = words.get(word, 0.0) + clause.weight * times
+        return query(words, index.is_english or english >= KNOWN_ENGLISH * max(1, length))
 
 
 def question_of(blocks: Sequence[Block]) -> Question | None:
@@ -47,11 +101,82 @@ def question_of(blocks: Sequence[Block]) -> Question | None:
 
     It depends on these blocks alone: of the same blocks it is always the same.
     """
-    for place in range(len(blocks) - 1, -1, -1):
-        user = blocks[place].user
-        if user is not None and user.index >= 0:
-            return Question(question_in(user.own_text()).clauses, place)
-    return None
+    users = [i for i, block in enumerate(blocks) if block.user is not None and block.user.index >= 0]
+    if not users:
+        return None
+    others = [block for i, block in enumerate(blocks) if i != users[-1]]
+    index = acquire_index([tuple(map(read_message, block.messages)) for block in others])
+    found = Question(tuple(_clauses(blocks, users, index)), users[-1])
+    release_index(index)
+    return found
+
+
+def _clauses(blocks: Sequence[Block], users: Sequence[int], index: Index) -> Iterator[Clause]:
+    """The clauses of the last user message and, as far as it is a follow-up, those of the user messages before it."""
+    speakers = speakers_of([document[0].speaker for document in index.documents])
+    weight, asking = 1.0, ""
+    for place in users[: -TURNS - 1 : -1]:
+        message = blocks[place].user or blocks[place].messages[0]
+        text = message.own_text()
+        speaker = speaker_of(text, message.name)
+        if place != users[-1] and speaker != asking and speaker in speakers:
+            return  # a turn of a transcript: somebody else said it
+        asking = speaker
+        spans = _candidates(text)
+        last = place == users[-1]
+        agreements = [_agreement(text[start:end], index, -1 if last else place) for start, end in spans]
+        if not (last or any(agreements)):
+            continue  # no other turn contains a word of it
+        follows = min(1.0, max(0.0, (STANDS - max(agreements)) / (STANDS - FOLLOWS)))
+        for (start, end), share in zip(spans, _weights(text, spans, agreements), strict=True):
+            clause = Clause(text[start:end], weight * share * (1 - (1 - FOLLOWING) * follows), start, end)
+            if clause.weight >= LEAST:
+                yield clause if last else _earlier(clause)
+        weight *= follows
+        if weight < LEAST:
+            return
+
+
+def _earlier(clause: Clause) -> Clause:
+    """A clause of an earlier message, which has no place in the last one."""
+    return Clause(clause.text, clause.weight * min(1.0, CLAUSE / max(1, len(content_words(clause.text)))))
+
+
+def _candidates(text: str) -> Spans:
+    """The clauses of a message. Of a long one: those of its first and last paragraphs, as many as are short; else of
+    its first and last lines."""
+    if len(text) <= LONG:
+        return list(clauses_in(text)) or [(0, len(text))]
+    head, tail = text[:OUTER], text[-OUTER:]
+    first = head.rfind("\n\n") if "\n\n" in head else head.find("\n")
+    last = tail.find("\n\n") if "\n\n" in tail else tail.rfind("\n")
+    start = len(text) - len(tail) + last + 1
+    found = [*clauses_in(head[: first if first >= 0 else OUTER])]
+    found += [(start + a, start + b) for a, b in clauses_in(text[start:])]
+    return found or [(0, OUTER), (len(text) - OUTER, len(text))]
+
+
+def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float]:
+    """The weight of each clause in its message: 1 for the best."""
+    asks = [1.0 if is_question(text[start:end]) else STATEMENT for start, end in spans]
+    worth = [share * value for share, value in zip(asks, agreements, strict=True)]
+    worth = worth if any(worth) else asks  # of a conversation that knows none of the words, the signs alone decide
+    return [(value / max(worth)) ** POWER for value in worth]
+
+
+def _agreement(clause: str, index: Index, own: int) -> float:
+    """How well a clause agrees with one turn, besides its `own`: the rarity of the words that they share, and more if
+    it names something that the conversation contains, and for each word of the conversation over two."""
+    later = LETTERS.findall(clause)[1:]  # the first word of a clause has a capital anyway
+    names = " ".join(word for word in later if word[0].isupper() or word[0].isdigit())
+    _, named = index.agreement(content_words(names), own)
+    shared, known = index.agreement(content_words(clause), own)
+    return shared + NAMED * (named > 0) + LONGER * max(0, known - SHORT)
+
+
+def content_words(text: str) -> list[str]:
+    """The distinct words of a text but English function words and single letters."""
+    return [word for word in read_text(text).words if word not in STOP and (len(word) > 1 or not word.isascii())]
 
 
 def question_in(text: str) -> Question:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -106,6 +108,19 @@ def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
     return reading(key, f"{plain}\n{calls}" if calls else plain, message.name)
 
 
+def speaker_of(text: str, name: str = "") -> str:
+    """The speaker of a message in lower case: the name that the API gives, else that before a colon; may be empty."""
+    head = None if name else HEADING.match(text[:HEAD])
+    return (name or (head and head["who"]) or "").casefold()
+
+
+def speakers_of(names: Sequence[str]) -> set[str]:
+    """The speakers: names in front of several turns, if most turns have one (otherwise `Note:` would be a speaker)."""
+    counts = Counter(filter(None, names))
+    known = {name for name, times in counts.items() if times > 1}
+    return known if 2 * sum(counts[name] for name in known) > len(names) else set()
+
+
 def call_text(call: Part) -> str:
     """The name and the beginning of the arguments of a call."""
     return f"{call.name} {unescaped(call.text[:ARGUMENTS])}"
@@ -120,7 +135,7 @@ def reading(key: Key, text: str, name: str = "") -> Reading:
         significant = [token not in STOP_TOKENS for token in found]
         found, counts = tuple(compress(found, significant)), tuple(compress(counts, significant))
     head = HEADING.match(text[:HEAD])
-    who, when = (head["who"], head["when"]) if head else (None, None)
+    when = head["when"] if head else None
     return Reading(
         key=key,
         tokens=found,
@@ -128,6 +143,6 @@ def reading(key: Key, text: str, name: str = "") -> Reading:
         length=length,
         english=english,
         names=names,
-        speaker=(name or who or "").casefold(),
+        speaker=speaker_of(text, name),
         day=first_date(when) if when else None,
     )

@@ -47,6 +47,12 @@ class WordTable:
             else int.from_bytes(self._vectors[row * self._bytes : (row + 1) * self._bytes], "little")
         )
 
+    def rarity(self, word: str) -> float:
+        """How rare a word is in English: 0 for the most frequent, 1 for the rarest and for a word that the table does
+        not contain. The table's words are in order of frequency."""
+        row = self._row.get(word)
+        return 1.0 if row is None else math.log1p(row) / math.log(len(self._row))
+
     def nearest(self, vector: int, vocabulary: Iterable[tuple[int, str]]) -> list[tuple[float, str]]:
         """At most `NEAREST` words of a vocabulary of (vector, word), the most similar first, as (similarity, word)."""
         max_distance = self._max_distance

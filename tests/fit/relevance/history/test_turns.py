@@ -16,7 +16,6 @@ from proxy.fit.relevance.history.turns import (
     by_worth,
     choose_turns,
     smoothed,
-    speakers_of,
 )
 from proxy.fit.relevance.text.bm25 import Document
 from proxy.fit.relevance.text.question import question_in
@@ -65,12 +64,6 @@ def test_in_a_meeting_the_turns_of_who_is_named_count_before_neighbours_share() 
     chat = turns(*[f"{who}: {said}" for who in ("Marketing", "Industrial Designer", "Grad G") * 2])
     ranked = rank_turns(chat, "What did the Industrial Designer think about the display?")
     assert order(ranked)[0] in (1, 4)
-
-
-def test_a_name_before_a_colon_is_a_speaker_only_where_most_turns_bear_one() -> None:
-    assert speakers_of(["ann", "bob", "ann", "bob", ""]) == {"ann", "bob"}
-    assert speakers_of(["note", "", "", "note", "", ""]) == set()
-    assert speakers_of(["a", "b", "c"]) == set()
 
 
 def test_a_date_in_the_question_prefers_the_turns_of_that_month() -> None:

@@ -31,8 +31,8 @@ def called(**arguments: Any) -> list[dict[str, Any]]:
 def test_the_question_is_the_user_before_the_call_and_what_the_model_said() -> None:
     call, result = called(query="alpha")
     call["content"] = "I look it up."
-    asked = source(system("s"), user("first?"), assistant("ok"), user("second?"), call, result).query("a")
-    assert asked == ResultQuery("second?\nI look it up.", "alpha")
+    asked = source(system("s"), user("first?"), assistant("ok"), user("the second harbour?"), call, result).query("a")
+    assert asked == ResultQuery("the second harbour?\nI look it up.", "alpha")
 
 
 def test_only_blocks_with_results_have_a_question() -> None:
@@ -60,9 +60,15 @@ def test_of_parallel_calls_each_result_has_its_own_arguments() -> None:
 
 
 def test_what_the_user_asks_directly_after_the_round_may_count_too() -> None:
-    talk = (user("load it"), *called(), assistant("what would you know?"), user("who is first?"), assistant("Ann"))
+    talk = (
+        user("load it"),
+        *called(),
+        assistant("what would you know?"),
+        user("who lifted the first crane?"),
+        assistant("Ann"),
+    )
     assert source(*talk).query("a").prose == "load it\n"
-    assert source(*talk, following=True).query("a").prose == "who is first?\nload it\n"
+    assert source(*talk, following=True).query("a").prose == "who lifted the first crane?\nload it\n"
 
 
 @pytest.mark.parametrize("between", [called(), [assistant("a"), assistant("b")], []])
@@ -91,3 +97,12 @@ def test_what_cannot_be_read_asks_nothing() -> None:
     broken = message(b'{"role":"user","content":"\xff"}')
     assert Source((broken,), UserMessage(broken)).query("a") == ResultQuery("\n")
     assert Source((broken,)).query("a") == ResultQuery("")
+
+
+def test_a_follow_up_brings_the_user_message_before_it() -> None:
+    talk = (user("who lifted the first crane?"), assistant("Ann."), user("are you sure?"))
+    asked = source(*talk, *called(q="x")).query("a")
+    assert asked.prose == "are you sure?\nwho lifted the first crane?\n"
+    own = source(talk[0], talk[1], user("which pump of the harbour?"), *called(q="x"))
+    assert own.query("a").prose == "which pump of the harbour?\n"
+    assert own.mark != source(*talk, *called(q="x")).mark

@@ -127,6 +127,21 @@ def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkey
     assert grown.scores(asked, meaning=True) == index_of(*CHAT).scores(asked, meaning=True)
 
 
+def test_the_agreement_is_the_rarity_of_the_words_that_meet_in_one_document() -> None:
+    index = index_of("zebu quokka", "zebu", "quokka numbat", "civet")
+    one, known = index.agreement(["civet", "axolotl"])
+    assert (one, known) == (1.0, 1)
+    both, known = index.agreement(["zebu", "quokka"])
+    assert known == 2 and both == pytest.approx(2 * index.agreement(["zebu"])[0]) and both < 2
+    assert index.agreement(["zebu", "quokka"], 0)[0] == index.agreement(["zebu"])[0]
+    assert index.agreement(["civet"], 3) == (0.0, 0) == Index().agreement(["civet"])
+
+
+def test_in_english_a_word_that_is_frequent_in_the_language_agrees_less() -> None:
+    index = index_of("I think that the vessel is what you would have it be", "It is the time that you have")
+    assert index.is_english and index.agreement(["vessels"])[0] > index.agreement(["times"])[0] > 0
+
+
 def test_an_index_that_is_in_use_is_nobody_elses() -> None:
     INDEXED.clear()
     release_index(acquire_index(documents(*CHAT)))

@@ -4,20 +4,62 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from proxy.fit.blocks import group
-from proxy.fit.relevance.text.question import USER_HEAD, USER_TAIL, Clause, Question, ends, question_in, question_of
+from proxy.fit.relevance.text.bm25 import Index
+from proxy.fit.relevance.text.question import (
+    LONG,
+    MAIN,
+    USER_HEAD,
+    USER_TAIL,
+    Clause,
+    Question,
+    content_words,
+    ends,
+    question_in,
+    question_of,
+)
+from proxy.fit.relevance.text.reading import read_text
 from proxy.model.conversation import Block
 from proxy.model.structs import replace
-from tests.makers import assistant, prompt, system, user
+from tests.makers import assistant, prompt, system, tool_round, user, words
+
+ASKED = "When does the ferry to the northern island leave?"
+SAID = [
+    "The ferry to the northern island leaves at nine.",
+    "We have packed the blue lantern and all that you wanted.",
+    "Your sister called about the garden that she has.",
+    "They said that the bridge would be closed for the week.",
+    "You should have a look at the map before we go there.",
+    "I think that the weather is what it was, and that we wait.",
+]
+TALK = [(assistant if i % 2 else user)(text) for i, text in enumerate(SAID)]
 
 
 def blocks(*messages: dict[str, Any]) -> tuple[Block, ...]:
     return group(prompt(messages).messages)
 
 
+def asked(*messages: dict[str, Any]) -> Question:
+    """The question at the end of a conversation."""
+    found = question_of(blocks(system("s"), *TALK, *messages))
+    assert found is not None
+    return found
+
+
+def own(found: Question) -> dict[str, float]:
+    """The clauses of the last user message and their weights."""
+    return {clause.text: clause.weight for clause in found.clauses if clause.start >= 0}
+
+
+def earlier(found: Question) -> dict[str, float]:
+    return {clause.text: clause.weight for clause in found.clauses if clause.start < 0}
+
+
 def test_the_question_is_what_the_last_user_message_asks_and_where_it_stands() -> None:
-    found = question_of(blocks(system("s"), user("first?"), user("second?"), assistant("done")))
-    assert found is not None and (found.text, found.place, found.spans) == ("second?", 2, ((0, 7),))
+    found = asked(user(ASKED), assistant("At nine."))
+    assert (found.text, found.place, found.spans, found.follows) == (ASKED, 7, ((0, len(ASKED)),), False)
 
 
 def test_without_a_user_message_there_is_no_question() -> None:
@@ -25,18 +67,149 @@ def test_without_a_user_message_there_is_no_question() -> None:
 
 
 def test_a_message_of_the_proxy_asks_nothing() -> None:
-    first, own = blocks(user("first?"), user("[Excerpts]"))
-    written = replace(own, messages=tuple(replace(m, index=-1) for m in own.messages))
+    first, written = blocks(user("first?"), user("[Excerpts]"))
+    written = replace(written, messages=tuple(replace(m, index=-1) for m in written.messages))
     found = question_of((first, written))
     assert found is not None and found.text == "first?"
 
 
-def test_of_a_long_text_its_ends_are_the_question() -> None:
+# Clauses.
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        "Good evening, dear friend! {} Many thanks in advance, and greetings to everybody.",
+        "Kurze Frage von mir: {} Vielen Dank im Voraus!",
+        '{{"speaker": "a", "content": "{}", "most": 30}}',
+        "<request>\n<note>Short, if possible.</note>\n<text>{}</text>\n</request>",
+        "# Job\nLook something up.\n\n## Asked\n{}\n\n## Rules\n- no lists\n- no apologies",
+        "Would you be so kind? {} Could you perhaps manage that today?",
+    ],
+)
+def test_courtesy_templates_and_rules_weigh_little_beside_what_is_asked(wrapped: str) -> None:
+    text = wrapped.format(ASKED)
+    found = asked(user(text))
+    weights = own(found)
+    assert weights[ASKED] == 1.0 and sum(weights.values()) < 1.5 and found.text == ASKED
+    assert [text[start:end] for start, end in found.spans] == [ASKED] and not found.follows
+
+
+def test_what_is_asked_needs_no_question_mark() -> None:
+    told = ASKED.replace("When does", "Tell me when").replace("?", ".")
+    weights = own(asked(user(f"Would you be so kind? {told} Thanks.")))
+    assert weights[told] == 1.0 and weights.get("Would you be so kind?", 0.0) < MAIN
+
+
+def test_what_names_something_by_a_capital_or_a_number_weighs_more() -> None:
+    talk = [user(f"{text} {name}") for text, name in zip(SAID, ["Ann"] * 3 + ["Bob", "flat 17", "x"], strict=True)]
+    found = question_of(blocks(*talk, user("What is with Ann? What is with it?")))
+    assert found is not None and own(found) == {"What is with Ann?": found.clauses[0].weight}
+    found = question_of(blocks(*talk, user("What is in 17? What is in it?")))
+    assert found is not None and found.text == "What is in 17?"
+
+
+def test_where_no_word_is_known_the_signs_alone_decide() -> None:
+    found = asked(user("Xyl vrong. Zib quonk? Brill."))
+    assert found.text == "Zib quonk?"
+    found = asked(user("Xyl vrong. Zib quonk."))
+    assert len(set(own(found).values())) == 1
+
+
+def test_a_message_without_letters_is_one_clause() -> None:
+    assert own(asked(user("???"))) == {"???": own(asked(user("???")))["???"]} and question_of(blocks(user("")))
+
+
+# Long messages.
+
+
+PASTED = "\n".join(f"line {i} of what was pasted" for i in range(LONG // 20))
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{ask}\n\n{text}", "{text}\n\n{ask}", "{ask}\n{text}", "{text}\n{ask}", "Text:\n\n{text}\n\n{ask}\n\nBe brief."],
+)
+def test_before_and_behind_a_pasted_text_stands_what_is_asked(template: str) -> None:
+    text = template.format(ask=ASKED, text=PASTED)
+    found = asked(user(text))
+    assert ASKED in [text[start:end] for start, end in found.spans]
+    assert not any("line 20 " in clause.text for clause in found.clauses)
+
+
+def test_of_one_endless_line_the_ends_are_read() -> None:
+    found = asked(user(f"{ASKED} {'x' * LONG}"))
+    assert found.text.startswith(ASKED) and len(found.text) < LONG
+    assert len(asked(user("." * (LONG + 1))).clauses) == 2
+
+
+# Follow-ups.
+
+
+@pytest.mark.parametrize(
+    "text", ["Are you sure?", "why", "???", "Bist du sicher?", "¿y cuándo?", "もう一度", "And then?"]
+)
+def test_a_follow_up_includes_the_user_message_before_it(text: str) -> None:
+    found = asked(user(f"Good evening! {ASKED}"), assistant("At nine."), user(text))
+    assert found.follows and list(earlier(found)) == [ASKED]
+    assert earlier(found)[ASKED] > max(own(found).values()) and found.spans == ((0, len(text)),)
+
+
+def test_a_follow_up_of_a_follow_up_goes_back_to_the_question() -> None:
+    found = asked(user(ASKED), assistant("At nine."), user("Are you sure?"), assistant("Yes."), user("Really?"))
+    assert ASKED in earlier(found)
+
+
+def test_a_question_of_its_own_leaves_the_one_before_alone() -> None:
+    found = asked(
+        user(ASKED), assistant("At nine."), user("What about the sister and the garden that she called about?")
+    )
+    assert not found.follows
+
+
+def test_a_turn_of_a_transcript_is_not_the_question_before() -> None:
+    talk = [user(f"{who}: {text}") for who, text in zip(["Ann", "Bob"] * 3, SAID, strict=True)]
+    found = question_of(blocks(*talk, user(f"Ann: {ASKED}"), user("why?")))
+    assert found is not None and not found.follows
+    found = question_of(blocks(*talk, user(ASKED), user("why?")))
+    assert found is not None and found.follows
+
+
+def test_a_message_of_which_no_other_turn_has_a_word_is_not_the_question_before() -> None:
+    assert earlier(asked(user(ASKED), user("Xyl vrong."), user("why?"))) == earlier(asked(user(ASKED), user("why?")))
+
+
+def test_a_story_weighs_less_than_a_question() -> None:
+    story = f"{SAID[0][:-1]}, {words(9)} and {SAID[1]}"
+    assert max(earlier(asked(user(story), user("why?"))).values()) < max(
+        earlier(asked(user(ASKED), user("why?"))).values()
+    )
+
+
+def test_the_question_depends_on_nothing_that_comes_later() -> None:
+    talk = blocks(*TALK, user(ASKED), *tool_round("c", "result"), user("why?"), assistant("so"))
+    assert question_of(talk[:7]) == question_of(blocks(*TALK, user(ASKED)))
+    assert question_of(talk) == question_of(talk)
+
+
+# The query.
+
+
+def test_the_query_weighs_words_by_their_clauses_and_is_english_for_an_english_conversation() -> None:
+    index = Index()
+    for text in SAID:
+        index.add((read_text(text),))
+    found = Question((Clause("ferries leave", 1.0, 0, 13), Clause("the ferries", 0.5))).query(index)
+    assert found.english and dict(found.words) == {"ferries": 1.5, "leave": 1.0}
+    assert not question_in("Wo liegt die Fähre?").query(Index()).english
+
+
+def test_content_words_are_neither_function_words_nor_single_letters() -> None:
+    assert content_words("What is the x of the crane? 船") == ["crane", "船"]
+
+
+def test_of_a_long_text_without_a_conversation_its_ends_are_the_question() -> None:
     text = "".join(chr(97 + i % 26) for i in range(9_000))
     found = question_in(text)
     assert found.text == ends(text) == f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
     assert [text[start:end] for start, end in found.spans] == [clause.text for clause in found.clauses]
-
-
-def test_a_clause_of_an_earlier_message_has_no_span() -> None:
-    assert Question((Clause("who?", 1.0, 0, 4), Clause("before", 0.5))).spans == ((0, 4),)

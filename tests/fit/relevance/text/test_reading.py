@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from proxy.fit.relevance.text.dates import PartialDate
-from proxy.fit.relevance.text.reading import ARGUMENTS, OWN_KEY, Reading, read_message, read_text, reading
+from proxy.fit.relevance.text.reading import (
+    ARGUMENTS,
+    OWN_KEY,
+    Reading,
+    read_message,
+    read_text,
+    reading,
+    speakers_of,
+)
 from proxy.model.conversation import Message
 from tests.makers import message as make
 
@@ -95,3 +103,9 @@ def test_a_name_that_the_message_bears_is_its_speaker() -> None:
 def test_what_is_no_utf8_is_read_all_the_same() -> None:
     read = read_message(make(b'{"role":"user","content":"alpha \xff beta"}'))
     assert {"alpha", "beta"} <= set(read.words)
+
+
+def test_a_name_before_a_colon_is_a_speaker_only_where_most_turns_bear_one() -> None:
+    assert speakers_of(["ann", "bob", "ann", "bob", ""]) == {"ann", "bob"}
+    assert speakers_of(["note", "", "", "note", "", ""]) == set()
+    assert speakers_of(["a", "b", "c"]) == set()

@@ -48,6 +48,12 @@ def test_a_word_that_is_not_in_the_table_has_no_vector() -> None:
     assert word_table().vector("zzzz") is None
 
 
+def test_the_first_word_of_the_table_is_the_most_frequent_and_a_word_beyond_it_is_as_rare_as_can_be() -> None:
+    shipped = word_table()
+    assert shipped.rarity("the") == 0.0 and shipped.rarity("zzzz") == 1.0
+    assert 0 < shipped.rarity("school") < shipped.rarity("camping") < 1
+
+
 def test_similarity_falls_with_every_bit_that_differs_and_noise_is_left_out() -> None:
     found = small(0b0, 0b1, 0b11, 0b1111)
     vocabulary = [(found.vector(w) or 0, w) for w in "abcd"]
