@@ -260,8 +260,14 @@ def _messages(inspection: Inspection, view: View) -> Table:
             table.add_row(view.text("…"), f"{len(hidden)} messages", *_sums(hidden), Text(view.rest, "dim"))
     table.add_row("", "overhead", *_sums([messages["overhead"]]), Text("tools and the request itself", "dim"))
     sums = _sums([*messages["detail"], messages["overhead"]])
-    table.add_row("", "prompt", *sums, Text(f"{messages['sent']} of {messages['in']} messages sent"), style="dim")
+    table.add_row("", "prompt", *sums, _counts(messages), style="dim")
     return table
+
+
+def _counts(messages: Inspection) -> str:
+    """How many of the client's messages are sent, and how many the proxy adds."""
+    added = sum(row["index"] is None for row in messages["detail"])
+    return f"{messages['sent'] - added} of {messages['in']} messages sent{f', {added} added' if added else ''}"
 
 
 def _row(run: Sequence[Inspection], view: View) -> tuple[str | Text, ...]:

@@ -213,7 +213,7 @@ def test_the_columns_add_up() -> None:
         [0, 7],
         [10, 10],
         [400, 400],
-        [450, 427, 3, 11],  # the last two: messages sent and in
+        [450, 427, 2, 11, 1],  # the last three: messages sent, in, and added
     ]
     assert "recalled: relevance 0.25 to" in shown[2]
     assert any(line.startswith("+ ") and "added: excerpts of what" in line for line in shown)
