@@ -138,14 +138,14 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "looking": ("proxy.apis.openai_chat.ChatCompletions.scan", True),
-    "looking at a short one": ("proxy.apis.openai_chat.ChatCompletions.scan", False),
+    "scanning": ("proxy.apis.openai_chat.ChatCompletions.scan", True),
+    "scanning a short one": ("proxy.apis.openai_chat.ChatCompletions.scan", False),
     "parsing": ("proxy.apis.openai_chat.ChatCompletions.parse", True),
     "parsing a short one": ("proxy.apis.openai_chat.ChatCompletions.parse", False),
     "planning": ("proxy.request.planning.plan", True),
     "rendering": ("proxy.apis.openai_chat.ChatCompletions.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
-    "knowing": ("proxy.request.facts.Knowledge.known", True),
+    "resolving the model": ("proxy.request.facts.Knowledge.known", True),
     "proving": ("proxy.request.prepare._proves", False),
 }
 
@@ -211,7 +211,7 @@ def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
 
     async def check() -> None:
         async with before_simulator(SimulatorConfig(windows={"gpt-4": 4_096})) as (_, proxy):
-            reply = await proxy.chat(body(talk(100 if "looking" in place else 400)))
+            reply = await proxy.chat(body(talk(100 if "recognise" in place else 400)))
             assert (reply.status, error(reply)["code"]) == (500, "proxy_error")
             assert (await proxy.told()).result == "bug"
 
