@@ -12,8 +12,10 @@ from heapq import heapify, heappop, heapreplace
 import msgspec
 
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
+from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.query import ResultQuery
+from proxy.fit.relevance.text.severity import ERROR, EXCEPTION, WARNING, WORD, severities_of_lines
 from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fill, largest_fitting, literal_scores
 from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
 from proxy.fit.relevance.text.words import identifiers_in, severities
@@ -21,6 +23,7 @@ from proxy.model.ports import Meter
 
 NEW_NAME = 0.2  # value of an identifier that no chosen line contains yet, in units of the best match (measured)
 LITERAL = 1.0  # value of a line that contains a literal of the query
+ALIKE = 0.5  # how fast a shape of line loses value: value / (1 + lines of that shape before it) ** this (measured)
 COST_EXPONENT = 0.25  # preference for short lines: score / length ** this (measured)
 ENDS, ENDS_SHARE = 3, 0.2  # lines at either end that stay, within this share of the room
 SHORT = 16  # characters of a line that is as short as a note that it is missing
@@ -30,9 +33,12 @@ GAP = 5  # tokens of the note between two runs of lines
 SAMPLE = 300  # lines that decide the language if the query is too short to
 REACH = 80  # characters per token of the limit up to which all lines are ranked (measured: more gains nothing)
 CHARACTERS = 4  # of a token, estimated; only the order of preference depends on it
-# Values in units of the best match, for a query that is not about errors, and for one that is (measured): a line of
-# rare shape, a line that reports an error (severity 2), a line with a word about errors (severity 1).
-RARE_WORTH, LOUD_WORTH, QUIET_WORTH = (0.12, 0.3), (0.25, 0.9), (0.08, 0.35)
+# Values in units of the best match, for a query that is not about trouble, and for one that is (measured): a line of
+# rare words, and a line that tells of trouble, by its severity.
+RARE_WORTH = (0.12, 0.3)
+REPEATED = 0.5  # what a rare line is worth more, the more the lines of a text repeat each other: nearly all do in a log
+TROUBLE_WORTH = {WORD: (0.08, 0.35), EXCEPTION: (0.25, 1.2), WARNING: (0.15, 0.8), ERROR: (0.25, 1.5)}
+COMMONEST = 0.4  # share of that value that trouble keeps which most lines tell of
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 
 
@@ -84,43 +90,56 @@ def shorten_lines(text: str, limit: int, query: ResultQuery, meter: Meter, fits:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Analysed lines of a text: their indices in it (`places`), the tokens of each, all distinct tokens (`said`), the
-    identifiers among these (`names`), and the severity of those about errors (`severities`)."""
+    identifiers among these that are not new on every line (`names`), the severity of the lines that tell of trouble
+    (`severities`, by index), and the shape of each (`shapes`)."""
 
     lines: Sequence[Line]
     places: Sequence[int]
     tokens: Sequence[Sequence[str]]
     said: Set[str]
     names: frozenset[str]
-    severities: Mapping[str, int]
+    severities: Mapping[int, int]
+    shapes: Sequence[Shape]
 
 
 def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]], places: Sequence[int]) -> Survey:
     """Analyses the lines at these places, given the tokens of every line."""
     found = [tokens[place] for place in places]
     said = distinct_tokens(found)
-    return Survey([lines[place] for place in places], places, found, said, identifiers_in(said), severities(said))
+    read = [lines[place] for place in places]
+    troubles = severities_of_lines([line.text for line in read], found, said, severities(said))
+    names = without_fresh(identifiers_in(said), len(places))
+    return Survey(read, places, found, said, names, troubles, shapes_of(found, said))
 
 
 def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
     """Yields the indices of the lines, the highest value for its length first.
 
-    Each identifier adds to the value of one line only, because the model needs it once. Lazy greedy selection: values
-    only fall, so a line's value is recomputed only when it reaches the top of the heap.
+    The more lines of its shape stand before it, the less a line is worth: the tenth entry of one kind in a log says
+    less than the first of another. Each identifier adds to the value of one line only, because the model needs it once.
+    Lazy greedy selection: values only fall, so a line's value is recomputed only when it reaches the top of the heap.
     """
     names = list(map(read.names.intersection, read.tokens))
-    costs = [(2 + len(line.text) / CHARACTERS) ** COST_EXPONENT for line in read.lines]
+    costs: list[float] = [(2 + len(line.text) / CHARACTERS) ** COST_EXPONENT for line in read.lines]
     unit = NEW_NAME * (max(worth, default=0.0) or 1.0)
     seen: set[str] = set()
-    waiting = [(-(worth[i] + unit * len(names[i])) / costs[i], i) for i in range(len(costs))]
+    times: Counter[Shape] = Counter()
+
+    def value(place: int) -> float:
+        fresh: float = (1 + times[read.shapes[place]]) ** -ALIKE
+        own = worth[place] * (fresh if worth[place] > 0 else 1)
+        return (own + unit * len(names[place] - seen)) / costs[place]
+
+    waiting = [(-value(place), place) for place in range(len(costs))]
     heapify(waiting)
     while waiting:
         estimate, place = waiting[0]
-        now = -(worth[place] + unit * len(names[place] - seen)) / costs[place]
-        if now > estimate:
+        if (now := -value(place)) > estimate:
             heapreplace(waiting, (now, place))
             continue
         heappop(waiting)
         seen |= names[place]
+        times[read.shapes[place]] += 1
         yield place
 
 
@@ -162,18 +181,14 @@ def values_of(read: Survey, query: ResultQuery) -> list[float]:
     return [w + unit * (outline_value(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
 
 
-def _novelty(read: Survey, about_errors: bool) -> list[float]:
-    """The value of each line for its rarity and its errors, more if the query is about errors. Lines have the same
-    shape if they differ only in tokens that are not plain words (numbers, dates, paths)."""
-    shapes = [tuple(filter(str.isidentifier, said)) for said in read.tokens]
-    rarities = {shape: times**-0.5 for shape, times in Counter(shapes).items()}
-    found = [RARE_WORTH[about_errors] * rarities[shape] for shape in shapes]
-    calm = read.severities.keys().isdisjoint
-    for place, said in enumerate(read.tokens if read.severities else ()):
-        if not calm(said):
-            loud = max([read.severities.get(token, 0) for token in said]) > 1
-            weight = LOUD_WORTH[about_errors] if loud else QUIET_WORTH[about_errors]
-            found[place] += weight * (0.4 + 0.6 * rarities[shapes[place]])
+def _novelty(read: Survey, about_trouble: bool) -> list[float]:
+    """The value of each line for its rarity and its trouble, more if the query is about trouble."""
+    times = Counter(read.shapes)
+    rarities = [times[shape] ** -0.5 for shape in read.shapes]
+    rare_worth = RARE_WORTH[about_trouble] + REPEATED * (1 - len(times) / max(1, len(rarities))) ** 2
+    found = [rare_worth * rare for rare in rarities]
+    for place, severity in read.severities.items():
+        found[place] += TROUBLE_WORTH[severity][about_trouble] * (COMMONEST + (1 - COMMONEST) * rarities[place])
     return found
 
 

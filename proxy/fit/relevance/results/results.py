@@ -125,7 +125,7 @@ def _around(whole: Json, longest: str, goal: Goal) -> str | None:
         made = encoded(_with(whole, longest, shorten(longest, room, goal.query, goal.meter)))
         if goal.fits(made):
             return made
-        room -= max(SPARE, goal.meter.text(made) - goal.limit)
+        room = min(room, room * goal.limit // goal.meter.text(made)) - SPARE  # quotes and escapes are a share of it
     return None
 
 

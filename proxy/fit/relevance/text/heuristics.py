@@ -1,4 +1,4 @@
-"""Signs that a row or a line is worth keeping, whatever the query: error words, extreme values, the outline of a text.
+"""Signs that a row or a line is worth keeping, whatever the query: extreme values, the outline of a text.
 
 They know English and program code only. They return figures; how much those weigh is decided by `results`.
 """
@@ -11,19 +11,6 @@ from heapq import nsmallest
 
 from proxy.model.lenient_json import Json
 
-ERROR_WORDS = frozenset(
-    "error errors fail fails failed failing failure failures fatal exception exceptions traceback panic panicked"
-    " critical denied refused rejected timeout timed warn warning warnings unknown invalid cannot unable"
-    " abort aborted killed exited missing lost corrupt corrupted undefined unexpected crash crashed severe".split()
-)
-SEVERE_WORDS = frozenset("ERROR ERRORS FATAL CRITICAL PANIC FAIL FAILED FAILURE Traceback SEVERE EMERG ALERT".split())
-ERROR_SUFFIXES = ("Exception", "Error")
-ERROR_NAME = re.compile(r"[\w.]*\w(?:Exception|Error)")
-ASKS_ABOUT_ERRORS = re.compile(
-    r"\b(?:errors?|wrong|fail(?:s|ed|ing|ures?)?|problems?|broken?|crash(?:es|ed|ing)?|warnings?|bugs?|issues?"
-    r"|why (?:did|does|is|are|was|were))\b",
-    re.IGNORECASE,
-)
 ASKS_HIGHEST = re.compile(
     r"\b(?:highest|most|largest|biggest|longest|maximum|max|greatest|latest|newest|best|top|priciest|recent|heaviest)\b",
     re.I,
@@ -47,14 +34,6 @@ LINE_KIND = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:
 HUGE = 10**300  # JSON may contain integers that are too large for a float
 NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
 TIMESTAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")
-
-
-def severity_of(token: str) -> int:
-    """2 for a token that reports an error (`ERROR`, `Traceback`, `java.io.IOException`), 1 for a word about errors
-    (`failed`, `timeout`), 0 for any other token."""
-    if token in SEVERE_WORDS or (token.endswith(ERROR_SUFFIXES) and ERROR_NAME.fullmatch(token)):
-        return 2
-    return int(token.lower() in ERROR_WORDS)
 
 
 def outline_value(text: str) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from proxy.fit.relevance.text.heuristics import ASKS_ABOUT_ERRORS
+from proxy.fit.relevance.text import severity
 from proxy.fit.relevance.text.splitting import count_tokens, tokens
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, SHORT_TEXT, STOP, is_english, stem, summarised, words_of
 from proxy.model.bounded import SMALL, Bounded
@@ -99,7 +99,7 @@ class _Analysis:
         quoted = ["".join(groups).casefold() for groups in QUOTED.findall(text)]
         numbers = [token.casefold() for token in found if sum(map(str.isdigit, token)) >= LONG_NUMBER]
         self.literals = (quoted, [name.casefold() for name in names], numbers)
-        self.about_errors = bool(ASKS_ABOUT_ERRORS.search(text))
+        self.about_errors = bool(severity.ASKS.search(text))
 
     @cached_property
     def stems(self) -> dict[str, int]:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import compress
 from operator import itemgetter, mul
 
-from proxy.fit.relevance.text.heuristics import severity_of
 from proxy.fit.relevance.text.memo import MemoTable
+from proxy.fit.relevance.text.severity import severity_of
 from proxy.fit.relevance.text.splitting import MARKS
 
 LONGEST = 80  # characters of an identifier; a longer token (hash, base64) is matched by its parts only
@@ -59,7 +59,7 @@ def identifiers_in(found: Collection[str]) -> frozenset[str]:
 
 
 def severities(found: Collection[str]) -> dict[str, int]:
-    """The tokens about errors, with their severity (`severity_of`): 1 or 2."""
+    """The tokens about trouble, with their severity (`severity_of`)."""
     levels = list(map(SEVERITY, map(KNOWN.__getitem__, found)))
     return dict(compress(zip(found, levels, strict=True), levels))
 

@@ -71,6 +71,21 @@ def test_a_shape_of_line_that_is_seldom_met_is_worth_more() -> None:
     assert max(range(100), key=lambda i: worth[i]) == 99
 
 
+def test_ids_that_are_new_on_every_line_do_not_hide_the_one_line_that_differs() -> None:
+    lines = [
+        f"10:00:{i % 60:02} req-{i * 7919:08x} blk_{i}a size {i} served to host-{i}.example.net" for i in range(400)
+    ]
+    lines[200] = "10:00:20 the pool was drained by hand"
+    assert lines[200] in shortened("\n".join(lines), 150, "Is something unusual?")
+
+
+def test_a_repeated_kind_of_line_does_not_take_all_the_room() -> None:
+    lines = [f"10:00:{i % 60:02} password of user {i} was checked" for i in range(300)]
+    lines[100:200:9] = [f"10:00:{i:02} quota of {i} kinds {words(i, 'k')}" for i in range(1, 13)]
+    found = shortened("\n".join(lines), 200, "What of the password?")
+    assert found.count("password") > 5 and found.count("quota") > 2
+
+
 def test_the_outline_of_code_stays() -> None:
     lines = [line for i in range(80) for line in (f"def task_{i}(self):", f"    value = {i}", "    return value", "")]
     found = shortened("\n".join(lines), 400, "")

@@ -5,36 +5,13 @@ from __future__ import annotations
 import pytest
 
 from proxy.fit.relevance.text.heuristics import (
-    ASKS_ABOUT_ERRORS,
     DEFINITION,
     HEADING,
     ROUTINE,
     extremes,
     numbers_in,
-    severity_of,
     superlative,
 )
-
-
-@pytest.mark.parametrize("token", ["ERROR", "Traceback", "java.io.IOException", "ValueError", "FAILED"])
-def test_some_words_shout_trouble(token: str) -> None:
-    assert severity_of(token) == 2
-
-
-@pytest.mark.parametrize("token", ["error", "errors", "terror", "Exceptional", "MyErrors"])
-def test_others_do_not(token: str) -> None:
-    assert severity_of(token) < 2
-
-
-def test_trouble_is_told_quietly_too() -> None:
-    assert [severity_of(token) for token in ("Warning", "timeout", "fine")] == [1, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("question", "about"), [("why is it red?", True), ("What went wrong?", True), ("What is it?", False)]
-)
-def test_a_question_may_be_about_trouble(question: str, about: bool) -> None:
-    assert bool(ASKS_ABOUT_ERRORS.search(question)) is about
 
 
 @pytest.mark.parametrize(
