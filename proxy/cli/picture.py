@@ -15,7 +15,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-MIN_WIDTH = 60  # columns; in a narrower terminal lines wrap
 MAX_BAR_WIDTH = 120  # columns
 NAME_WIDTH = 12  # columns of a role or the name of a figure; a longer one wraps
 MAX_ROWS = 24  # of the table of messages: an agent's conversation has hundreds
