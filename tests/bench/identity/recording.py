@@ -82,6 +82,8 @@ def record(setting: Setting, requests: Iterator[Named]) -> Iterator[dict[str, An
             for named in requests:
                 yield recording.exchange(named)
             metrics = proxy.ask(path="/metrics").body.decode()
+            proxy.process.terminate()  # a killed one would lose the log lines that are not written yet
+            proxy.process.wait(30)
         yield from logged(setting.name, [recording.steady(line) for line in proxy.lines])
         lines = [line for line in metrics.splitlines() if not UNSTEADY_METRICS.match(line)]
         yield {"name": f"{setting.name}/metrics", "kind": "metrics", "metrics": lines}
