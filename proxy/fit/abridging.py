@@ -14,7 +14,8 @@ from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.model.structs import replace
 
-TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the steps that allow a cut of any text, and of a result
+TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the step that notes a cut, and the one for results alone
+ANY_TEXT = {TRUNCATE, "excerpt_texts"}  # the steps that allow a cut of any text
 # The most bytes of a request's messages that steps read, besides what fits into the largest window. Ranking a megabyte
 # of words that are not cached takes more than a second, and sixty megabytes would delay the other requests.
 TOGETHER = 4 << 20
@@ -38,7 +39,7 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
     steps = {ladder_step.step for ladder_step in ladder.steps}
 
     def short(message: Message, most: int) -> Message:
-        allowed = TRUNCATE in steps or (TRIM in steps and message.answers is not None)
+        allowed = bool(ANY_TEXT & steps) or (TRIM in steps and message.answers is not None)
         if len(message.raw) <= most or not allowed or message.index in prompt.pins:
             return message
         gone = oversized_json.cuts(message.raw, most, shortest=min(oversized_json.SHORTEST, most // 2))

@@ -91,6 +91,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         least=max(1, prompt.reply_floor),
         default_reserve=ladder.default_reserve,
         needs=prompt.needs,
+        pins=prompt.pins,
     )
 
 

@@ -79,7 +79,8 @@ class Draft:
     """The request as the steps have left it. Immutable: a step returns a new draft. All figures are in tokens.
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
-    ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow.
+    ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
+    indices of the messages that the client pinned, which no step changes.
     """
 
     model: str
@@ -93,6 +94,7 @@ class Draft:
     default_reserve: int = DEFAULT_RESERVE
     needs: frozenset[str] = frozenset()
     drops: tuple[Drop, ...] = ()
+    pins: frozenset[int] = frozenset()
 
     @property
     def reserve(self) -> int:

@@ -220,10 +220,10 @@ def takers(draft: Draft) -> str:
 
     The reply is one of them: with a budget for thinking it may be what does not fit.
     """
-    names = {"tool_results": "tool results", "system": "system messages", "history": "messages", "reply": "the reply"}
+    names = {"tool_results": "tool results", "system": "the system prompt", "history": "messages", "reply": "the reply"}
     taken = {names.get(k, k): v for k, v in {**parts(draft), "reply": least_reply(draft), "margin": 0}.items() if v > 0}
     largest = sorted(taken.items(), key=lambda kv: -kv[1])
     first, most = largest[0]
-    verb = "takes" if first == "the reply" else "take"
+    verb = "takes" if first.startswith("the ") else "take"
     lead = f"{first} alone {verb} {most:,} of {draft.window.tokens:,}"
     return f"{lead} ({', '.join(f'{name} {v:,}' for name, v in largest)})"

@@ -63,7 +63,8 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"model": "m", "max_tokens": 1, "keep_last": 2, "at": 0.2, "low": 0.0},
         {},
     ),
-    "truncate_longest": ({}, {"head": 0.0}, {"head": 1.0}),
+    "excerpt_texts": ({}, {"share": 0.05}, {"layout": "best"}, {"share": 0.05, "layout": "best"}, {"layout": "stable"}),
+    "truncate_longest": ({}, {"head": 0.0}, {"head": 1.0}, {"instructions": True}),
 }
 
 

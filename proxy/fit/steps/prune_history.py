@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from proxy.fit.blocks import closings
-from proxy.fit.excerpts import fitting, said
+from proxy.fit.layout import BEST, LAYOUTS, layout_of
+from proxy.fit.long_texts import EXCERPTED
+from proxy.fit.quotes import with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
@@ -21,18 +23,15 @@ from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
 from proxy.model.conversation import Block, Kind
-from proxy.model.limits import Window
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
 OLD = "older than the window holds"
-LAYOUTS = ("", "stable", "best")
 QUOTED = 0.9  # of `recall`, if older turns are quoted: a prompt cache never contains the quotes (measured)
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
 FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
-BEST = 1 + REUSE  # the largest worth of an older block of a run
+HIGHEST = 1 + REUSE  # the largest worth of an older block of a run
 READY = 0.70  # the load from which embeddings are fetched ahead
-CACHES = "prompt_caching"  # the capability of models whose provider bills a repeated prefix less
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,9 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     alike = _alike(draft.blocks, question, facts, params)
     if isinstance(alike, Want):
         return alike
-    scores = _scores(draft.blocks, question, alike)
-    return _best(draft, question, scores) if layout == "best" else _with_excerpts(draft, params, question.place, scores)
+    if layout == BEST:
+        return _best(draft, question, _scores(draft.blocks, question, alike))
+    return _with_excerpts(draft, facts, params, question, alike)
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
@@ -150,17 +150,7 @@ def _only_weighs(draft: Draft, params: Params) -> bool:
 
 def _by_relevance(draft: Draft, params: Params) -> str:
     """The layout of blocks chosen by relevance; empty if a run with tools is replayed or only the newest are kept."""
-    with_tools = any(block.has_results for block in draft.blocks)
-    if not params.recall:
-        return ""
-    if params.layout == "best" or (not params.layout and not with_tools and not _caches(draft.window)):
-        return "best"
-    return "" if with_tools else "stable"
-
-
-def _caches(window: Window) -> bool:
-    """Whether the provider may cache prompts. True if unknown, because most providers do."""
-    return window.can is None or CACHES in window.can
+    return layout_of(draft, params.layout) if params.recall else ""
 
 
 def _others(blocks: Sequence[Block], question: Question) -> list[Block]:
@@ -183,19 +173,28 @@ def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] 
 def _best(draft: Draft, question: Question, scores: Sequence[float]) -> Draft:
     """The draft with the newest blocks and the most relevant others, in their order, chosen for this question."""
     blocks = draft.blocks
-    loose = [i for i, block in enumerate(blocks) if not block.pinned]
-    room = draft.room - draft.fixed - sum(b.tokens for b in blocks if b.pinned)
+    held = _held(draft)
+    loose = [i for i in range(len(blocks)) if i not in held]
+    room = draft.room - draft.fixed - sum(blocks[i].tokens for i in held)
     at = {place: k for k, place in enumerate(loose)}
     needs = {at[i]: at[k] for i, k in closings([b.messages for b in blocks]).items() if i in at and k in at}
     costs = [blocks[i].tokens for i in loose]
     newest = FOLLOWED if question.follows else NEWEST
     chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
     worth = {loose[place]: score for place, score in chosen.items()}
-    kept = {i for i, block in enumerate(blocks) if block.pinned} | worth.keys()
+    kept = held | worth.keys()
     if len(kept) == len(blocks):
         return draft
     made = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
     return draft.with_blocks(made, drops(blocks, kept))
+
+
+def _held(draft: Draft) -> set[int]:
+    """The places of the blocks that stay: what is pinned, and excerpts, which were chosen for this question in
+    competition with the turns."""
+    pinned = {i for i, block in enumerate(draft.blocks) if block.pinned}
+    excerpts = {i for i, block in enumerate(draft.blocks) if any(m.why == EXCERPTED for m in block.messages)}
+    return pinned | excerpts if _cost(draft, pinned | excerpts) <= draft.room else pinned
 
 
 def _because(block: Block, worth: float) -> Block:
@@ -204,10 +203,6 @@ def _because(block: Block, worth: float) -> Block:
         return block
     why = f"relevance {worth:.2f}"
     return replace(block, messages=tuple(m if m.why else replace(m, why=why) for m in block.messages))
-
-
-def _recalled(worth: float) -> str:
-    return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
 
 
 def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
@@ -230,7 +225,9 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     marks = Marks(draft.room, draft.fixed, params.low, params.recall, exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
     brief = found.brief(blocks)
-    made = [_because(short(i) if i in brief else blocks[i].made(), found.worth.get(i, 0.0) / BEST) for i in found.costs]
+    made = [
+        _because(short(i) if i in brief else blocks[i].made(), found.worth.get(i, 0.0) / HIGHEST) for i in found.costs
+    ]
     if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
         return _replayed(draft.made(), params, exact=True)
     if len(made) == len(blocks) and not brief:
@@ -238,7 +235,9 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
 
 
-def _with_excerpts(draft: Draft, params: Params, asked: int, scores: Sequence[float]) -> Draft:
+def _with_excerpts(
+    draft: Draft, facts: Facts, params: Params, question: Question, alike: Sequence[float] | None
+) -> Draft:
     """The draft with the newest turns by two marks, and excerpts of older turns in the rest of the room.
 
     The excerpts are one message before the question. Only that message differs from turn to turn.
@@ -247,20 +246,8 @@ def _with_excerpts(draft: Draft, params: Params, asked: int, scores: Sequence[fl
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - QUOTED * params.recall) * max(0, draft.room - always))
     kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
-    made = without(draft, kept)
-    texts = {i: text for i, block in enumerate(blocks) if i not in kept and (text := said(block))}
-    room = draft.room - made.prompt
-    places = list(texts)
-    chosen = choose_turns([scores[i] for i in places], [blocks[i].tokens for i in places], room, exchange=0)
-    quoted = [(places[k], texts[places[k]]) for k in sorted(chosen)]
-    block, held = fitting(draft, quoted, [scores[place] for place, _ in quoted], room)
-    if block is None:
-        return made
-    told = {m.index: _recalled(scores[quoted[i][0]]) for i in held for m in blocks[quoted[i][0]].messages}
-    at = sum(1 for i in kept if i < asked)
-    gone = [replace(drop, why=told[drop.index]) if drop.index in told else drop for drop in made.drops]
-    found = made.with_blocks([*made.blocks[:at], block, *made.blocks[at:]])
-    return replace(found, drops=tuple(gone))
+    places = {place: number for number, place in enumerate(sorted(kept))}
+    return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)
 
 
 def _cost(draft: Draft, kept: Iterable[int]) -> int:

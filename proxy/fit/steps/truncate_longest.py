@@ -1,17 +1,24 @@
-"""Last resort: cuts the middle out of the longest texts and inserts a marker with the number of missing tokens."""
+"""Last resort: shortens the longest texts to what bears on the question, else to head and tail.
+
+Markers say what is missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.relevance.passages.excerpt import excerpt
+from proxy.fit.relevance.passages.texts import Span
 from proxy.fit.relevance.results.messages import shorten_arguments
 from proxy.fit.relevance.results.sources import Source, sources
+from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.shorten import LEAST, head_and_tail, shorten_message
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
+READABLE = 100  # tokens from which an excerpt is more than its notes
 SLACK = 16  # tokens: what counting may add where the end of a text changed
 ESCAPED = 0.5  # results of parallel calls are sent as escaped JSON, where a text may cost twice as much
 ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps: first pass, second pass
@@ -19,9 +26,12 @@ ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`head`: the share of the kept tokens that the beginning of a text gets."""
+    """`head`: the share of the kept tokens that the beginning of a text gets where nothing in it bears on the question.
+    `instructions`: whether instructions may be shortened if nothing else is enough.
+    """
 
     head: float = 0.7
+    instructions: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.head <= 1:
@@ -31,23 +41,27 @@ class Params:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its longest texts shortened until it fits.
 
-    The last user message is shortened only if the other texts cannot free the excess. Instructions are shortened only
-    if nothing else is enough. Each text is shortened at most twice, deeper the second time, because escaped text may
-    cost more than it was counted for. First, a reply limit above `Draft.held` is lowered to it: no text is cut to make
-    room for a longer reply.
+    The last user message is shortened only if the other texts cannot free the excess; instructions only if the ladder
+    allows it and nothing else is enough; what the client pinned never. Each text is shortened at most twice, deeper the
+    second time, because escaped text may cost more than it was counted for. First, a reply limit above `Draft.held` is
+    lowered to it: no text is cut to make room for a longer reply.
     """
     draft = draft.made()
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
         draft = replace(draft, reply=draft.held)
-    question = next((m for m in reversed(tuple(draft.messages)) if m.kind is Kind.USER), None)
-    others = [m for m in draft.messages if m.kind is not Kind.INSTRUCTION and m is not question]
+    last = next((m for m in reversed(tuple(draft.messages)) if m.kind is Kind.USER), None)
+    loose = [m for m in draft.messages if m.kind is not Kind.INSTRUCTION and m.index not in draft.pins]
+    others = [m for m in loose if m is not last]
     rounds = [_indices(others)] if _spare(others, draft) >= draft.excess + SLACK else []
-    rounds.append(_indices(m for m in draft.messages if m.kind is not Kind.INSTRUCTION))
-    rounds.append(_indices(m for m in draft.messages if m.kind is Kind.INSTRUCTION))
+    rounds.append(_indices(loose))
+    if params.instructions:
+        instructions = (m for m in draft.messages if m.kind is Kind.INSTRUCTION and m.index not in draft.pins)
+        rounds.append(_indices(instructions))
+    asked = question_of(draft.blocks) or Question(())
     for places in rounds:
         for depth in (1.0, ESCAPED):
             if draft.excess > 0:
-                draft = _level(draft, places, params.head, depth)
+                draft = _level(draft, places, params.head, depth, asked)
         for limit in ARGUMENTS:
             if draft.excess > 0:
                 draft = _with_less_called(draft, places, limit)
@@ -84,7 +98,7 @@ def _if_less(block: Block, messages: Sequence[Message], draft: Draft) -> Block:
     return made if made.tokens < block.tokens else block
 
 
-def _level(draft: Draft, places: frozenset[int], head: float, depth: float) -> Draft:
+def _level(draft: Draft, places: frozenset[int], head: float, depth: float, asked: Question) -> Draft:
     """The draft with every text of these messages shortened to one height: the largest that frees the excess.
 
     Images are unchanged.
@@ -92,7 +106,10 @@ def _level(draft: Draft, places: frozenset[int], head: float, depth: float) -> D
     costs = [[_text_cost(m, draft) if m.index in places else 0 for m in block.messages] for block in draft.blocks]
     spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
     height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
-    blocks = [_lowered(b, row, draft, height, head) for b, row in zip(draft.blocks, costs, strict=True)]
+    blocks = [
+        _lowered(block, row, draft, height, head, asked, asked.spans if place == asked.place else ())
+        for place, (block, row) in enumerate(zip(draft.blocks, costs, strict=True))
+    ]
     return _with(draft, blocks)
 
 
@@ -116,12 +133,21 @@ def waterline(costs: Sequence[int], excess: int) -> int:
     return 0
 
 
-def _lowered(block: Block, costs: Sequence[int], draft: Draft, height: int, head: float) -> Block:
+def _lowered(
+    block: Block,
+    costs: Sequence[int],
+    draft: Draft,
+    height: int,
+    head: float,
+    asked: Question,
+    spans: Sequence[Span],
+) -> Block:
     if max(costs) <= height:
         return block
 
     def shorten(text: str, room: int) -> str:
-        return head_and_tail(text, room, draft.meter, head)
+        made = excerpt(text, room, asked, draft.meter, spans) if room >= READABLE else None
+        return head_and_tail(text, room, draft.meter, head) if made is None else made
 
     messages = [
         shorten_message(message, draft.meter, height, shorten, "longest text") if cost > height else message

@@ -14,6 +14,7 @@ from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
 from proxy.model.plan import Draft
+from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
 from tests.laws.meters import CharMeter
 from tests.makers import assistant, contents, draft, facts, fields, ladder, prompt, system, tool_round, user, words
@@ -22,7 +23,7 @@ from tests.tokens.remembering import Remembering
 KNOWN = facts(1000)
 
 
-def cut(messages: list[dict[str, Any]], window: int = 1000, limit: int | None = 100, **params: float) -> Draft:
+def cut(messages: list[dict[str, Any]], window: int = 1000, limit: int | None = 100, **params: Any) -> Draft:
     return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params))
 
 
@@ -31,7 +32,7 @@ def sizes(found: Draft) -> list[int]:
 
 
 def test_the_longest_text_gives_way_and_the_others_stay() -> None:
-    after = cut([user(words(100)), user(words(2000)), user(words(200))])
+    after = cut([user(words(100)), user(words(2000)), user("why " * 200)])
     assert after.excess <= 0 and after.excess >= -2 * SLACK
     assert sizes(after)[0] == 100 and sizes(after)[2] == 200
     assert [m.why for m in after.messages] == ["", "longest text", ""]
@@ -39,20 +40,34 @@ def test_the_longest_text_gives_way_and_the_others_stay() -> None:
 
 
 def test_texts_of_like_length_come_down_to_one_height() -> None:
-    after = cut([user(words(700, "a")), user(words(900, "b")), user(words(50, "c"))])
+    after = cut([user(words(700, "a")), user(words(900, "b")), user("why " * 50)])
     one, two, three = sizes(after)
     assert after.excess <= 0 and abs(one - two) <= 1 and three == 50
 
 
+def test_what_bears_on_the_question_stays_of_the_longest_text() -> None:
+    lines = [f"line {i} is about {'lighthouses' if i == 400 else 'other things'} and more" for i in range(600)]
+    after = cut([user("\n".join(lines)), assistant("read"), user("Which line is about lighthouses?")])
+    assert after.excess <= 0 and lines[400] in contents(after)[0] and "left out …]" in contents(after)[0]
+
+
+def test_what_the_client_pinned_stays_whole() -> None:
+    before = replace(draft([user(words(2000)), user(words(500))], 1000, max_tokens=100), pins=frozenset({0}))
+    after = apply(before, KNOWN, Params())
+    assert sizes(after)[0] == 2000 and sizes(after)[1] <= LEAST
+
+
 def test_the_share_of_the_beginning_can_be_set() -> None:
-    assert contents(cut([user(words(2000))], head=1.0))[0].startswith(words(600))
+    assert contents(cut([assistant(words(2000))], head=1.0))[0].startswith(words(600))
 
 
-def test_instructions_give_way_only_where_all_else_is_not_enough() -> None:
-    kept = cut([system(words(500)), user(words(2000))])
+def test_instructions_give_way_only_where_the_ladder_allows_it_and_all_else_is_not_enough() -> None:
+    kept = cut([system(words(500)), user(words(2000))], instructions=True)
     assert sizes(kept)[0] == 500 and kept.excess <= 0
-    after = cut([system(words(2000)), user(words(500))])
+    after = cut([system(words(2000)), user(words(500))], instructions=True)
     assert after.excess <= 0 and sizes(after)[0] < 1000 and sizes(after)[1] <= LEAST
+    refused = cut([system(words(2000)), user(words(500))])
+    assert refused.excess > 0 and sizes(refused)[0] == 2000
 
 
 def test_only_what_can_give_way_counts() -> None:
@@ -160,7 +175,7 @@ def test_what_the_user_asked_stays_whole_where_others_hold_what_must_go() -> Non
 
 def test_what_the_user_asked_gives_way_where_nothing_else_holds_what_must_go() -> None:
     after = cut([user("first"), user(words(3000))], window=1800)
-    assert after.excess <= 0 and "tokens left out" in contents(after)[1]
+    assert after.excess <= 0 and "left out …]" in contents(after)[1]
 
 
 def test_long_arguments_of_the_newest_call_give_way_and_stay_json() -> None:

@@ -1,0 +1,136 @@
+"""Quotes what was left out in one message before the question: dropped turns, passages of shortened texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.fit.excerpts import fitting, said
+from proxy.fit.long_texts import EXCERPTED, rate_of
+from proxy.fit.relevance.history.turns import choose_turns
+from proxy.fit.relevance.passages.ranking import rank_passages
+from proxy.fit.relevance.passages.texts import Text, read
+from proxy.fit.relevance.text.question import Question
+from proxy.fit.relevance.text.reading import read_message
+from proxy.model.conversation import Block, Message
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
+
+GAP = 3  # tokens of the mark between two quotes
+FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
+LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Quote:
+    """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from."""
+
+    place: int
+    block: int
+    text: str
+    score: float
+    cost: int
+
+
+def with_quotes(
+    draft: Draft,
+    blocks: Sequence[Block],
+    kept: Mapping[int, int],
+    original: Draft | None,
+    question: Question,
+    alike: Sequence[float] | None = None,
+) -> Draft:
+    """The draft with a message before the question that quotes what it lacks, in the room that is left.
+
+    `blocks`: those that the draft was cut from; `kept`: the index of each that is still there, to its index in the
+    draft. `original`: what the client sent, with the whole texts. `alike`: the similarity of each block but that of the
+    question, by embeddings.
+    """
+    room = draft.room - draft.prompt
+    quotes, needs = _quotes(draft, blocks, kept, original, question, alike)
+    block, told, goal = None, list[_Quote](), room
+    for _ in range(TRIES):
+        chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
+        wanted = [quotes[k] for k in sorted(chosen)]
+        found, held = fitting(draft, [(q.place, q.text) for q in wanted], [q.score for q in wanted], room)
+        if found is None or (block is not None and found.tokens <= block.tokens):
+            break
+        block, told = found, [wanted[k] for k in held]
+        if len(chosen) == len(quotes) or len(held) < len(wanted) or block.tokens >= FULL * room:
+            break
+        goal += room - block.tokens
+    if block is None:
+        return draft
+    at = kept[question.place]
+    why = {m.index: quote.score for quote in reversed(told) for m in blocks[quote.block].messages}
+    drops = tuple(replace(d, why=_why(why[d.index])) if d.index in why else d for d in draft.drops)
+    return replace(draft.with_blocks([*draft.blocks[:at], block, *draft.blocks[at:]]), drops=drops)
+
+
+def _why(worth: float) -> str:
+    return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
+
+
+def _quotes(
+    draft: Draft,
+    blocks: Sequence[Block],
+    kept: Mapping[int, int],
+    original: Draft | None,
+    question: Question,
+    alike: Sequence[float] | None,
+) -> tuple[list[_Quote], dict[int, int]]:
+    """What may be quoted, in order, and for a passage the index of the one that it stands under."""
+    sent = {} if original is None else {m.index: m for m in original.messages}
+    wholes = [_whole(block, place in kept, sent, LONG * draft.room) for place, block in enumerate(blocks)]
+    asked = question.place
+    places = [place for place in range(len(blocks)) if place != asked or wholes[place] is not None]
+    texts = {place: read(m.own_text(), rate_of(m, m.parts(), draft.meter)) for place, m in enumerate(wholes) if m}
+    groups = [texts.get(place) or tuple(map(read_message, blocks[place].messages)) for place in places]
+    near = None if alike is None else [1.0 if p == asked else alike[p - (p > asked)] for p in places]
+    found: list[_Quote] = []
+    needs: dict[int, int] = {}
+    at = 0
+    for place, scores in zip(places, rank_passages(groups, question, near), strict=True):
+        text = texts.get(place)
+        if text is not None:
+            present = _lines(blocks[place]) if place in kept else frozenset()
+            _add_passages(text, scores, present, place, at, found, needs)
+            at += len(text.passages) + 1
+        elif place not in kept and (words := said(blocks[place])):
+            found.append(_Quote(at, place, words, scores[0], blocks[place].tokens))
+        at += text is None
+    return found, needs
+
+
+def _whole(block: Block, kept: bool, sent: Mapping[int, Message], least: float) -> Message | None:
+    """The client's message that a block is quoted from passage by passage: it was shortened, or it is long and gone."""
+    first = block.messages[0]
+    original = sent.get(first.index)
+    if original is None or len(block.messages) > 1:
+        return None
+    return original if first.why == EXCERPTED or (not kept and original.tokens > least) else None
+
+
+def _lines(block: Block) -> frozenset[str]:
+    return frozenset([line.rstrip("\r") for line in block.messages[0].own_text().split("\n")])
+
+
+def _add_passages(
+    text: Text,
+    scores: Sequence[float],
+    present: frozenset[str],
+    block: int,
+    at: int,
+    found: list[_Quote],
+    needs: dict[int, int],
+) -> None:
+    """Adds the passages that are not present."""
+    index: dict[int, int] = {}
+    for place, (passage, score) in enumerate(zip(text.passages, scores, strict=True)):
+        words = passage.text.strip("\r\n")
+        if words and not (words in present or ("\n" in words and present.issuperset(words.split("\n")))):
+            parent = text.outline.parents[place]
+            if parent in index:
+                needs[len(found)] = index[parent]
+            index[place] = len(found)
+            found.append(_Quote(at + place, block, words, score, int(text.rate * len(words)) + GAP))

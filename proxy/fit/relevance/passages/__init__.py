@@ -1,0 +1,1 @@
+"""Long texts as passages: split, ranked for a question, chosen and rendered again. Pure."""

@@ -1,0 +1,58 @@
+"""Splits a long text into passages: its lines, or pieces of a very long line. Joined, they are the text again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+LONG, CHUNK = 1500, 400  # characters: a line over LONG is split into pieces of at most CHUNK
+LINES = 20_000  # passages of a text; in a text of more lines a passage is several of them, because each takes memory
+# A line with the blank lines after it: alone those are worth nothing, and leaving them out would cost a note.
+LINE = re.compile(r"[^\n]*+(?:\n|\Z)(?:[ \t\r]*+\n)*+")
+# Where a piece may end: after a sentence, in any script, or after a statement of minified code.
+END = re.compile(r"[.!?:]\s|[。！？；;}]")
+
+
+class Passage(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a text, with its line break. `line`: the number of the line in which it begins, from 1. `starts`: how
+    many lines begin in it; 0 for a piece inside a line."""
+
+    text: str
+    line: int
+    starts: int
+
+
+def split(text: str) -> list[Passage]:
+    """The passages of a text, in order."""
+    step = text.count("\n") // LINES + 1
+    found: list[Passage] = []
+    line = 1
+    for whole in _groups(text, step):
+        starts = whole.count("\n") or 1
+        if step > 1 or len(whole) <= LONG:
+            found.append(Passage(whole, line, starts))
+        else:
+            first, *others = _pieces(whole)
+            found += [Passage(first, line, starts), *(Passage(piece, line, 0) for piece in others)]
+        line += starts
+    return found
+
+
+def _groups(text: str, step: int) -> Iterable[str]:
+    """The lines of a text, `step` of them at a time."""
+    lines = LINE.findall(text)[:-1]  # the last match is empty: the end of the text
+    return lines if step == 1 else ("".join(lines[place : place + step]) for place in range(0, len(lines), step))
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """A long line in pieces that end after a sentence, else at a blank, else anywhere."""
+    start = 0
+    while len(line) - start > CHUNK:
+        limit = start + CHUNK
+        ends = [match.end() for match in END.finditer(line, start + CHUNK // 2, limit)]
+        end = ends[-1] if ends else line.rfind(" ", start, limit) + 1 or limit
+        yield line[start:end]
+        start = end
+    yield line[start:]

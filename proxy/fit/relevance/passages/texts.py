@@ -1,0 +1,189 @@
+"""A long text as passages, and which of them stay within a number of tokens. It renders nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proxy.fit.relevance.passages.outline import Outline, outline
+from proxy.fit.relevance.passages.rendering import FIRST, GAP, render
+from proxy.fit.relevance.passages.splitting import Passage, split
+from proxy.fit.relevance.text.memo import digest
+from proxy.model.bounded import Bounded
+
+COST_EXPONENT = 0.15  # preference for short passages: that of turns (proxy/fit/relevance/history/turns.py)
+AROUND = 600  # characters of a first or last paragraph up to which it stays: it says what the text is, or what to do
+MAX_TEXTS, MAX_BYTES, PASSAGE_BYTES = 64, 8 << 20, 160  # cached analyses of texts
+MISSES = 64  # passages in a row that do not fit, after which the room counts as full
+Span = tuple[int, int]
+ANALYSED: Bounded[int, tuple[list[Passage], Outline]] = Bounded(MAX_TEXTS, MAX_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """`key`: a digest of the text. `always`: the indices of the passages that stay in any case. `rate`: tokens per
+    character, estimated."""
+
+    key: int
+    passages: Sequence[Passage]
+    outline: Outline
+    always: frozenset[int]
+    rate: float
+
+    def cost(self, place: int, chosen: set[int]) -> float:
+        """The tokens that a passage adds to the chosen ones, with the notes that come or go."""
+        gaps = 1 - ((place == 0 or place - 1 in chosen) + (place + 1 == len(self.passages) or place + 1 in chosen))
+        return self.rate * len(self.passages[place].text) + GAP * gaps
+
+    def with_above(self, place: int, chosen: set[int]) -> list[int]:
+        """A passage and the lines that must stay with it, without those that are chosen already."""
+        if self.outline.parents[place] < 0 and place not in self.outline.ends:
+            return [place]
+        return [p for p in dict.fromkeys((*self.outline.above(place), place)) if p not in chosen]
+
+    def rendered(self, chosen: set[int]) -> str:
+        """The text with the chosen passages only, and notes of what is missing."""
+        return render(self.passages, chosen)
+
+
+def read(text: str, rate: float, spans: Sequence[Span] = ()) -> Text:
+    """A text as passages. What always stays are its first and last paragraph, if they are short, and the passages that
+    overlap one of the `spans` (start, end in characters)."""
+    key = digest(text)
+    found = ANALYSED.get(key)
+    if found is None:
+        passages = split(text)
+        found = ANALYSED.put(key, (passages, outline(passages)), len(text) + PASSAGE_BYTES * len(passages))
+    passages, lines = found
+    return Text(key, passages, lines, frozenset({*_ends(passages), *_within(passages, spans)}), rate)
+
+
+def _ends(passages: Sequence[Passage]) -> set[int]:
+    """The first paragraph, or the first passage of a longer one; and the last paragraph."""
+    first = _paragraph(passages, range(len(passages)), after=True)
+    last = _paragraph(passages, range(len(passages) - 1, -1, -1), after=False)
+    return {*(first or [0]), *last}
+
+
+def _paragraph(passages: Sequence[Passage], places: range, *, after: bool) -> list[int]:
+    """The passages up to a blank line; none if they have more than `AROUND` characters."""
+    found: list[int] = []
+    size = 0
+    for place in places:
+        blank = passages[place].text.count("\n") > 1
+        if blank and not after and found:
+            return found
+        found.append(place)
+        size += len(passages[place].text)
+        if size > AROUND:
+            return []
+        if blank and after:
+            return found
+    return []
+
+
+def _within(passages: Sequence[Passage], spans: Sequence[Span]) -> Iterable[int]:
+    start = 0
+    for place, passage in enumerate(passages):
+        end = start + len(passage.text)
+        if any(low < end and high > start for low, high in spans):
+            yield place
+        start = end
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The passages of each text that stay (`chosen`). `tokens`: what they cost, estimated; `turns`: what the chosen
+    turns cost. `whole`: nothing is left out."""
+
+    chosen: Sequence[set[int]]
+    tokens: float
+    turns: int
+    whole: bool
+
+
+def choose(
+    texts: Sequence[Text],
+    scores: Sequence[Sequence[float]],
+    room: float,
+    turns: Sequence[tuple[float, int]] = (),
+    least: float = 0.0,
+) -> Choice:
+    """The passages of each text that stay in `room` tokens together, estimated: the best for their cost.
+
+    Each text first gets its best passages, up to `least` tokens. `turns` are (score, tokens) of whole turns that
+    compete for the same room. What is left of it goes to passages without a score, from the ends of the texts.
+    """
+    picked, taken = _Picked(texts, room), 0
+    orders = [_by_worth(text, row) for text, row in zip(texts, scores, strict=True)]
+    for number, order in enumerate(orders):
+        picked.add_up_to(least, [(number, place) for _, place in order])
+    every = [(-value, number, place) for number, order in enumerate(orders) for value, place in order]
+    every += [(-score / max(1, cost) ** COST_EXPONENT, len(texts), place) for place, (score, cost) in enumerate(turns)]
+    misses = 0
+    for _, number, place in sorted(every):
+        if misses > MISSES:
+            break
+        if number < len(texts):
+            misses = 0 if picked.add(number, place) else misses + 1
+        elif turns[place][1] <= picked.left:
+            picked.left -= turns[place][1]
+            taken += turns[place][1]
+    for number, text in enumerate(texts):
+        picked.add_up_to(picked.left, [(number, place) for place in _from_ends(text)])
+    whole = all(len(some) == len(text.passages) for some, text in zip(picked.chosen, texts, strict=True))
+    return Choice(picked.chosen, room - taken - picked.left, taken, whole)
+
+
+def _by_worth(text: Text, scores: Sequence[float]) -> list[tuple[float, int]]:
+    """(value, index) of the passages with a score, the best first."""
+    found = [
+        (score / max(1.0, text.rate * len(text.passages[place].text)) ** COST_EXPONENT, place)
+        for place, score in enumerate(scores)
+        if score > 0
+    ]
+    return sorted(found, key=lambda pair: (-pair[0], pair[1]))
+
+
+def _from_ends(text: Text) -> list[int]:
+    """Headings, then the passages in turn from the beginning and from the end."""
+    count = len(text.passages)
+    ends = (place for pair in zip(range(count), range(count - 1, -1, -1), strict=True) for place in pair)
+    return list(dict.fromkeys((*text.outline.headings, *ends)))
+
+
+class _Picked:
+    """The passages chosen so far, and the room that is left."""
+
+    def __init__(self, texts: Sequence[Text], room: float) -> None:
+        self.texts = texts
+        self.chosen: list[set[int]] = [set() for _ in texts]
+        self.left = room - FIRST * len(texts)
+        for number, text in enumerate(texts):
+            for place in sorted(text.always):
+                self._take(number, [place])
+
+    def add(self, number: int, place: int) -> bool:
+        """Adds a passage and what must stay with it. False if they do not fit."""
+        text, chosen = self.texts[number], self.chosen[number]
+        if place in chosen:
+            return True
+        wanted = text.with_above(place, chosen)
+        if sum([text.cost(p, chosen) for p in wanted]) > self.left:
+            return False
+        self._take(number, wanted)
+        return True
+
+    def add_up_to(self, tokens: float, places: Iterable[tuple[int, int]]) -> None:
+        """Adds passages until they have taken this many tokens."""
+        stop, misses = max(0.0, self.left - tokens), 0
+        for number, place in places:
+            if self.left <= stop or misses > MISSES:
+                break
+            misses = 0 if self.add(number, place) else misses + 1
+
+    def _take(self, number: int, places: Iterable[int]) -> None:
+        text, chosen = self.texts[number], self.chosen[number]
+        for place in places:
+            self.left -= text.cost(place, chosen)
+            chosen.add(place)

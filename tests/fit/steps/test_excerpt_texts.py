@@ -1,0 +1,164 @@
+"""Long texts that were pasted into messages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.fit.long_texts import EXCERPTED
+from proxy.fit.relevance.passages import excerpt
+from proxy.fit.steps import excerpt_texts
+from proxy.fit.steps.excerpt_texts import Params, apply
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
+from tests.makers import assistant, contents, draft, facts, prompt, system, tool_round, user, words
+
+NEEDLE = "the lighthouse keeper keeps his boat in the cave"
+ASKED = "Where does the lighthouse keeper keep his boat?"
+
+
+def text(needle: int = 150, lines: int = 300, stem: str = "n") -> str:
+    """A text of lines of seven words."""
+    found = [words(7, f"{stem}{i}x") for i in range(lines)]
+    return "\n".join([*found[:needle], NEEDLE, *found[needle:]])
+
+
+def shortened(messages: Sequence[dict[str, Any]], window: int = 700, pins: Sequence[int] = (), **params: Any) -> Draft:
+    """What the step makes of a conversation."""
+    before = replace(draft(messages, window, max_tokens=100), pins=frozenset(pins))
+    return apply(before, replace(facts(window), original=before), Params(**params))
+
+
+PLACES: dict[str, list[dict[str, Any]]] = {
+    "older": [user("hello"), assistant("hi"), user(text()), assistant("read"), user(ASKED)],
+    "first": [user(text()), assistant("read"), user(ASKED)],
+    "answer": [user("hello"), assistant(text()), user(ASKED)],
+    "asking": [user("hello"), assistant("hi"), user(f"Here it is:\n\n{text()}\n\n{ASKED}")],
+    "asking first": [user(f"{ASKED}\n\n{text()}")],
+    "system": [system(f"You help.\n\n# Context\n\n{text()}\n\n# Rules\n\nBe short."), user(ASKED)],
+    "parts": [user(text(150, 200, "a")), assistant("go on"), user(text(20, 200, "b")), assistant("read"), user(ASKED)],
+}
+
+
+@pytest.mark.parametrize("layout", ["best", "stable"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_bears_on_the_question_stays_wherever_it_was_pasted(place: str, layout: str) -> None:
+    after = shortened(PLACES[place], layout=layout)
+    together = "\n".join(contents(after))
+    assert after.excess <= 0 and after.prompt > 0.8 * after.room
+    assert NEEDLE in together and ASKED in together and "left out …]" in together
+    assert [m.index for m in after.messages if m.index >= 0] == list(range(len(PLACES[place])))
+    assert ("Be short." in together) == (place == "system") and shortened(PLACES[place], layout=layout) == after
+
+
+def test_a_draft_that_fits_or_has_no_long_text_is_the_same_draft() -> None:
+    for told, window in ((PLACES["first"], 9000), ([user(words(20)) for _ in range(50)], 700)):
+        before = draft(told, window, max_tokens=100)
+        assert apply(before, facts(window), Params()) is before
+
+
+def test_a_few_words_of_the_message_around_the_text_stay() -> None:
+    made = contents(shortened([user(f"Here it is:\n\n{text()}\n\nThanks!"), assistant("read"), user(ASKED)]))[0]
+    assert made.startswith("Here it is:\n\n") and made.endswith("Thanks!")
+
+
+def test_what_the_client_pinned_stays_whole() -> None:
+    before = PLACES["older"]
+    after = shortened(before, pins=[2])
+    assert contents(after)[2] == before[2]["content"] and after.excess > 0
+
+
+def test_results_of_tools_are_left_to_their_own_step() -> None:
+    told = [user("q"), *tool_round("c", text()), assistant("read"), user(ASKED)]
+    before = draft(told, 700, max_tokens=100)
+    assert apply(before, facts(700), Params()) is before
+
+
+def test_instructions_are_shortened_only_where_nothing_else_is_enough() -> None:
+    orders = system(f"You help.\n\n# Context\n\n{text(5, 40)}")
+    after = shortened([orders, user(text()), assistant("read"), user(ASKED)])
+    assert contents(after)[0] == orders["content"] and after.excess <= 0
+
+
+def test_instructions_without_context_are_never_shortened() -> None:
+    rules = "\n\n".join(f"# Rule {i}\n\n{words(60, f'r{i}x')}" for i in range(20))
+    before = draft([system(f"You help.\n\n{rules}"), user(ASKED)], 700, max_tokens=100)
+    assert apply(before, facts(700), Params()) is before
+    after = shortened([system(f"You help.\n\n{rules}"), user(ASKED)], sections=tuple(f"Rule {i}" for i in range(20)))
+    assert after.prompt < before.prompt and "# Rule 7" in contents(after)[0]
+
+
+def test_several_texts_share_the_room_by_what_they_are_worth() -> None:
+    told = [user(text(150, 200, "a")), assistant("ok"), user("\n".join(words(7, f"b{i}x") for i in range(200)))]
+    after = shortened([*told, assistant("ok"), user(ASKED)], layout="best")
+    one, _, two, *_ = (m.tokens for m in after.messages)
+    assert one > 2 * two > 20
+
+
+def test_short_turns_compete_with_passages_and_the_newest_stay() -> None:
+    talk = [m for i in range(30) for m in (user(words(12, f"t{i}x")), assistant(words(12, f"u{i}x")))]
+    after = shortened([user("hello"), user(text()), *talk, user(ASKED)], layout="best")
+    [long] = [m for m in after.messages if m.why == EXCERPTED]
+    assert NEEDLE in long.text() and long.tokens < after.room
+
+
+def test_in_a_run_with_tools_a_text_is_chosen_once_and_nothing_is_quoted() -> None:
+    told = [user(f"{text(150, 800)}\n\n{ASKED}"), *tool_round("a", "found"), *tool_round("b", "found")]
+    one, two = (shortened(told[:end], 3000) for end in (3, 5))
+    assert contents(one)[0] == contents(two)[0] and NEEDLE in contents(one)[0]
+    assert len(contents(two)) == 5 and two.blocks[0].tokens <= 0.25 * two.room
+
+
+def test_in_its_place_a_text_stays_the_same_from_turn_to_turn() -> None:
+    told = [user("hello"), assistant("hi"), user(text()), assistant("read"), user(ASKED)]
+    sent = []
+    for number in range(6):
+        sent.append(contents(shortened(told)))
+        told += [assistant("Answered."), user(f"And what of n{40 * number}x3?")]
+    assert len({made[2] for made in sent}) == 1
+    for number, made in enumerate(sent[1:]):
+        assert any(f"n{40 * number}x3" in line for text in made[:-1] for line in text.splitlines())
+    for before, after in itertools.pairwise(sent):
+        assert after[: len(before) - 2] == before[:-2]
+
+
+def test_the_newest_message_may_keep_more_until_the_next_one() -> None:
+    told = [user("hello"), assistant("hi"), user(f"{ASKED}\n\n{text()}")]
+    fresh = shortened(told)
+    later = shortened([*told, assistant("In the cave."), user("And why?")])
+    assert contents(fresh)[2].count("\n") > 3 * contents(later)[2].count("\n") and fresh.prompt > 0.8 * fresh.room
+
+
+def test_a_text_whose_count_is_not_that_of_words_fits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(excerpt_texts, "FRAME", -30)
+    assert shortened(PLACES["first"], layout="best").excess <= 0
+    monkeypatch.setattr(excerpt_texts, "TRIES", 1)
+    assert shortened(PLACES["first"], layout="best").prompt < draft(PLACES["first"], 700).prompt
+    assert excerpt.TRIES > 1
+
+
+def test_a_text_of_which_nothing_may_go_stays() -> None:
+    told = [user("hello"), assistant("hi"), user("\n".join(words(7, f"q{i}x") for i in range(20)))]
+    before = draft(told, 160, max_tokens=10)
+    after = apply(before, facts(160), Params())
+    assert contents(after)[2] == told[2]["content"] or after.prompt < before.prompt
+
+
+def test_without_a_question_the_ends_stay() -> None:
+    before = draft([assistant(text())], 700, max_tokens=100)
+    after = apply(before, facts(700), Params(layout="best"))
+    assert after.excess <= 0 and contents(after)[0].startswith("n0x0") and "left out" in contents(after)[0]
+    assert apply(before, facts(700), Params()).excess <= 0
+
+
+def test_parameters_out_of_range_are_refused() -> None:
+    for wrong in ({"share": 0.0}, {"share": 1.1}, {"layout": "other"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Params(**wrong)
+
+
+def test_prompts_keep_their_pins() -> None:
+    assert prompt([user("q")]).pins == frozenset()
