@@ -273,7 +273,7 @@ def test_what_the_best_layout_need_not_cut_is_left_alone() -> None:
 
 # Embeddings.
 
-SECRET = "The vessel lies moored by pier four."
+SECRET = f"The vessel lies moored by pier four, {words(33, 's')}"  # as long as the other turns
 
 
 def harbour() -> list[dict[str, Any]]:
