@@ -32,7 +32,7 @@ def sizes(found: Draft) -> list[int]:
 
 
 def test_the_longest_text_gives_way_and_the_others_stay() -> None:
-    after = cut([user(words(100)), user(words(2000)), user("why " * 200)])
+    after = cut([assistant(words(100)), assistant(words(2000)), user("why " * 200)])
     assert after.excess <= 0 and after.excess >= -2 * SLACK
     assert sizes(after)[0] == 100 and sizes(after)[2] == 200
     assert [m.why for m in after.messages] == ["", "longest text", ""]
@@ -40,7 +40,7 @@ def test_the_longest_text_gives_way_and_the_others_stay() -> None:
 
 
 def test_texts_of_like_length_come_down_to_one_height() -> None:
-    after = cut([user(words(700, "a")), user(words(900, "b")), user("why " * 50)])
+    after = cut([assistant(words(700, "a")), assistant(words(900, "b")), user("why " * 50)])
     one, two, three = sizes(after)
     assert after.excess <= 0 and abs(one - two) <= 1 and three == 50
 
