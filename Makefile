@@ -4,7 +4,7 @@ PYTHON ?= python3
 JOBS ?= 3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint conformance bench soak fidelity clean
+.PHONY: help setup run demo test lint conformance bench soak fidelity image image-test clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -58,6 +58,12 @@ soak: .venv/.test ## 30 minutes of all kinds of traffic while Redis, upstream an
 
 fidelity: .venv/.test ## what survives a cut, on recorded conversations (ARGS=path/to/the/data)
 	$(BIN)/python -m tests.bench.fidelity $(ARGS)
+
+image: ## the container image; make image-test runs it as Kubernetes would
+	$(PYTHON) -m tests.deploy.container build
+
+image-test:
+	$(PYTHON) -m tests.deploy.container test
 
 clean: ## remove what was made
 	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage dist build

@@ -1,0 +1,127 @@
+"""The steps of deploy/Dockerfile that pip has no command for. It needs nothing but Python.
+
+python image.py lock FILE SET    prints the rows of a lock file for serving, building, or data (litellm)
+python image.py data WHEEL       installs the data of litellm's wheel without its code
+python image.py finish FOLDER    compiles what is installed and writes a bill of materials, into FOLDER
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import py_compile
+import re
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+
+# What the proxy loads; of litellm only data is read. A test compares both lists with what the packages require.
+SERVING = frozenset(
+    """aiohappyeyeballs anyio certifi cffi cryptography h11 hiredis httpcore httptools httpx idna msgspec
+    prometheus-client redis rich starlette tiktoken typing-extensions uvloop xxhash""".split()
+)
+# Required by those and never loaded: rich's highlighting, tiktoken's download and special tokens, cffi's parser of C.
+UNUSED = frozenset("charset-normalizer markdown-it-py mdurl pycparser pygments regex requests urllib3".split())
+BUILDING = frozenset("hatchling packaging pathspec pluggy tomlkit trove-classifiers".split())
+SETS = {"serving": SERVING, "building": BUILDING, "data": {"litellm"}}
+PACKAGES = sysconfig.get_path("purelib")
+TABLE = "model_prices_and_context_window_backup.json"
+RANKS = "litellm_core_utils/tokenizers"
+NOTICE = """The files in this folder are data from litellm {version} (MIT licence, see LICENSE); its code is not here.
+The files in {ranks} are the BPE ranks that OpenAI publishes for tiktoken (MIT licence).
+
+{digests}
+"""
+# Modules that serving and the health check import; what they import in turn is compiled with them.
+LOADED = ("proxy.cli.main", "proxy.cli.__main__", "proxy.bootstrap", "encodings.idna", "urllib.request")
+
+
+def lock(file: str, which: str, *more: str) -> None:
+    """Prints the rows of a lock file that a set of packages has, and more of them by name."""
+    rows = re.split(r"\n(?=\S)", Path(file).read_text())
+    kept = [row for row in rows if row.partition("==")[0] in {*SETS[which], *more}]
+    print("\n".join(row.strip("\n") for row in kept))
+
+
+def data(wheel: str, folder: str = PACKAGES) -> None:
+    """Writes litellm's model table and rank files, its licence and a notice with their digests. Raises ValueError if a
+    rank file is not the published one."""
+    from proxy.tokens.ranks import SOURCES
+
+    target = Path(folder) / "litellm"
+    written = {}
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name: f"litellm/{name}" for name in (TABLE, *(f"{RANKS}/{one.file}" for one in SOURCES.values()))}
+        (names["LICENSE"],) = (n for n in archive.namelist() if re.fullmatch(r"litellm-[^/]*/(licenses/)?LICENSE", n))
+        for name, member in names.items():
+            content = archive.read(member)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(content)
+            written[name] = hashlib.sha256(content).hexdigest()
+    for source in SOURCES.values():
+        if written[f"{RANKS}/{source.file}"] != source.sha256:
+            raise ValueError(f"{source.file} is not the published one")
+    digests = "\n".join(f"sha256 {digest}  {name}" for name, digest in written.items())
+    version = Path(wheel).name.split("-")[1]
+    (target / "NOTICE").write_text(NOTICE.format(version=version, ranks=RANKS, digests=digests))
+
+
+def finish(target: str, folder: str = PACKAGES) -> None:
+    """Writes `bytecode/` and `sbom.json` for the packages in a folder."""
+    sys.pycache_prefix = str(Path(target) / "bytecode")
+    bytecode(folder)
+    (Path(target) / "sbom.json").write_text(json.dumps(sbom(folder), indent=1) + "\n")
+
+
+def bytecode(folder: str) -> None:
+    """Compiles the proxy and all that it loads, the standard library too: images of Python come without its bytecode.
+
+    The files do not depend on time stamps. Raises ValueError if a file cannot be compiled.
+    """
+    for name in LOADED:
+        importlib.import_module(name)
+    loaded = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]} - {__file__}
+    sources = {*filter(re.compile(r"\.py$").search, loaded), *map(str, Path(folder, "proxy").rglob("*.py"))}
+    for source in sorted(sources):
+        py_compile.compile(source, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+
+
+def sbom(folder: str) -> dict[str, Any]:
+    """The bill of materials (CycloneDX) of the packages in a folder, and of litellm's data."""
+    parts = [_component(one) for one in distributions(path=[folder])]
+    (about,) = (part for part in parts if part["name"] == "plimsoll")
+    found = sorted(
+        [*(part for part in parts if part is not about), *_data(Path(folder))], key=lambda part: part["name"]
+    )
+    kind = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}
+    return {**kind, "metadata": {"component": about}, "components": found}
+
+
+def _component(one: Distribution) -> dict[str, Any]:
+    name = re.sub(r"[-_.]+", "-", one.name).lower()
+    expressions, texts = (one.metadata.get_all(field) or [] for field in ("License-Expression", "License"))
+    licence = {"expression": expressions[0]} if expressions else {"license": {"name": (texts or ["see its files"])[0]}}
+    kind = "application" if name == "plimsoll" else "library"
+    purl = f"pkg:pypi/{name}@{one.version}"
+    return {"type": kind, "bom-ref": purl, "name": name, "version": one.version, "purl": purl, "licenses": [licence]}
+
+
+def _data(folder: Path) -> Iterator[dict[str, Any]]:
+    notice = folder / "litellm" / "NOTICE"
+    if notice.is_file():
+        text = notice.read_text()
+        version = text.partition("litellm ")[2].split()[0]
+        for digest, name in re.findall(r"^sha256 (\w+)  (\S+)$", text, re.MULTILINE):
+            hashes = [{"alg": "SHA-256", "content": digest}]
+            yield {"type": "data", "name": f"litellm/{name}", "version": version, "hashes": hashes}
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"lock": lock, "data": data, "finish": finish}
+
+if __name__ == "__main__":
+    COMMANDS[sys.argv[1]](*sys.argv[2:])
