@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from proxy.fit.relevance.text.bm25 import Index, Query, acquire_index, query, release_index
+from proxy.fit.relevance.passages.splitting import split
+from proxy.fit.relevance.text.bm25 import Document, Index, Query, acquire_index, query, release_index
 from proxy.fit.relevance.text.clauses import clauses_in, is_question
 from proxy.fit.relevance.text.reading import read_message, read_text, speaker_of, speakers_of
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP
@@ -31,6 +32,7 @@ from proxy.model.conversation import Block
 USER_HEAD, USER_TAIL = 1200, 300
 LONG = 6000  # characters from which a message contains a text that its user did not write for this question, ...
 OUTER = 1200  # ... and the characters at either end of it that are searched for what the user wrote
+PASTED = 100_000  # characters of pasted texts that are read for the question; of longer ones every so many passages
 STATEMENT = 0.4  # factor for a clause that does not end as a question
 NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number
 LONGER, SHORT = 0.1, 2  # added to the agreement of a clause for each word of the conversation over so many
@@ -105,10 +107,22 @@ def question_of(blocks: Sequence[Block]) -> Question | None:
     if not users:
         return None
     others = [block for i, block in enumerate(blocks) if i != users[-1]]
-    index = acquire_index([tuple(map(read_message, block.messages)) for block in others])
+    documents: list[Document] = [tuple(map(read_message, block.messages)) for block in others]
+    index = acquire_index([*documents, *_pasted(blocks)])
     found = Question(tuple(_clauses(blocks, users, index)), users[-1])
     release_index(index)
     return found
+
+
+def _pasted(blocks: Sequence[Block]) -> Iterator[Document]:
+    """The passages of long texts that users pasted, but for the ends, where what they wrote themselves is. A question
+    about a text agrees with a passage; as one document the text would contain every word."""
+    users = [block.user for block in blocks if block.user is not None and len(block.user.raw) > LONG]
+    texts = [text[OUTER:-OUTER] for user in users if user.index >= 0 and len(text := user.own_text()) > LONG]
+    step = sum(map(len, texts)) // PASTED + 1
+    for text in texts:
+        for passage in split(text)[1:-1:step]:
+            yield (read_text(passage.text),)
 
 
 def _clauses(blocks: Sequence[Block], users: Sequence[int], index: Index) -> Iterator[Clause]:

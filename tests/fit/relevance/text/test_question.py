@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import group
+from proxy.fit.relevance.text import question
 from proxy.fit.relevance.text.bm25 import Index
 from proxy.fit.relevance.text.question import (
     LONG,
@@ -20,7 +21,7 @@ from proxy.fit.relevance.text.question import (
     question_in,
     question_of,
 )
-from proxy.fit.relevance.text.reading import read_text
+from proxy.fit.relevance.text.reading import Reading, read_text
 from proxy.model.conversation import Block
 from proxy.model.structs import replace
 from tests.makers import assistant, prompt, system, tool_round, user, words
@@ -213,3 +214,32 @@ def test_of_a_long_text_without_a_conversation_its_ends_are_the_question() -> No
     found = question_in(text)
     assert found.text == ends(text) == f"{text[:USER_HEAD]}\n{text[-USER_TAIL:]}"
     assert [text[start:end] for start, end in found.spans] == [clause.text for clause in found.clauses]
+
+
+# Pasted texts.
+
+
+@pytest.mark.parametrize(
+    "template", ["Here is the text:\n\n{text}\n\n{asked}", "{asked}\n\n{text}\n\nThe text ends here."]
+)
+@pytest.mark.parametrize("joint", ["\n", " "])
+def test_a_question_beside_a_pasted_text_is_what_agrees_with_the_text(template: str, joint: str) -> None:
+    filling = [f"{sentence} That was on day {i}." for i in range(60) for sentence in SAID[1:]]
+    text = joint.join([*filling[:150], SAID[0], *filling[150:]])
+    found = question_of(blocks(system("Answer from the text."), user(template.format(text=text, asked=ASKED))))
+    assert len(text) > LONG and found is not None and ASKED in found.text
+    assert own(found)[ASKED] == 1.0 and "Here is the text" not in found.text
+
+
+def test_of_very_long_pasted_texts_some_passages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(text: str) -> Reading:
+        read.append(text)
+        return read_text(text)
+
+    monkeypatch.setattr(question, "read_text", noted)
+    monkeypatch.setattr(question, "PASTED", 1000)
+    text = "\n".join(f"{sentence} That was on day {i}." for i in range(60) for sentence in SAID)
+    assert question_of(blocks(user(f"{text}\n\n{ASKED}"), assistant("a"), user(ASKED))) is not None
+    assert 5 < len({found for found in read if "That was on day" in found}) < 30
