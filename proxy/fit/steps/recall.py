@@ -164,7 +164,7 @@ def _speaking(block: Block) -> Message:
 def _relevance(entries: Sequence[Entry], question: Question) -> list[float]:
     """The relevance of each entry to the question: 1 for the best, 0 for no match."""
     index = acquire_index([(read_text(entry.text),) for entry in entries])
-    scores = index.scores(index.query(read_text(question.text)), meaning=True)
+    scores = index.scores(question.query(index), meaning=True)
     release_index(index)
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]

@@ -14,12 +14,12 @@ from proxy.fit.relevance.text.reading import Reading, read_text, speakers_of
 
 NEIGHBOURS = (0.5, 0.3, 0.2, 0.1)  # shares of a turn's score that turns 1, 2, 3, 4 away get too (measured)
 WINDOW = 20  # turns on either side whose mean score ...
-WINDOW_WEIGHT = 4.0  # ... has this weight: an answer is found where its subject is discussed (measured)
+WINDOW_WEIGHT = 1.0  # ... has this weight: an answer is found where its subject is discussed (measured)
 MEETING_WEIGHT = 10.0  # the same among more than two: turns are shorter, subjects last longer (measured: 10 to 14)
 ONE_OF_TWO = 1.3  # factor for turns of the speaker that a question names; a larger one harms if that is the wrong one
 ONE_OF_MANY = 1.5  # the same in a meeting, applied before smoothing
 DATED = 0.5  # of the best score, for turns of the month (and day) that a question names
-COST_EXPONENT = 0.15  # preference for short turns: score / tokens ** this
+COST_EXPONENT = 0.1  # preference for short turns: score / tokens ** this
 NONE: Mapping[int, int] = {}
 EXCHANGE = 2  # the newest turns, which stay if they fit: they contain what "it" in a question refers to
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 
 from proxy.fit.relevance.text.reading import Reading
 from proxy.fit.relevance.text.word_table import word_table
-from proxy.fit.relevance.text.words import KNOWN_ENGLISH, SHORT_TEXT, STOP, stem, terms
+from proxy.fit.relevance.text.words import KNOWN_ENGLISH, SHORT_TEXT, STOP, prefix, stem, terms
 from proxy.model.bounded import Bounded
 
 K1, B = 1.2, 0.3  # measured on chats and meetings (proxy/fit/relevance/README.md)
 ALIKE = 0.8  # weight of a word of similar meaning (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
+COMMON, FEW = 0.25, 4  # share of the documents (or their number), over which a word is too common to agree on
 SHORTEST = 3  # letters of a word that is looked up in the word table
 MAX_INDEXES, MAX_BYTES = 1_000, 40 << 20  # kept: 8 chats of 75k tokens, 40 runs of agents
 POSTING_BYTES = 64  # measured: 50 to 70
@@ -59,8 +60,9 @@ class Index:
         self._counts: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # by language; see `_counted`
         self._lengths: list[int] = []
         self._english = self._words = 0
-        self._words_of_stem: dict[str, list[str]] = {}
-        self._stemmed = 0  # words of `_postings` that are in `_words_of_stem`
+        # By language: the words of each term (stem or prefix), and how many words of `_postings` are in it.
+        self._forms: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
+        self._formed = {True: 0, False: 0}
         self._vocabulary: list[tuple[int, str]] = []  # (vector, stem) for the word table
         self._with_vector: set[str] = set()  # stems in the vocabulary
         self._looked_up = 0  # words of `_postings` that were looked up for it
@@ -95,16 +97,16 @@ class Index:
         """The BM25 score of each document. With `meaning`, and if the query is English, a word of the query counts by
         the best match in a document among the word itself and words of similar meaning."""
         out, norms = [0.0] * len(self), self._norms(k1, b)
-        self._index_new_documents()
-        if asked.english:
-            self._index_new_stems()
+        self._index_new_documents(asked.english)
         for word, weight in asked.words:
             for place, value in self._best(word, asked.english, meaning, norms).items():
                 out[place] += weight * value * (k1 + 1)
         return out
 
     def scores_at(self, places: Iterable[int], asked: Query, *, k1: float = K1, b: float = B) -> dict[int, float]:
-        """The BM25 scores of the documents at these places, without meaning: faster if they are few of many."""
+        """The BM25 scores of the documents at these places, without meaning and by whole words.
+
+        Faster if they are few of many."""
         (own, holding), norms = self._counted(asked.english), self._norms(k1, b)
         gains = {k: weight * (k1 + 1) * self._idf(holding[k]) for k, weight in asked.keys().items() if k in holding}
         found = {}
@@ -114,22 +116,38 @@ class Index:
             found[place] = math.fsum([gains[key] * counts[key] / (counts[key] + norm) for key in hits])
         return found
 
-    def agreement(self, words: Iterable[str], besides: int = -1) -> tuple[float, int]:
-        """The largest sum, over the documents (`besides` one), of the rarity of those of these distinct words that it
-        contains; and how many of the words these documents contain. Rarity: the idf as a share of that of a word in one
-        document; in English times the word's rarity in the language."""
-        self._index_new_documents()
-        if english := self.is_english:
-            self._index_new_stems()
-        sums: dict[int, float] = {}
-        known = 0
-        for word in words:
-            held = self._documents_with(stem(word) if english else word, english)
-            known += bool(held.keys() - {besides})
-            rarity = self._idf(len(held)) / self._idf(1) * (word_table().rarity(word) if english else 1.0)
-            for place in held:
-                sums[place] = sums.get(place, 0.0) + rarity
-        return max((value for place, value in sums.items() if place != besides), default=0.0), known
+    def agreements(self, groups: Sequence[Sequence[str]], besides: int = -1) -> list[tuple[float, int]]:
+        """For each group of distinct words: the largest sum, over the documents (`besides` one), of the rarity of those
+        of its words that the document contains; and how many of them these documents contain.
+
+        Rarity: the idf as a share of that of a word in one document; in English times the word's rarity in the
+        language. A word of more than `COMMON` of the documents does not count.
+        """
+        rare = {word: self._rare(word, besides) for word in dict.fromkeys(chain.from_iterable(groups))}
+        return [_agreement([rare[word] for word in words]) for words in groups]
+
+    def rarity(self, word: str) -> float:
+        """The idf of a word as a share of that of a word in one document."""
+        return self._idf(len(self._places(word))) / self._idf(1)
+
+    def contains(self, word: str, besides: int = -1) -> bool:
+        """Whether a document (`besides` one) contains a word."""
+        return bool(self._places(word) - {besides})
+
+    def _rare(self, word: str, besides: int) -> tuple[float, Iterable[int]]:
+        """The rarity of a word and the documents that contain it; none if they are many."""
+        places = self._places(word)
+        if len(places) > max(FEW, COMMON * len(self)):
+            return 0.0, ()
+        rarity = self._idf(len(places)) / self._idf(1)
+        return rarity * (word_table().rarity(word) if self.is_english else 1.0), places - {besides}
+
+    def _places(self, word: str) -> Set[int]:
+        """The documents that contain a word."""
+        english = self.is_english
+        self._index_new_documents(english)
+        forms = self._forms[english].get(stem(word) if english else prefix(word), ())
+        return {place for form in forms for place in self._postings[form][::2]}
 
     def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """The number of occurrences of each term in each document, and the number of documents with each term."""
@@ -147,7 +165,7 @@ class Index:
             holding.update(found.keys())
         return own, holding
 
-    def _index_new_documents(self) -> None:
+    def _index_new_documents(self, english: bool) -> None:
         holding = self._postings
         for place in range(self._posted, len(self)):
             for reading in self.documents[place]:
@@ -158,9 +176,13 @@ class Index:
                     else:
                         pairs += place, count
         self._posted = len(self)
+        forms = self._forms[english]
+        for word in islice(holding, self._formed[english], None):
+            forms.setdefault(stem(word) if english else prefix(word), []).append(word)
+        self._formed[english] = len(holding)
 
     def _best(self, word: str, english: bool, meaning: bool, norms: Sequence[float]) -> dict[int, float]:
-        key = stem(word) if english else word
+        key = stem(word) if english else prefix(word)
         held = self._documents_with(key, english)
         own = self._idf(len(held))
         best = {place: own * count / (count + norms[place]) for place, count in held.items()}
@@ -176,7 +198,7 @@ class Index:
     def _documents_with(self, key: str, english: bool) -> dict[int, int]:
         """The documents that contain a term, and its occurrences there."""
         found: dict[int, int] = {}
-        for word in self._words_of_stem.get(key, ()) if english else (key,):
+        for word in self._forms[english].get(key, ()):
             pairs = self._postings.get(word)
             if pairs is not None:
                 for place, count in zip(pairs[::2], pairs[1::2], strict=True):
@@ -189,11 +211,6 @@ class Index:
     def _norms(self, k1: float, b: float) -> list[float]:
         mean = sum(self._lengths) / max(1, len(self)) or 1.0
         return [k1 * (1 - b + b * length / mean) for length in self._lengths]
-
-    def _index_new_stems(self) -> None:
-        for word in islice(self._postings, self._stemmed, None):
-            self._words_of_stem.setdefault(stem(word), []).append(word)
-        self._stemmed = len(self._postings)
 
     def _similar(self, word: str, key: str) -> list[tuple[float, str]]:
         vector = word_table().vector(word) if len(word) >= SHORTEST else None
@@ -211,6 +228,17 @@ class Index:
                 self._with_vector.add(key)
                 self._vocabulary.append((vector, key))
         self._looked_up = len(self._postings)
+
+
+def _agreement(rare: Iterable[tuple[float, Iterable[int]]]) -> tuple[float, int]:
+    """The largest sum of rarities at one place, and how many words have a place."""
+    sums: dict[int, float] = {}
+    known = 0
+    for rarity, places in rare:
+        known += bool(places)
+        for place in places:
+            sums[place] = sums.get(place, 0.0) + rarity
+    return max(sums.values(), default=0.0), known
 
 
 INDEXED: Bounded[int, Index] = Bounded(MAX_INDEXES, MAX_BYTES)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 # Where a clause ends. `mark`: punctuation that belongs to it, at a blank or, in scripts without blanks, anywhere. All
-# else separates: line breaks, the colon of a label, an opening question mark, the punctuation of JSON, a tag.
+# else separates: emoji, line breaks, the colon of a label, an opening question mark, the punctuation of JSON, a tag.
 END = re.compile(
     r"(?P<mark>[.!?…;]++[\"'”’»)\]*_]*+(?=\s|<|\Z)|[。！？；؟।፧\u037e]++[」』”’）]*+)"
-    r"|\n+|[:：](?=\s|\Z)|(?=¿)|\"\s*+[:,}\]]+\s*+\"?|[{\[]\s*+\"|</?\w[^<>\n]{0,80}>"
+    r"|[\u2600-\u27bf\U0001f300-\U0001faff]++|\n+|[:：](?=\s|\Z)|(?=¿)|\"\s*+[:,}\]]+\s*+\"?|[{\[]\s*+\"|</?\w[^<>\n]{0,80}>"
 )
 CLOSING = " \t\"'”’»」』)]）*_。."  # what may follow the sign by which a clause asks
 QUESTION_MARKS = ("?", "？", "؟", "፧", "\u037e")

@@ -34,7 +34,8 @@ LONG = 6000  # characters from which a message contains a text that its user did
 OUTER = 1200  # ... and the characters at either end of it that are searched for what the user wrote
 PASTED = 100_000  # characters of pasted texts that are read for the question; of longer ones every so many passages
 STATEMENT = 0.4  # factor for a clause that does not end as a question
-NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number
+NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number, ...
+NAMES = 0.25  # ... and for each further name
 LONGER, SHORT = 0.1, 2  # added to the agreement of a clause for each word of the conversation over so many
 POWER = 4  # of a clause's share of the best agreement: its weight
 LEAST = 0.02  # a clause of less weight is left out
@@ -87,7 +88,7 @@ class Question:
 
     def query(self, index: Index) -> Query:
         """The words of all clauses, weighted. Of an English conversation the query is English, whatever the language
-        around the question."""
+        around the question. In other languages, which have no list of stop words, a word weighs by its rarity too."""
         words: dict[str, float] = {}
         length = english = 0.0
         for clause in self.clauses:
@@ -95,7 +96,9 @@ class Question:
             length, english = length + clause.weight * read.length, english + clause.weight * read.english
             for word, times in zip(read.words, read.counts, strict=True):
                 words[word] = words.get(word, 0.0) + clause.weight * times
-        return query(words, index.is_english or english >= KNOWN_ENGLISH * max(1, length))
+        if index.is_english or english >= KNOWN_ENGLISH * max(1, length):
+            return query(words, True)
+        return query({word: weight * index.rarity(word) for word, weight in words.items()}, False)
 
 
 def question_of(blocks: Sequence[Block]) -> Question | None:
@@ -138,22 +141,25 @@ def _clauses(blocks: Sequence[Block], users: Sequence[int], index: Index) -> Ite
         asking = speaker
         spans = _candidates(text)
         last = place == users[-1]
-        agreements = [_agreement(text[start:end], index, -1 if last else place) for start, end in spans]
+        agreements = _agreements([text[start:end] for start, end in spans], index, -1 if last else place)
         if not (last or any(agreements)):
             continue  # no other turn contains a word of it
         follows = min(1.0, max(0.0, (STANDS - max(agreements)) / (STANDS - FOLLOWS)))
+        asks = any(is_question(text[start:end]) for start, end in spans)
         for (start, end), share in zip(spans, _weights(text, spans, agreements), strict=True):
             clause = Clause(text[start:end], weight * share * (1 - (1 - FOLLOWING) * follows), start, end)
             if clause.weight >= LEAST:
-                yield clause if last else _earlier(clause)
+                yield clause if last else _earlier(clause, asks)
         weight *= follows
         if weight < LEAST:
             return
 
 
-def _earlier(clause: Clause) -> Clause:
-    """A clause of an earlier message, which has no place in the last one."""
-    return Clause(clause.text, clause.weight * min(1.0, CLAUSE / max(1, len(content_words(clause.text)))))
+def _earlier(clause: Clause, asks: bool) -> Clause:
+    """A clause of an earlier message, which has no place in the last one. It weighs less if that message asks nothing,
+    or if the clause is long: a story is no question."""
+    share = min(1.0, CLAUSE / max(1, len(content_words(clause.text)))) * (1.0 if asks else STATEMENT)
+    return Clause(clause.text, clause.weight * share)
 
 
 def _candidates(text: str) -> Spans:
@@ -178,14 +184,23 @@ def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float
     return [(value / max(worth)) ** POWER for value in worth]
 
 
-def _agreement(clause: str, index: Index, own: int) -> float:
-    """How well a clause agrees with one turn, besides its `own`: the rarity of the words that they share, and more if
-    it names something that the conversation contains, and for each word of the conversation over two."""
-    later = LETTERS.findall(clause)[1:]  # the first word of a clause has a capital anyway
-    names = " ".join(word for word in later if word[0].isupper() or word[0].isdigit())
-    _, named = index.agreement(content_words(names), own)
-    shared, known = index.agreement(content_words(clause), own)
-    return shared + NAMED * (named > 0) + LONGER * max(0, known - SHORT)
+def _agreements(clauses: Sequence[str], index: Index, own: int) -> list[float]:
+    """How well each clause agrees with one turn, besides its `own`: the rarity of the words that they share, and more
+    if it names something that the conversation contains, and for each word of the conversation over two."""
+    found = index.agreements([content_words(clause) for clause in clauses], own)
+    named = [_named(_names(clause), index, own) for clause in clauses]
+    return [shared + more + LONGER * max(0, known - SHORT) for (shared, known), more in zip(found, named, strict=True)]
+
+
+def _named(names: Sequence[str], index: Index, own: int) -> float:
+    """What names add to an agreement: something if the conversation contains one of them."""
+    return NAMED + NAMES * (len(names) - 1) if any(index.contains(name, own) for name in names) else 0.0
+
+
+def _names(clause: str) -> list[str]:
+    """The content words with a capital or a digit at the beginning. The first word of a clause has a capital anyway."""
+    later = LETTERS.findall(clause)[1:]
+    return content_words(" ".join(word for word in later if word[0].isupper() or word[0].isdigit()))
 
 
 def content_words(text: str) -> list[str]:

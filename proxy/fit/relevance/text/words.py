@@ -20,6 +20,7 @@ BLOB = 512  # characters of one token that are split into parts; more of a base6
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
 SHORTEST_NAME = 7  # characters of an identifier; a shorter one may recur by accident
 CACHED_TOKENS = 1 << 15
+PREFIX = 5  # letters by which the words of a language without a stemmer are matched (McNamee et al. 2009)
 SHORT_TEXT = 6  # words; a shorter text may be English without containing a function word
 
 ASCII_PART = re.compile(r"[a-z]+|[0-9]+|[A-Z][a-z]+|[A-Z]+(?![a-z])")
@@ -161,6 +162,11 @@ def _stem(word: str) -> str:
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+def prefix(word: str) -> str:
+    """The beginning of a word, by which words of other languages are matched: most of them inflect at the end."""
+    return word[:PREFIX] if len(word) > PREFIX and word.isalpha() else word
 
 
 def _without_suffix(word: str) -> str:

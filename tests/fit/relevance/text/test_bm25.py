@@ -105,8 +105,8 @@ def test_some_documents_alone_score_as_among_all(question: str) -> None:
     index.scores_at([1], query({"budget": 1}, True))
     for document in documents(*CHAT[2:], "painting, painted: they paint"):
         index.add(document)
-    for english in (True, False):
-        asked = query(dict.fromkeys(read_text(question).words, 2), english)
+    for words, english in ((read_text(question).words, True), (("kids", "beach", "dog"), False)):
+        asked = query(dict.fromkeys(words, 2), english)
         scores = index.scores(asked)
         assert index.scores_at([4, 1], asked) == pytest.approx({4: scores[4], 1: scores[1]})
 
@@ -129,17 +129,35 @@ def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkey
 
 def test_the_agreement_is_the_rarity_of_the_words_that_meet_in_one_document() -> None:
     index = index_of("zebu quokka", "zebu", "quokka numbat", "civet")
-    one, known = index.agreement(["civet", "axolotl"])
-    assert (one, known) == (1.0, 1)
-    both, known = index.agreement(["zebu", "quokka"])
-    assert known == 2 and both == pytest.approx(2 * index.agreement(["zebu"])[0]) and both < 2
-    assert index.agreement(["zebu", "quokka"], 0)[0] == index.agreement(["zebu"])[0]
-    assert index.agreement(["civet"], 3) == (0.0, 0) == Index().agreement(["civet"])
+    alone, both, without, none = index.agreements([["civet", "axolotl"], ["zebu", "quokka"], ["zebu"], []])
+    assert alone == (1.0, 1) and none == (0.0, 0)
+    assert both[0] == pytest.approx(2 * without[0]) and both[1] == 2 and without[0] < 1
+    assert index.agreements([["zebu", "quokka"], ["civet"]], besides=0) == [(without[0], 2), (1.0, 1)]
+    assert index.agreements([["civet"]], besides=3) == [(0.0, 0)] == Index().agreements([["civet"]])
+
+
+def test_a_word_of_many_documents_is_no_agreement() -> None:
+    many = index_of(*[f"zebu n{i}" for i in range(bm25.FEW)], *["civet"] * (bm25.FEW + 1))
+    (zebu, _), (civet, known) = many.agreements([["zebu"], ["civet"]])
+    assert zebu > 0 and (civet, known) == (0.0, 0) and many.contains("civet")
+
+
+def test_a_word_is_contained_or_not_besides_a_document() -> None:
+    index = index_of("zebu quokka", "quokka")
+    assert index.contains("zebu") and not index.contains("zebu", besides=0) and index.contains("quokka", besides=0)
+    assert index.rarity("zebu") == 1.0 > index.rarity("quokka") and index.rarity("civet") == 0.0
 
 
 def test_in_english_a_word_that_is_frequent_in_the_language_agrees_less() -> None:
     index = index_of("I think that the vessel is what you would have it be", "It is the time that you have")
-    assert index.is_english and index.agreement(["vessels"])[0] > index.agreement(["times"])[0] > 0
+    (vessel, _), (time, _) = index.agreements([["vessels"], ["times"]])
+    assert index.is_english and vessel > time > 0
+
+
+def test_in_other_languages_words_match_by_their_beginning() -> None:
+    index = index_of("Die Laternen stehen im Keller", "Der Keller ist leer", "Zug 17")
+    scores = index.scores(query({"laterne": 1}, False))
+    assert scores[0] > 0 and scores[1:] == [0.0, 0.0]
 
 
 def test_an_index_that_is_in_use_is_nobody_elses() -> None:

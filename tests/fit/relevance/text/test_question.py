@@ -110,6 +110,12 @@ def test_what_names_something_by_a_capital_or_a_number_weighs_more() -> None:
     assert found is not None and found.text == "What is in 17?"
 
 
+def test_several_names_make_a_question_of_its_own_even_if_no_turn_has_them_together() -> None:
+    talk = [user(f"{text} {name}") for text, name in zip(SAID, ["Ann", "Bob", "Cyd", "Dan", "Eve", "x"], strict=True)]
+    found = question_of(blocks(*talk, user("What about Ann, Bob, Cyd and Dan?")))
+    assert found is not None and not found.follows
+
+
 def test_where_no_word_is_known_the_signs_alone_decide() -> None:
     found = asked(user("Xyl vrong. Zib quonk? Brill."))
     assert found.text == "Zib quonk?"
@@ -202,7 +208,15 @@ def test_the_query_weighs_words_by_their_clauses_and_is_english_for_an_english_c
         index.add((read_text(text),))
     found = Question((Clause("ferries leave", 1.0, 0, 13), Clause("the ferries", 0.5))).query(index)
     assert found.english and dict(found.words) == {"ferries": 1.5, "leave": 1.0}
-    assert not question_in("Wo liegt die Fähre?").query(Index()).english
+
+
+def test_in_other_languages_the_words_of_the_query_weigh_by_their_rarity_too() -> None:
+    index = Index()
+    for text in ("Die Laterne steht im Keller", "Der Keller ist leer", "Im Garten ist es kalt"):
+        index.add((read_text(text),))
+    found = question_in("Wo ist die Laterne im Keller?").query(index)
+    weights = dict(found.words)
+    assert not found.english and weights["laterne"] == 1.0 > weights["keller"] > weights["wo"] == 0.0
 
 
 def test_content_words_are_neither_function_words_nor_single_letters() -> None:
