@@ -13,7 +13,12 @@ help: ## what can be made
 define install
 @echo "installing $(1) into .venv"
 @{ $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1) $(2) 2>&1 || echo "pip failed"; } \
-	| awk '/^Collecting /{print "  " $$2} /^Installing coll/{print "  writing the files"} /ERROR|WARNING/ {print} /^pip failed/{exit 1}'
+	| while read -r line; do case "$$line" in \
+	"Collecting "*) line="$${line#* }"; echo "  $${line%% *}";; \
+	"Installing collected"*) echo "  writing the files";; \
+	ERROR*) echo "$$line";; \
+	"pip failed") exit 1;; \
+	esac; done
 endef
 
 .venv/.run: deploy/requirements.txt pyproject.toml
