@@ -60,18 +60,26 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its long texts shortened; the same draft if it fits, or if no text is long."""
     if draft.prompt <= draft.room:
         return draft
-    question = question_of(draft.blocks) or Question(())
     layout = layout_of(draft, params.layout)
+    question = _question(draft.blocks, stable=layout != BEST)
     share = min(params.share, EMPTY) if layout == BEST else params.share
     found = _long(draft, question, share * draft.room, params.sections)
     if not found:
         return draft
     if layout == BEST:
         return _chosen_anew(draft, found, question)
-    made = _in_place(draft, found, params, quoted=layout == STABLE)
+    made = _in_place(draft, found, question, params, quoted=layout == STABLE)
     if layout != STABLE or question.place < 0 or made is draft or made.prompt >= made.room:
         return made
     return with_quotes(made, made.blocks, {i: i for i in range(len(made.blocks))}, facts.original, question)
+
+
+def _question(blocks: Sequence[Block], *, stable: bool) -> Question:
+    """The question; with `stable` as it was asked, whatever an agent has done since then."""
+    found = question_of(blocks) or Question(())
+    if stable and 0 <= found.place < len(blocks) - 1:
+        return question_of(blocks[: found.place + 1]) or found
+    return found
 
 
 def _long(draft: Draft, question: Question, least: float, sections: Collection[str]) -> list[LongMessage]:
@@ -176,7 +184,7 @@ def _changed(draft: Draft, messages: Mapping[tuple[int, int], Message]) -> Draft
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
-def _in_place(draft: Draft, found: Sequence[LongMessage], params: Params, *, quoted: bool) -> Draft:
+def _in_place(draft: Draft, found: Sequence[LongMessage], asked: Question, params: Params, *, quoted: bool) -> Draft:
     """The draft with each long text shortened for its own place, so that it stays the same in later requests.
 
     The choice depends on what stands before a text and on the user message directly after it. Only texts in the newest
@@ -188,17 +196,17 @@ def _in_place(draft: Draft, found: Sequence[LongMessage], params: Params, *, quo
     made = draft
     for long in found:
         if long.block != last:
-            made = _shortened(made, draft, long, limit)
+            made = _shortened(made, draft, long, asked, limit)
     for long in found:
         if long.block == last:
             rest = made.prompt - made.blocks[last].tokens
-            made = _shortened(made, draft, long, max(int(FRESH * draft.room), draft.room - rest))
+            made = _shortened(made, draft, long, asked, max(int(FRESH * draft.room), draft.room - rest))
     return made
 
 
-def _shortened(made: Draft, draft: Draft, long: LongMessage, limit: int) -> Draft:
-    """The draft `made` with one long message of `draft` in at most `limit` tokens, cached."""
-    question = _asked_then(draft.blocks, long.block)
+def _shortened(made: Draft, draft: Draft, long: LongMessage, asked: Question, limit: int) -> Draft:
+    """The draft `made` with one long message of `draft` in at most `limit` tokens, cached. `asked`: the question."""
+    question = _asked_then(draft.blocks, long.block, asked)
     always = "|".join(" ".join(map(str, sorted(text.always))) for text in long.texts)
     key = digest(
         long.message.raw, str(limit), str(draft.room), str(long.message.tokens), repr(question.clauses), always
@@ -214,14 +222,15 @@ def _shortened(made: Draft, draft: Draft, long: LongMessage, limit: int) -> Draf
     return _changed(made, {(long.block, long.place): replace(long.message, raw=raw, why=EXCERPTED)})
 
 
-def _asked_then(blocks: Sequence[Block], place: int) -> Question:
+def _asked_then(blocks: Sequence[Block], place: int, asked: Question) -> Question:
     """The question about a text in the block at `place`: as it was asked by the user message directly after it, else
-    by the messages up to it. Instructions are followed by the first user message."""
+    by the messages up to it. Instructions are followed by the first user message. `asked`: that of the last one."""
     first = blocks[place].messages[0].kind is Kind.INSTRUCTION
     behind = blocks[place + 1 :] if first else blocks[place + 1 : place + 1 + BEHIND]
     for number, block in enumerate(behind, place + 1):
         if block.has_results or (not first and block.messages[0].calls):
             break
         if block.user is not None:
-            return question_of(blocks[: number + 1]) or Question(())
-    return question_of(blocks[: place + 1]) or Question(())
+            place = number
+            break
+    return asked if place == asked.place else question_of(blocks[: place + 1]) or Question(())

@@ -106,10 +106,11 @@ def test_short_turns_compete_with_passages_and_the_newest_stay() -> None:
 
 
 def test_in_a_run_with_tools_a_text_is_chosen_once_and_nothing_is_quoted() -> None:
-    told = [user(f"{text(150, 800)}\n\n{ASKED}"), *tool_round("a", "found"), *tool_round("b", "found")]
-    one, two = (shortened(told[:end], 3000) for end in (3, 5))
-    assert contents(one)[0] == contents(two)[0] and NEEDLE in contents(one)[0]
-    assert len(contents(two)) == 5 and two.blocks[0].tokens <= 0.25 * two.room
+    rounds = [part for i in range(4) for part in tool_round(f"c{i}", f"The keeper of lighthouse {i} has a boat.")]
+    told = [user(f"{text(150, 800)}\n\nPlease look. {ASKED} Thank you."), *rounds]
+    one, *others = (shortened(told[:end], 3000) for end in (3, 5, 7, 9))
+    assert {contents(other)[0] for other in others} == {contents(one)[0]} and NEEDLE in contents(one)[0]
+    assert len(contents(others[0])) == 5 and one.blocks[0].tokens <= 0.25 * one.room
 
 
 def test_in_its_place_a_text_stays_the_same_from_turn_to_turn() -> None:

@@ -32,7 +32,7 @@ from proxy.model.conversation import Block
 USER_HEAD, USER_TAIL = 1200, 300
 LONG = 6000  # characters from which a message contains a text that its user did not write for this question, ...
 OUTER = 1200  # ... and the characters at either end of it that are searched for what the user wrote
-PASTED = 100_000  # characters of pasted texts that are read for the question; of longer ones every so many passages
+PASTED = 50_000  # characters of pasted texts that are read for the question; of longer ones every so many passages
 STATEMENT = 0.4  # factor for a clause that does not end as a question
 NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number, ...
 NAMES = 0.25  # ... and for each further name
