@@ -116,9 +116,9 @@ class Index:
             found[place] = math.fsum([gains[key] * counts[key] / (counts[key] + norm) for key in hits])
         return found
 
-    def agreements(self, groups: Sequence[Sequence[str]], besides: int = -1) -> list[tuple[float, int]]:
+    def agreements(self, groups: Sequence[Sequence[str]], besides: int = -1) -> list[float]:
         """For each group of distinct words: the largest sum, over the documents (`besides` one), of the rarity of those
-        of its words that the document contains; and how many of them these documents contain.
+        of its words that the document contains.
 
         Rarity: the idf as a share of that of a word in one document; in English times the word's rarity in the
         language. A word of more than `COMMON` of the documents does not count.
@@ -230,15 +230,13 @@ class Index:
         self._looked_up = len(self._postings)
 
 
-def _agreement(rare: Iterable[tuple[float, Iterable[int]]]) -> tuple[float, int]:
-    """The largest sum of rarities at one place, and how many words have a place."""
+def _agreement(rare: Iterable[tuple[float, Iterable[int]]]) -> float:
+    """The largest sum of rarities at one place."""
     sums: dict[int, float] = {}
-    known = 0
     for rarity, places in rare:
-        known += bool(places)
         for place in places:
             sums[place] = sums.get(place, 0.0) + rarity
-    return max(sums.values(), default=0.0), known
+    return max(sums.values(), default=0.0)
 
 
 INDEXED: Bounded[int, Index] = Bounded(MAX_INDEXES, MAX_BYTES)

@@ -36,8 +36,7 @@ PASTED = 50_000  # characters of pasted texts that are read for the question; of
 STATEMENT = 0.4  # factor for a clause that does not end as a question
 NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number, ...
 NAMES = 0.25  # ... and for each further name
-LONGER, SHORT = 0.1, 2  # added to the agreement of a clause for each word of the conversation over so many
-POWER = 4  # of a clause's share of the best agreement: its weight
+POWER = 3  # of a clause's share of the best agreement: its weight
 LEAST = 0.02  # a clause of less weight is left out
 MAIN = 0.3  # share of the best weight from which a clause is what is asked
 FOLLOWS, STANDS = 0.85, 1.25  # agreement of a message that is surely a follow-up, and of one that surely is none
@@ -186,10 +185,9 @@ def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float
 
 def _agreements(clauses: Sequence[str], index: Index, own: int) -> list[float]:
     """How well each clause agrees with one turn, besides its `own`: the rarity of the words that they share, and more
-    if it names something that the conversation contains, and for each word of the conversation over two."""
-    found = index.agreements([content_words(clause) for clause in clauses], own)
-    named = [_named(_names(clause), index, own) for clause in clauses]
-    return [shared + more + LONGER * max(0, known - SHORT) for (shared, known), more in zip(found, named, strict=True)]
+    if it names something that the conversation contains."""
+    shared = index.agreements([content_words(clause) for clause in clauses], own)
+    return [value + _named(_names(clause), index, own) for value, clause in zip(shared, clauses, strict=True)]
 
 
 def _named(names: Sequence[str], index: Index, own: int) -> float:

@@ -130,16 +130,15 @@ def test_an_index_grows_with_its_conversation_and_is_as_good_as_a_new_one(monkey
 def test_the_agreement_is_the_rarity_of_the_words_that_meet_in_one_document() -> None:
     index = index_of("zebu quokka", "zebu", "quokka numbat", "civet")
     alone, both, without, none = index.agreements([["civet", "axolotl"], ["zebu", "quokka"], ["zebu"], []])
-    assert alone == (1.0, 1) and none == (0.0, 0)
-    assert both[0] == pytest.approx(2 * without[0]) and both[1] == 2 and without[0] < 1
-    assert index.agreements([["zebu", "quokka"], ["civet"]], besides=0) == [(without[0], 2), (1.0, 1)]
-    assert index.agreements([["civet"]], besides=3) == [(0.0, 0)] == Index().agreements([["civet"]])
+    assert (alone, none) == (1.0, 0.0) and both == pytest.approx(2 * without) and without < 1
+    assert index.agreements([["zebu", "quokka"], ["civet"]], besides=0) == [without, 1.0]
+    assert index.agreements([["civet"]], besides=3) == [0.0] == Index().agreements([["civet"]])
 
 
 def test_a_word_of_many_documents_is_no_agreement() -> None:
     many = index_of(*[f"zebu n{i}" for i in range(bm25.FEW)], *["civet"] * (bm25.FEW + 1))
-    (zebu, _), (civet, known) = many.agreements([["zebu"], ["civet"]])
-    assert zebu > 0 and (civet, known) == (0.0, 0) and many.contains("civet")
+    zebu, civet = many.agreements([["zebu"], ["civet"]])
+    assert zebu > 0 == civet and many.contains("civet")
 
 
 def test_a_word_is_contained_or_not_besides_a_document() -> None:
@@ -150,7 +149,7 @@ def test_a_word_is_contained_or_not_besides_a_document() -> None:
 
 def test_in_english_a_word_that_is_frequent_in_the_language_agrees_less() -> None:
     index = index_of("I think that the vessel is what you would have it be", "It is the time that you have")
-    (vessel, _), (time, _) = index.agreements([["vessels"], ["times"]])
+    vessel, time = index.agreements([["vessels"], ["times"]])
     assert index.is_english and vessel > time > 0
 
 
