@@ -18,7 +18,7 @@ from tests.makers import assistant, contents, draft, facts, fields, system, tool
 KNOWN = facts(1000)
 
 
-def trimmed(messages: list[dict[str, Any]], window: int, limit: int | None = 100, **params: int) -> Draft:
+def trimmed(messages: list[dict[str, Any]], window: int, limit: int | None = 100, **params: Any) -> Draft:
     return apply(draft(messages, window, max_tokens=limit), KNOWN, Params(**params)).made()
 
 
@@ -180,8 +180,16 @@ def test_allowances_stay_within_the_room_and_waste_none_of_it(costs: list[int], 
     assert not cut or max(shares) <= min(cut) + len(costs)
 
 
+def test_the_note_names_lines_by_the_arguments_that_a_rule_names() -> None:
+    text = "\n".join(words(4, f"l{n}x") for n in range(500))
+    told = [user("q"), *tool_round("c", text, "read", '{"path": "a.txt", "ab": 40, "wie_viele": 500}')]
+    made = contents(trimmed(told, 700, offsets=("ab",), limits=("wie_viele",)))[2]
+    assert "(ab " in made and ", wie_viele " in made
+    assert "… lines " not in contents(trimmed(told, 700, paths=()))[2]
+
+
 @pytest.mark.parametrize("wrong", [{"cap_tokens": 23}, {"cap_chars": 99}, {"keep_newest": -1}, {"preview": 0}])
-def test_parameters_that_would_leave_nothing_are_refused(wrong: dict[str, int]) -> None:
+def test_parameters_that_would_leave_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"cap|keep_newest"):
         Params(**wrong)
 

@@ -8,17 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
+from itertools import accumulate, pairwise
 
 import msgspec
 
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
+from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.query import ResultQuery
+from proxy.fit.relevance.text.sections import sections
 from proxy.fit.relevance.text.severity import ERROR, EXCEPTION, WARNING, WORD, severities_of_lines
 from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fill, largest_fitting, literal_scores
 from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
-from proxy.fit.relevance.text.words import identifiers_in, severities
+from proxy.fit.relevance.text.words import STOP, identifiers_in, severities
 from proxy.model.ports import Meter
 
 NEW_NAME = 0.2  # value of an identifier that no chosen line contains yet, in units of the best match (measured)
@@ -29,7 +32,7 @@ ENDS, ENDS_SHARE = 3, 0.2  # lines at either end that stay, within this share of
 SHORT = 16  # characters of a line that is as short as a note that it is missing
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is split, so that one line cannot take all the room
 LINES = 20_000  # lines of a text that are considered
-GAP = 5  # tokens of the note between two runs of lines
+GAP, NUMBERS = 5, 3  # tokens of the note between two runs of lines; more if it has the numbers of the lines
 SAMPLE = 300  # lines that decide the language if the query is too short to
 REACH = 80  # characters per token of the limit up to which all lines are ranked (measured: more gains nothing)
 CHARACTERS = 4  # of a token, estimated; only the order of preference depends on it
@@ -39,6 +42,9 @@ RARE_WORTH = (0.12, 0.3)
 REPEATED = 0.5  # what a rare line is worth more, the more the lines of a text repeat each other: nearly all do in a log
 TROUBLE_WORTH = {WORD: (0.08, 0.35), EXCEPTION: (0.25, 1.2), WARNING: (0.15, 0.8), ERROR: (0.25, 1.5)}
 COMMONEST = 0.4  # share of that value that trouble keeps which most lines tell of
+BODY, BODY_LINES = 0.5, 60  # what a section that is asked for adds to its lines: share of its heading's score, at first
+HEADED = 0.7  # share of the best heading's score from which a heading matches
+NO_CALL = ReadOn()
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 
 
@@ -72,19 +78,29 @@ def _split(text: str) -> list[str | int]:
     return [*head, middle.count("\n") + 1, *tail]
 
 
-def shorten_lines(text: str, limit: int, query: ResultQuery, meter: Meter, fits: Callable[[str], bool]) -> str | None:
+def shorten_lines(
+    text: str,
+    limit: int,
+    query: ResultQuery,
+    meter: Meter,
+    fits: Callable[[str], bool],
+    call: ReadOn = NO_CALL,
+) -> str | None:
     """At most `limit` tokens of a text: the lines relevant to the query, the ends and the outline, in order, with a
-    note wherever lines are missing. None if no line that is not blank fits."""
+    note wherever lines are missing (see `render`). None if no line that is not blank fits."""
     lines = lines_of(text)
     texts = [line.text for line in lines]
     tokens = tokens_by_line(texts)
     places = candidate_lines(texts, tokens, query, limit * REACH)
     read = survey(lines, tokens, places)
     order = in_order_of_value(read, values_of(read, query))
-    chosen = [places[place] for place in _chosen(read, order, limit, meter)]
+    chosen = [
+        places[place]
+        for place in _chosen(read, order, limit, meter, GAP + NUMBERS * (call.first > 0 and not call.numbered))
+    ]
     if not any(lines[place].text.strip() for place in chosen):
         return None
-    return largest_fitting(lambda count: render(lines, chosen[:count]), len(chosen), fits)
+    return largest_fitting(lambda count: render(lines, chosen[:count], call), len(chosen), fits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +159,8 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
         yield place
 
 
-def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter) -> list[int]:
-    """The indices of the lines that fit into `limit` tokens, the ends first."""
+def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter, gap: int) -> list[int]:
+    """The indices of the lines that fit into `limit` tokens, the ends first. `gap`: tokens of a note."""
 
     at, count = read.places, len(read.lines)
 
@@ -152,14 +168,14 @@ def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter) -> lis
         joins = (place - 1 in chosen and at[place] - at[place - 1] == 1) or (
             place + 1 in chosen and at[place + 1] - at[place] == 1
         )
-        return meter.text(read.lines[place].text) + 1 + (0 if joins else GAP)
+        return meter.text(read.lines[place].text) + 1 + (0 if joins else gap)
 
     def least(place: int) -> int:
         return len(read.tokens[place])  # a lower bound: no tokenizer joins two words or numbers
 
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
     ends = fill(list(both), cost, int(limit * ENDS_SHARE))
-    left = limit - sum(cost(place, ends) for place in ends) - GAP
+    left = limit - sum(cost(place, ends) for place in ends) - gap
     return ends + fill((i for i in order if i not in ends), cost, left, least)
 
 
@@ -177,8 +193,26 @@ def values_of(read: Survey, query: ResultQuery) -> list[float]:
                 worth[place - away] += share * own[place]
             if place + away < len(own) and at[place + away] - at[place] == away:
                 worth[place + away] += share * own[place]
+    for first, share, end in _asked_for(texts, own, unit, query):
+        for place in range(first + 1, min(end, first + 1 + BODY_LINES)):
+            worth[place] += BODY * share * (1 - (place - first) / (2 * BODY_LINES))
     news = _novelty(read, query.about_errors)
     return [w + unit * (outline_value(text) + new) for w, text, new in zip(worth, texts, news, strict=True)]
+
+
+def _asked_for(
+    texts: Sequence[str], own: Sequence[float], unit: float, query: ResultQuery
+) -> Iterator[tuple[int, float, int]]:
+    """Yields (first line, worth, end) of each section whose heading is one of those that match the query best, and of
+    each definition that the query names."""
+    found = sections(texts)
+    best = max((own[section.first] for section in found if not section.name), default=0.0)
+    for section in found:
+        if section.name:
+            if section.name.lower() in query.words and section.name.lower() not in STOP:
+                yield section.first, unit, section.end
+        elif own[section.first] > HEADED * best:
+            yield section.first, own[section.first], section.end
 
 
 def _novelty(read: Survey, about_trouble: bool) -> list[float]:
@@ -192,28 +226,40 @@ def _novelty(read: Survey, about_trouble: bool) -> list[float]:
     return found
 
 
-def render(lines: Sequence[Line], chosen: Sequence[int]) -> str:
+def render(lines: Sequence[Line], chosen: Sequence[int], call: ReadOn = NO_CALL) -> str:
     """The chosen lines in order, with a note wherever lines are missing. A single missing line that is as short as the
-    note is included instead."""
+    note is included instead.
+
+    The note has the number of lines; if `call` can be repeated for them, their numbers (unless the lines show these
+    themselves), and where most are missing also the arguments that return them.
+    """
+    kept = sorted(chosen)
+    gaps = [(after, place) for after, place in pairwise((-1, *kept, len(lines))) if place > after + 1]
+    widest = max(gaps, key=lambda gap: gap[1] - gap[0], default=None)
+    numbers = list(accumulate((line.starts for line in lines), initial=call.first))
     found: list[str] = []
-    after = 0
-    for place in (*sorted(chosen), len(lines)):
-        found += _note(lines, after, place)
+    for after, place in pairwise((-1, *kept, len(lines))):
+        if place > after + 1:
+            found.append(_note(lines, after + 1, place, numbers, call, (after, place) == widest))
         if place < len(lines):
             found.append(_with_break(lines, place))
-        after = place + 1
     return "".join(found)
 
 
-def _note(lines: Sequence[Line], after: int, place: int) -> list[str]:
-    if after == place:
-        return []
-    if place == after + 1 and len(lines[after].text) <= SHORT:
-        return [_with_break(lines, after)]
-    missing = sum(line.starts for line in lines[after:place])
+def _note(lines: Sequence[Line], start: int, end: int, numbers: Sequence[int], call: ReadOn, widest: bool) -> str:
+    """The note for the lines from `start` to `end` (exclusive)."""
+    if end == start + 1 and len(lines[start].text) <= SHORT:
+        return _with_break(lines, start)
+    missing = numbers[end] - numbers[start]
     if not missing:
-        return [" … "]
-    return [("\n" if after else "") + (f"… {missing} lines …" if missing > 1 else "… 1 line …")]
+        return " … "
+    text = f"{missing} lines" if missing > 1 else "1 line"
+    if call.first and (widest or not call.numbered):
+        first = numbers[start] + (0 if lines[start].starts else 1)
+        text = f"lines {first}-{first + missing - 1}" if missing > 1 else f"line {first}"
+        if widest and call.offset:
+            text += f" ({call.offset} {first}" + (f", {call.limit} {missing})" if call.limit else ")")
+    return ("\n" if start else "") + f"… {text} …"
 
 
 def _with_break(lines: Sequence[Line], place: int) -> str:

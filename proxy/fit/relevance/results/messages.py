@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from proxy.fit.nested import decoded
+from proxy.fit.relevance.results.read_on import NAMES, ArgumentNames, read_on
 from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.sources import Source, leaves
 from proxy.fit.relevance.text.memo import digest
@@ -52,22 +53,26 @@ def shorten_result(
     *,
     cap_chars: int | None = None,
     preview: int | None = None,
+    names: ArgumentNames = NAMES,
     why: str = RESULT_WHY,
 ) -> Message:
     """The message with the result of one call shortened to at most `limit` tokens of text, for the query of `source`.
     The same message if there is nothing to shorten. `tokens` of the returned message is not updated."""
 
     def made() -> Message:
-        query = source.query(call)
+        query, arguments = source.query(call), source.arguments(call)
         parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
         too_long = len(parts) == 1 and parts[0].whole and message.tokens > limit + FRAME
 
         def choose(text: str, room: int) -> str:
-            return shorten(text, room, query, meter, cap_chars=cap_chars, preview=preview, too_long=too_long)
+            again = read_on(arguments, text, names)
+            return shorten(
+                text, room, query, meter, cap_chars=cap_chars, preview=preview, too_long=too_long, call=again
+            )
 
         return shorten_texts(message, parts, meter, limit, choose, why)
 
-    return _cached(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark}")
+    return _cached(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark} {names}")
 
 
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:

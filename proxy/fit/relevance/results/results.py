@@ -9,7 +9,8 @@ import msgspec
 
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.results.json_shrinking import encoded, shrink
-from proxy.fit.relevance.results.lines import shorten_lines
+from proxy.fit.relevance.results.lines import NO_CALL, shorten_lines
+from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.results.rows import find_rows, shorten_rows
 from proxy.fit.relevance.results.tables import COLUMNS, expanded
 from proxy.fit.relevance.text.query import ResultQuery
@@ -33,11 +34,13 @@ def shorten(
     cap_chars: int | None = None,
     preview: int | None = None,
     too_long: bool = False,
+    call: ReadOn = NO_CALL,
 ) -> str:
     """At most `limit` tokens (and `cap_chars` characters) of a tool result, chosen for a query, with a note
     of what was removed. The same text if it is within both limits.
 
-    `preview`: the most rows of a list. `too_long`: the caller has counted the text and it is over the limit.
+    `call`: how the call can be repeated for what is missing. `preview`: the most rows of a list. `too_long`: the caller
+    has counted the text and it is over the limit.
     """
 
     def fits(made: str) -> bool:
@@ -48,7 +51,7 @@ def shorten(
         return text
     if cap_chars is not None:
         limit = min(limit, meter.text(text[:cap_chars]))
-    goal = Goal(limit, query, meter, fits, preview)
+    goal = Goal(limit, query, meter, fits, preview, call)
     made = _of_json(text, goal)
     return made if made is not None else _of_text(text, goal, "" if cap_chars is None else OVER_CHARACTERS)
 
@@ -59,7 +62,7 @@ def _of_text(text: str, goal: Goal, said: str) -> str:
     def fits(made: str) -> bool:
         return goal.fits(made + said)
 
-    made = shorten_lines(text, goal.limit, goal.query, goal.meter, fits)
+    made = shorten_lines(text, goal.limit, goal.query, goal.meter, fits, goal.call)
     if made is None:
         made = _cut(text, replace(goal, fits=fits))
     return made + said if made else _cut(text, goal)
@@ -74,6 +77,7 @@ class Goal:
     meter: Meter
     fits: Callable[[str], bool]
     preview: int | None = None
+    call: ReadOn = NO_CALL
 
 
 def _cut(text: str, goal: Goal) -> str:
@@ -102,7 +106,7 @@ def _of_json(text: str, goal: Goal) -> str | None:
         if longest is not None and len(longest) >= MOST_OF_IT * len(text):
             return _around(whole, longest, goal)
     if listed is not None:
-        return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview)
+        return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview, goal.call.page)
     made = encoded(shrink(whole, goal.limit, goal.query.words, goal.meter))
     return made if goal.fits(made) else None
 
@@ -122,10 +126,12 @@ def _around(whole: Json, longest: str, goal: Goal) -> str | None:
     for _ in range(TRIES):
         if room <= 0:
             return None
-        made = encoded(_with(whole, longest, shorten(longest, room, goal.query, goal.meter)))
+        short = shorten(longest, room, goal.query, goal.meter)
+        made = encoded(_with(whole, longest, short))
         if goal.fits(made):
             return made
-        room = min(room, room * goal.limit // goal.meter.text(made)) - SPARE  # quotes and escapes are a share of it
+        # Quotes and escapes are a share of what the string took, which may be less than its room.
+        room = min(room, goal.meter.text(short)) * goal.limit // max(goal.limit, goal.meter.text(made)) - SPARE
     return None
 
 

@@ -37,13 +37,15 @@ SAMPLE = 100  # rows that decide the language if the query is too short to
 @dataclass(frozen=True, slots=True)
 class ResultRows:
     """A JSON value (`whole`) and the part of it that contains the results (`held`, `size` characters): a list of rows,
-    or a map of objects by name, whose entries are the rows. `tabular`: the rows are rendered as a table."""
+    or a map of objects by name, whose entries are the rows. `tabular`: the rows are rendered as a table.
+    `page`: the page that the call asked for, as it names it."""
 
     whole: Json
     held: Json
     rows: list[Json]
     tabular: bool
     size: int
+    page: str = ""
 
     @property
     def named(self) -> bool:
@@ -52,7 +54,8 @@ class ResultRows:
 
     def render(self, shown: Sequence[Json]) -> str:
         """The JSON with only those rows, the count of all rows, and a note in the words of seed 004."""
-        count, note = len(self.rows), f"[Truncated: {len(self.rows)} total results, {len(shown)} shown]"
+        of_page = f" of {self.page}" if self.page else ""
+        count, note = len(self.rows), f"[Truncated: {len(self.rows)} total results{of_page}, {len(shown)} shown]"
         listed: Json = as_table(shown) if self.tabular else list(shown)
         if self.named:
             listed = {name: value for entry in shown for name, value in entry.items()}
@@ -125,12 +128,13 @@ def shorten_rows(
     meter: Meter,
     fits: Callable[[str], bool],
     preview: int | None = None,
+    page: str = "",
 ) -> str | None:
     """At most `limit` tokens of a result: the rows relevant to the query, in order, at most `preview` of them. None if
     not even one shrunk row fits."""
     words = query.words.keys() - STOP if query.keys()[1] else query.words.keys()
     wanted = words | set(map(stem, words))
-    listed = _with_shrunk_surroundings(listed, limit, wanted, meter)
+    listed = _with_shrunk_surroundings(replace(listed, page=page), limit, wanted, meter)
     worth = row_values(listed.rows, query, named=listed.named)
     order = sorted(range(len(worth)), key=lambda place: (-worth[place], place))
     rows, best = list(listed.rows), order[0]
@@ -153,6 +157,7 @@ def shorten_rows(
                 rows[place] = _shrunk(rows[place], listed.named, left, wanted, meter)
                 left -= cost(place, ())
                 chosen = [place, *chosen] if place == best else [*chosen, place]
+        chosen += fill((place for place in order if place not in chosen), cost, left)  # what shrinking has left
     chosen = chosen[:preview]
     return largest_fitting(lambda count: listed.render([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
 

@@ -62,6 +62,10 @@ class Source:
         texts = (*asked, said[:SPOKEN])
         return ResultQuery("\n".join(texts), arguments[:ARGUMENTS], texts)
 
+    def arguments(self, call: str) -> str:
+        """The arguments of one call, as JSON; empty if they cannot be read."""
+        return "".join(p.text for message in self.calls for p in message.parts() if _is_call(p, call))
+
 
 def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
     """The source of each block with results, None for the others. With `following` the user message directly after a
@@ -98,8 +102,12 @@ def _following(blocks: Sequence[Block], place: int, before: UserMessage | None) 
 def _text_and_arguments(messages: Sequence[Message], ident: str) -> tuple[str, str]:
     """The text that the model wrote with a call, and the values of the call's arguments."""
     parts = [part for message in messages for part in message.parts()]
-    calls = [p for p in parts if p.kind is PartKind.CALL and p.editable and p.call == ident]
+    calls = [p for p in parts if _is_call(p, ident)]
     return "".join(p.text for p in parts if p.kind in TEXTS), "\n".join(map(_values, calls))
+
+
+def _is_call(part: Part, ident: str) -> bool:
+    return part.kind is PartKind.CALL and part.editable and part.call == ident
 
 
 def _values(call: Part) -> str:

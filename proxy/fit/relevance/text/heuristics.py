@@ -22,6 +22,11 @@ DEFINITION = re.compile(
     r"(?:(?:export|pub(?:\([a-z]+\))?|public|private|protected|static|async|default|abstract|final|unsafe|inline)\s+)*"
     r"(?:func|def|class|type|interface|struct|enum|fn|function|const|var|let|module|package|trait|impl|namespace)\b"
 )
+# A function of C, a method of Java or TypeScript: a name, its parameters, and the bracket that opens the body.
+FUNCTION = re.compile(
+    r"(?!(?:if|for|while|switch|catch|else|do|try|return|with|elif|match|select|case|new|await|throw|synchronized)\b)"
+    r"(?:[A-Za-z_][\w<>\[\],.*&:?]*+[ \t]+[*&]*)*+(?P<defined>[A-Za-z_$][\w$]*+)\s*\([^;{}]*\)[^;(){}=]*\{\s*\Z"
+)
 HEADING = re.compile(r"(?:#{1,4}\s|\*\*\S)")
 ROUTINE = re.compile(r"(?:import\b|from\b|//|#|/\*|\*|[)}\]]+[,;]?$|\"\"\"|return\b)")
 KIND = re.compile(
@@ -29,8 +34,8 @@ KIND = re.compile(
 )
 # Value of a line by its kind, in units of the best match; a definition is valued by its indentation.
 OUTLINE_VALUES = {"empty": -0.05, "heads": 0.2, "routine": -0.04}
-# Line numbers that a tool has put before the indentation are skipped.
-LINE_KIND = re.compile(rf"(?:\s*+\d++(?:→|\t|[|:]\s?))?+(?P<indent>[ \t]*+)(?:{KIND.pattern})")
+NUMBERED = re.compile(r"\s*+\d++(?:→|\t|[|:]\s?)")  # a line number that a tool has put before the indentation
+LINE_KIND = re.compile(rf"(?:{NUMBERED.pattern})?+(?P<indent>[ \t]*+)(?:{KIND.pattern})")
 HUGE = 10**300  # JSON may contain integers that are too large for a float
 NUMBER = re.compile(r"[-+]?[$€£]?\d[\d,]*(?:\.\d+)?%?")
 TIMESTAMP = re.compile(r"(?:19|20)\d\d-\d\d(?:-\d\d(?:[T ][\d:.]+)?)?")

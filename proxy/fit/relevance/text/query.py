@@ -16,8 +16,19 @@ MAX_TEXTS, MAX_TEXTS_BYTES = 128, 8 << 20  # cached analyses of texts
 BYTES_PER_CHARACTER = 8  # the most memory that an analysis takes for a character of its text
 
 # Literals are matched exactly: text in quotation marks, identifiers and long numbers.
+# A shorter text counts if it is a number: "7".
+TEXT = r"([^{0}\n]{{3,80}}|\d{{1,2}})"
 QUOTED = re.compile(
-    r"\"([^\"\n]{3,80})\"|“([^”\n]{3,80})”|`([^`\n]{3,80})`|(?<!\w)'([^'\n]{3,80})'(?!\w)|«([^»\n]{3,80})»"
+    "|".join(
+        f"{start}{TEXT.format(end)}{end}{after}"
+        for start, end, after in (
+            ('"', '"', ""),
+            ("“", "”", ""),
+            ("`", "`", ""),
+            (r"(?<!\w)'", "'", r"(?!\w)"),
+            ("«", "»", ""),
+        )
+    )
 )
 LONG_NUMBER = 4  # digits from which a number identifies something; a shorter one is a limit, a page or an amount
 

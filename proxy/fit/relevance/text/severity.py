@@ -41,6 +41,10 @@ STATES_ERROR = _stated(
     r"(?:fatal )?error|err|crit(?:ical)?|emerg(?:ency)?|alert|fatal|panic|fault|severe", "EF", SERVER_ERROR
 )
 STATES_WARNING = _stated(r"warn(?:ing)?", "W")
+HEAD, SEARCHED = (
+    300,
+    4000,
+)  # characters of a line, and lines of a text, that are searched for them: it takes a microsecond a character
 # Tokens of such forms that are no words about trouble.
 SUSPECT = re.compile(r"(?i:err|crit|emerg|emergency|alert|fault)|5\d\d|[EFW](?:\d{4}|/.*)?")
 
@@ -74,15 +78,14 @@ def severities_of_lines(
     with a severity of their own."""
     suspects = known.keys() | set(filter(SUSPECT.fullmatch, said))
     calm = suspects.isdisjoint
-    found = {}
-    for place, line in enumerate(tokens if suspects else ()):
-        if not calm(line) and (severity := _severity(texts[place], line, known)):
-            found[place] = severity
-    return found
+    suspicious = [place for place, line in enumerate(tokens) if not calm(line)] if suspects else []
+    found = {place: max([known.get(token, 0) for token in tokens[place]]) for place in suspicious}
+    for place in [place for place in suspicious if found[place] < ERROR][:SEARCHED]:
+        found[place] = max(found[place], _stated_severity(texts[place][:HEAD], found[place]))
+    return {place: severity for place, severity in found.items() if severity}
 
 
-def _severity(text: str, line: Collection[str], known: Mapping[str, int]) -> int:
-    own = max([known.get(token, 0) for token in line])
-    if own == ERROR or STATES_ERROR.search(text):
+def _stated_severity(text: str, own: int) -> int:
+    if STATES_ERROR.search(text):
         return ERROR
-    return WARNING if own == WARNING or STATES_WARNING.search(text) else own
+    return WARNING if own < WARNING and STATES_WARNING.search(text) else 0

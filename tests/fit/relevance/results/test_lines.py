@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.relevance.results.lines import LONG, lines_of, render, shorten_lines, survey, values_of
+from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.splitting import tokens_by_line
 from proxy.model.ports import Meter
@@ -128,6 +129,46 @@ def test_a_line_no_longer_than_the_note_would_be_stands_there_itself() -> None:
     assert render(lines, [0, 2, 4]) == "one\n}\ntwo\n… 1 line …\nfour\n… 2 lines …"
     assert render(lines, [6]) == "… 6 lines …\nsix"
     assert render(lines_of("a\nb"), [1]) == "a\nb"
+
+
+def test_the_note_names_the_lines_as_the_tool_numbers_them_and_how_to_ask_for_the_most() -> None:
+    lines = lines_of("\n".join(f"the text of line {i}" for i in range(120, 140)))
+    call = ReadOn(120, offset="offset", limit="limit")
+    assert render(lines, [0, 2, 9], call).split("\n") == [
+        "the text of line 120",
+        "… line 121 …",
+        "the text of line 122",
+        "… lines 123-128 …",
+        "the text of line 129",
+        "… lines 130-139 (offset 130, limit 10) …",
+    ]
+    assert "… 6 lines …" in render(lines, [0, 2, 9], ReadOn(120, True))
+    assert render(lines, [19], ReadOn(1)).startswith("… lines 1-19 …\n")
+    assert render(lines, [19], ReadOn(1, offset="start_line")).startswith("… lines 1-19 (start_line 1) …\n")
+
+
+def test_a_definition_that_is_asked_for_comes_with_its_body_and_the_signatures_of_others() -> None:
+    kinds = {
+        "def {}(ship):\n{}\n": "    berth = crane_{}(ship)",
+        "func {}(ship Ship) int {{\n{}\n}}\n": "\tberth := crane_{}(ship)",
+        "int {}(struct ship *s)\n{{\n{}\n}}\n": "    berth = crane_{}(s);",
+        "  public int {}(Ship ship) {{\n{}\n  }}\n": "    berth = crane_{}(ship);",
+        "pub fn {}(ship: Ship) -> u8 {{\n{}\n}}\n": "    let berth = crane_{}(ship);",
+        "export function {}(ship: Ship): number {{\n{}\n}}\n": "  const berth = crane_{}(ship);",
+    }
+    for head, line in kinds.items():
+        bodies = ["\n".join(line.format(f"{i}_{k}") for k in range(6)) for i in range(60)]
+        text = "\n".join(head.format(f"moor_ship_{i}", body) for i, body in enumerate(bodies))
+        found = shortened(text, 500, "What does moor_ship_37 do?")
+        assert all(row in found.split("\n") for row in bodies[37].split("\n"))
+        assert sum(f"moor_ship_{i}" in found for i in range(60)) > 12
+
+
+def test_a_heading_that_matches_brings_the_text_below_it() -> None:
+    told = [f"## Part {words(2, f'p{i}')}\n\n" + "\n".join(words(9, f"t{i}x{k}y") for k in range(5)) for i in range(60)]
+    told[37] = told[37].replace(words(2, "p37"), "Mooring by night")
+    found = shortened("\n\n".join(told), 300, "How is mooring done at night?")
+    assert all(line in found for line in told[37].split("\n"))
 
 
 def test_where_not_one_line_fits_there_is_none() -> None:

@@ -1,0 +1,74 @@
+"""Says how a call can be repeated for what its shortened result leaves out: by lines, by an offset, by a page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.fit.nested import decoded
+from proxy.fit.relevance.text.heuristics import NUMBERED
+from proxy.model.lenient_json import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentNames:
+    """Names of tools' arguments. `paths`: of what is read. `offsets`: the first line or row, or a pair of first and
+    last. `limits`: the number of lines or rows. `pages`: the number of a page."""
+
+    paths: tuple[str, ...] = ("path", "file_path", "filepath", "file", "filename", "uri", "url", "absolute_path")
+    offsets: tuple[str, ...] = ("offset", "start_line", "line_start", "start", "from_line", "view_range", "line_range")
+    limits: tuple[str, ...] = ("limit", "num_lines", "line_count", "count", "max_lines", "lines")
+    pages: tuple[str, ...] = ("page", "page_number", "pageNumber", "page_index")
+
+
+NAMES = ArgumentNames()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    """How a call can be repeated. `first`: the number of its result's first line, as the tool counts; 0 if it does not
+    read lines. `numbered`: the text has the numbers of its lines. `offset`, `limit`: the names of those arguments, if
+    the call has them. `page`: the page, as the call names it."""
+
+    first: int = 0
+    numbered: bool = False
+    offset: str = ""
+    limit: str = ""
+    page: str = ""
+
+
+def read_on(arguments: str, text: str, names: ArgumentNames = NAMES) -> ReadOn:
+    """How the call with these arguments (JSON), which returned this text, can be repeated.
+
+    It reads lines if its text is numbered, if it has an offset, or if what it reads is all that it names (a search in a
+    file has a pattern too, so its lines are not those of the file).
+    """
+    try:
+        given = decoded(arguments)
+    except msgspec.DecodeError:
+        given = None
+    given = given if isinstance(given, dict) else {}
+    offset, limit, page = (_name(given, known) for known in (names.offsets, names.limits, names.pages))
+    said = [name for name, value in given.items() if isinstance(value, str)]
+    reads = bool(offset) or (bool(said) and all(name in names.paths for name in said) and not page)
+    numbered = _numbered(text)
+    first = numbered or (max(1, _number(given.get(offset)) or 1) if reads else 0)
+    return ReadOn(first, numbered > 0, offset, limit if offset else "", f"{page} {given[page]}" if page else "")
+
+
+def _name(given: Collection[str], known: Collection[str]) -> str:
+    return next((name for name in known if name in given), "")
+
+
+def _number(value: Json) -> int:
+    value = value[0] if isinstance(value, list) and value else value
+    return value if isinstance(value, int) else 0
+
+
+def _numbered(text: str) -> int:
+    """The number of the first line, if the tool numbered the lines; else 0."""
+    found = [NUMBERED.match(line) for line in text.split("\n", 2)[:2]]
+    numbers = [int("".join(filter(str.isdigit, match[0]))) for match in found if match]
+    return numbers[0] if len(numbers) == 2 and numbers[1] == numbers[0] + 1 else 0
