@@ -177,9 +177,10 @@ class Index:
                         pairs += place, count
         self._posted = len(self)
         forms = self._forms[english]
-        for word in islice(holding, self._formed[english], None):
-            forms.setdefault(stem(word) if english else prefix(word), []).append(word)
-        self._formed[english] = len(holding)
+        if self._formed[english] < len(holding):  # `islice` walks through all words before the first new one
+            for word in islice(holding, self._formed[english], None):
+                forms.setdefault(stem(word) if english else prefix(word), []).append(word)
+            self._formed[english] = len(holding)
 
     def _best(self, word: str, english: bool, meaning: bool, norms: Sequence[float]) -> dict[int, float]:
         key = stem(word) if english else prefix(word)
@@ -221,6 +222,8 @@ class Index:
 
     def _look_up_new_words(self) -> None:
         """Adds new stems to the vocabulary, each with the vector of its first word that the table contains."""
+        if self._looked_up == len(self._postings):
+            return
         table = word_table()
         for word in islice(self._postings, self._looked_up, None):
             key = stem(word)
