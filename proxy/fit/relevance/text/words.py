@@ -89,7 +89,7 @@ def _known(token: str) -> Known:
         found = _parts(token, lower)
     named = len(found) > 1 and SHORTEST_NAME <= len(token) <= LONGEST and any(map(str.isalpha, token))
     english = 0 if ENGLISH.isdisjoint(found) else sum(map(ENGLISH.__contains__, found))
-    stems = tuple([stem(part) if part.isalpha() else part for part in found])
+    stems = tuple([stem(part) if part.isascii() and part.isalpha() else part for part in found])
     return token, found, stems, named, english, severity_of(token)
 
 
