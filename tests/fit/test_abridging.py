@@ -75,3 +75,18 @@ def test_many_messages_that_are_short_each_share_it_too_and_what_is_pinned_keeps
     assert made.notes[0].step == "truncate_longest" and made.notes[0].tokens_after < 60_000 < made.before.prompt
     sent = [message.text() for message in made.draft.messages]
     assert made.fits and {"Be brief. " * 300, "What? " * 300, "And? " * 300} <= set(sent)
+
+
+@pytest.mark.parametrize("template", ["{asked}\n\n{text}", "Here it is:\n\n{text}\n\n{asked}"])
+def test_the_question_in_an_oversized_message_survives(template: str) -> None:
+    asked = "Where does the lighthouse keeper keep his boat?"
+    text = "\n".join(f"Line {i} is about other things and more of them." for i in range(60_000))
+    made = planned(
+        [user("Hello"), {"role": "assistant", "content": "Hi"}, user(template.format(text=text, asked=asked))]
+    )
+    assert made.fits and asked in [message.text() for message in made.draft.messages][-1]
+
+
+def test_an_oversized_text_may_be_cut_where_only_excerpts_are_made() -> None:
+    made = planned([user("word " * 300_000), user("And?")], steps=("excerpt_texts",))
+    assert made.fits and [note.step for note in made.notes] == ["truncate_longest", "excerpt_texts"]

@@ -6,7 +6,7 @@ A cut stays in the same place over many turns (section 5).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -31,6 +31,7 @@ QUOTED = 0.9  # of `recall`, if older turns are quoted: a prompt cache never con
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
 FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
 HIGHEST = 1 + REUSE  # the largest worth of an older block of a run
+EMPTY = 0.2  # share of the room that may stay empty in layout `best` if a block would fit that was dropped
 READY = 0.70  # the load from which embeddings are fetched ahead
 
 
@@ -172,21 +173,36 @@ def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] 
 
 def _best(draft: Draft, question: Question, scores: Sequence[float]) -> Draft:
     """The draft with the newest blocks and the most relevant others, in their order, chosen for this question."""
-    blocks = draft.blocks
-    held = _held(draft)
-    loose = [i for i in range(len(blocks)) if i not in held]
-    room = draft.room - draft.fixed - sum(blocks[i].tokens for i in held)
-    at = {place: k for k, place in enumerate(loose)}
-    needs = {at[i]: at[k] for i, k in closings([b.messages for b in blocks]).items() if i in at and k in at}
-    costs = [blocks[i].tokens for i in loose]
+    blocks, held = draft.blocks, _held(draft)
     newest = FOLLOWED if question.follows else NEWEST
-    chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
-    worth = {loose[place]: score for place, score in chosen.items()}
+    closing = closings([b.messages for b in blocks])
+    worth = _chosen(draft, held, scores, newest, closing)
+    while draft.room - _cost(draft, held | worth.keys()) > EMPTY * draft.room:
+        dropped = [held | {i, closing.get(i, i)} for i in range(len(blocks)) if i not in held and i not in worth]
+        fitting = [places for places in dropped if _cost(draft, places) <= draft.room]
+        if not fitting:
+            break
+        held = max(fitting, key=lambda places: (max(scores[i] for i in places - held), max(places - held)))
+        worth = _chosen(draft, held, scores, newest, closing)
     kept = held | worth.keys()
     if len(kept) == len(blocks):
         return draft
     made = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
     return draft.with_blocks(made, drops(blocks, kept))
+
+
+def _chosen(
+    draft: Draft, held: Collection[int], scores: Sequence[float], newest: float, closing: Mapping[int, int]
+) -> dict[int, float]:
+    """The places of the blocks that are chosen besides those that are held, with the score of each."""
+    blocks = draft.blocks
+    loose = [i for i in range(len(blocks)) if i not in held]
+    at = {place: k for k, place in enumerate(loose)}
+    needs = {at[i]: at[k] for i, k in closing.items() if i in at and k in at}
+    costs = [blocks[i].tokens for i in loose]
+    room = draft.room - _cost(draft, held)
+    chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
+    return {loose[place]: score for place, score in chosen.items()}
 
 
 def _held(draft: Draft) -> set[int]:

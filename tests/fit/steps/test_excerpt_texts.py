@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.relevance.passages import excerpt
-from proxy.fit.steps import excerpt_texts
+from proxy.fit.steps import excerpt_texts, prune_history
 from proxy.fit.steps.excerpt_texts import Params, apply
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
@@ -153,6 +155,18 @@ def test_without_a_question_the_ends_stay() -> None:
     after = apply(before, facts(700), Params(layout="best"))
     assert after.excess <= 0 and contents(after)[0].startswith("n0x0") and "left out" in contents(after)[0]
     assert apply(before, facts(700), Params()).excess <= 0
+
+
+@given(sizes=st.lists(st.integers(1, 120), min_size=3, max_size=25), window=st.integers(300, 1500))
+def test_no_more_than_a_fifth_stays_empty_where_something_was_dropped(sizes: list[int], window: int) -> None:
+    told = [
+        (user if i % 2 == 0 else assistant)("\n".join(words(7, f"m{i}l{k}x") for k in range(size)))
+        for i, size in enumerate(sizes)
+    ]
+    made = shortened([user("hello"), *told, user(ASKED)], window, layout="best")
+    after = prune_history.apply(made, facts(window), prune_history.Params(recall=0.5, layout="best"))
+    assert isinstance(after, Draft) and after.prompt <= after.room
+    assert not after.drops or after.prompt >= 0.8 * after.room
 
 
 def test_parameters_out_of_range_are_refused() -> None:
