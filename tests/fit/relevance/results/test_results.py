@@ -143,3 +143,12 @@ def test_it_is_never_a_bare_note_of_what_is_missing() -> None:
     text = "".join(f"{words(90, f'w{i}x')}\n" for i in range(40))  # every line is too long, but for the empty last one
     found = shorten(text, 60, ResultQuery(""), METER)
     assert METER.text(found) <= 60 and "w0x" in found
+
+
+def test_a_string_that_never_fits_into_its_json_is_given_up() -> None:
+    class Costly(CharMeter):
+        def text(self, text: str) -> int:
+            return 301 if '{"log"' in text and "berth" in text else super().text(text)
+
+    log = json.dumps({"log": "\n".join(["berth"] * 900)})
+    assert "berth" not in shorten(log, 300, ResultQuery("q"), Costly())
