@@ -30,6 +30,7 @@ DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 CACHE = ROOT / ".bench" / "image"
 BASE = DOCKERFILE.read_text().partition("\nARG BASE=")[2].split()[0]
 VERSION = (ROOT / "proxy" / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
+QUALIFIED_BASE = f"docker.io/library/{BASE}"  # buildah takes a short name only where it is configured
 IMAGE = f"localhost/plimsoll:{VERSION}"
 STAND_IN = "a stand-in from Debian packages"
 LARGEST_MB, READY_CPU_S = 80, 1.5
@@ -65,7 +66,8 @@ class Docker:
     """A Docker engine, by its client."""
 
     def build(self) -> None:
-        """Builds the image."""
+        """Builds the image. The base is fetched apart, so that its size is known."""
+        subprocess.call(["docker", "pull", "-q", BASE])
         run("docker", "build", "-f", str(DOCKERFILE), "-t", IMAGE, *build_arguments(), str(ROOT))
 
     def size(self, image: str) -> int:
@@ -94,11 +96,14 @@ class Buildah:
     """buildah and runc, without a daemon."""
 
     def __init__(self) -> None:
+        if os.getuid():
+            raise SystemExit("no Docker engine answers; without one, an image is built and run by root alone")
         need("buildah", "runc")
 
     def build(self) -> None:
         """Builds the image. What pip is told on this machine holds for the build, and is not in the image."""
-        if not works("buildah", "inspect", "--type", "image", BASE) and not works("buildah", "pull", "-q", BASE):
+        base = QUALIFIED_BASE
+        if not works("buildah", "inspect", "--type", "image", base) and not works("buildah", "pull", "-q", base):
             self._make_base()
         host = [Path("/etc/ssl/certs"), Path("/etc/pip.conf")]
         volumes = [word for path in host if path.exists() for word in ("-v", f"{path}:{path}:ro")]
@@ -124,7 +129,7 @@ class Buildah:
             (root / "usr/local/bin").mkdir(parents=True, exist_ok=True)
             (root / "usr/local/bin" / name).symlink_to("/usr/bin/python3")
         run("buildah", "config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", "--comment", STAND_IN, made)
-        run("buildah", "commit", "-q", "--rm", made, f"docker.io/library/{BASE}")
+        run("buildah", "commit", "-q", "--rm", made, QUALIFIED_BASE)
 
     def size(self, image: str) -> int:
         """Bytes of all files."""
