@@ -73,7 +73,7 @@ def started(kind: str) -> bool:
 
 def objects(text: str) -> list[Object]:
     """The objects of a stream of YAML, in the order of their kinds and names."""
-    found = [made for made in yaml.safe_load_all(text) if made]
+    found = [made for part in yaml.safe_load_all(text) for made in (part if isinstance(part, list) else [part]) if made]
     return sorted(found, key=lambda made: (made["kind"], made["metadata"]["name"]))
 
 

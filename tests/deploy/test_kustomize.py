@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from proxy import __version__
 from tests.deploy.renders import (
     FOLDERS,
     KUSTOMIZE,
@@ -154,6 +155,18 @@ def test_every_kind_of_workload_gets_the_same_sidecar(kind: str, tmp_path: Path)
 def test_a_workload_without_the_label_is_left_alone(tmp_path: Path) -> None:
     before = workload("StatefulSet", app="worker")
     assert overlay(tmp_path, before, "sidecar", "sidecar/anthropic") == [before]
+
+
+def test_the_example_of_the_readme_renders(tmp_path: Path) -> None:
+    section = (KUSTOMIZE.parent / "README.md").read_text().partition("\n## As a sidecar\n")[2]
+    shutil.copytree(KUSTOMIZE, tmp_path / "plimsoll" / "deploy" / "kustomize")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "kustomization.yaml").write_text(section.split("```\n")[1])
+    (tmp_path / "app" / "deployment.yaml").write_text((KUSTOMIZE / "overlays/sidecar/app.yaml").read_text())
+    made = kustomized(tmp_path / "app")
+    (first, *_) = pod_of(only(made, "Deployment"))["spec"]["initContainers"]
+    assert first["image"] == f"images.example.com/plimsoll:{__version__}"
+    assert only(made, "ConfigMap")["data"] == {"PLIMSOLL_UPSTREAM": "https://api.openai.com/v1"}
 
 
 def kustomizations() -> list[Path]:
