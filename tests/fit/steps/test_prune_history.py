@@ -271,6 +271,14 @@ def test_what_the_best_layout_need_not_cut_is_left_alone() -> None:
     assert before.excess > 0 and apply(before, KNOWN, Params(recall=0.5, layout="best")) is before
 
 
+def test_the_best_layout_drops_what_does_not_fit_at_all_and_keeps_a_large_block_rather_than_nothing() -> None:
+    told = [user("first"), assistant(words(500)), assistant(words(40, "m")), user("q")]
+    params = Params(recall=0.5, layout="best")
+    assert [len(text.split()) for text in contents(apply(draft(told, 100, max_tokens=20), KNOWN, params))] == [1, 40, 1]
+    alone = apply(draft([*told[:2], told[3]], 100, max_tokens=20), KNOWN, params)
+    assert contents(alone) == ["first", "q"] and alone.prompt < 0.8 * alone.room
+
+
 # Embeddings.
 
 SECRET = f"The vessel lies moored by pier four, {words(33, 's')}"  # as long as the other turns
