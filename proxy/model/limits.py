@@ -15,9 +15,10 @@ MAX_RESERVE_SHARE = 0.5
 FLOOR = 500  # seed 001: the smallest useful reply
 UNKNOWN_WINDOW = 8192  # seed 000: the window of an unknown model
 # Floor and margin are constants for large windows. In a window below this many tokens the floor is at most a 16th of it
-# (500 of 8,000) and the base of the margin at most a 64th, so that a request that the upstream would answer is not cut.
+# (500 of 8,000) and the base of the margin at most a 25th (100 of 2,500): what the upstream would answer is not
+# cut.
 SMALL_WINDOW = 8_000
-FLOOR_PART, MARGIN_PART = 16, 64
+FLOOR_PART, MARGIN_PART = 16, 25
 
 
 class Quality(StrEnum):

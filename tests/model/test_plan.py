@@ -39,10 +39,10 @@ def test_the_reserve_is_what_was_asked_for_or_the_default_however_many_answers()
         (128_000, 500, (100, 150, 500)),
         (8_192, 500, (100, 150, 500)),
         (8_000, 500, (100, 150, 500)),
-        (7_999, 499, (100, 124, 124)),
-        (4_096, 256, (64, 64, 64)),
-        (2_000, 125, (31, 31, 31)),
-        (300, 18, (4, 4, 4)),
+        (7_999, 499, (100, 150, 319)),
+        (4_096, 256, (100, 150, 163)),
+        (2_000, 125, (80, 80, 80)),
+        (300, 18, (12, 12, 12)),
         (10, 1, (0, 0, 0)),
     ],
 )
@@ -67,12 +67,12 @@ def test_load_compares_prompt_and_reserve_with_the_window() -> None:
 
 def test_excess_is_what_does_not_fit_to_the_token() -> None:
     margin = WordMeter(margin=Margin(40, 0.1))
-    found = draft([user(words(93))], 250, margin, max_tokens=137)
-    assert (found.prompt, found.margin, found.excess) == (100, 13, 0)
-    assert replace(found, reply=138).excess == 1
+    found = draft([user(words(93))], 250, margin, max_tokens=130)
+    assert (found.prompt, found.margin, found.excess) == (100, 20, 0)
+    assert replace(found, reply=131).excess == 1
     assert replace(found, window=Window(10_000, 109)).excess == 1  # a share of the prompt may be missed by the count
     assert replace(found, window=Window(10_000, 110)).excess == 0
-    assert replace(found, window=Window(100, 110)).excess == 148
+    assert replace(found, window=Window(100, 110)).excess == 144
 
 
 def test_the_room_is_the_largest_prompt_that_fits() -> None:
