@@ -104,6 +104,7 @@ def test_a_misspelt_value_is_refused(path: str) -> None:
         {"settings": {"PLIMSOLL_MODE": ["fit"]}},
         {"rules": {"../ladder.toml": ""}},
         {"service": {"port": 0}},
+        {"resources": {"requests": {"memmory": "256Mi"}}},
         {"metrics": {"podMonitor": {"interval": "thirty"}}},
         {"podDisruptionBudget": {"maxUnavailable": "half"}},
     ],

@@ -38,6 +38,14 @@ def test_every_setting_is_one_with_a_value_that_it_may_have() -> None:
             read_settings(environment)
 
 
+def test_resources_are_ones_that_a_container_has() -> None:
+    """The schemas of Kubernetes accept any name here."""
+    for name, made in every_render().items():
+        for container in containers(made):
+            for wanted in container["resources"].values():
+                assert wanted.keys() <= {"cpu", "memory"} and "memory" in wanted, name
+
+
 def test_ports_are_those_that_are_listened_on() -> None:
     for name, made in every_render().items():
         for container, environment in zip(containers(made), environments(made), strict=True):
