@@ -1,12 +1,13 @@
 """The steps of deploy/Dockerfile that pip has no command for. It needs nothing but Python.
 
-python image.py lock FILE SET    prints the rows of a lock file for serving, building, or data (litellm)
-python image.py data WHEEL       installs the data of litellm's wheel without its code
-python image.py finish FOLDER    compiles what is installed and writes a bill of materials, into FOLDER
+python image.py lock FILE SET            prints the rows of a lock file for serving, building, or data (litellm)
+python image.py data WHEEL               installs the data of litellm's wheel without its code
+python image.py finish FOLDER [all]      compiles what serving loads, or everything, and writes a bill of materials
 """
 
 from __future__ import annotations
 
+import compileall
 import hashlib
 import importlib
 import json
@@ -39,6 +40,7 @@ The files in {ranks} are the BPE ranks that OpenAI publishes for tiktoken (MIT l
 """
 # Modules that serving and the health check import; what they import in turn is compiled with them.
 LOADED = ("proxy.cli.main", "proxy.cli.__main__", "proxy.bootstrap", "encodings.idna", "urllib.request")
+UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH  # the files do not depend on time stamps
 
 
 def lock(file: str, which: str, *more: str) -> None:
@@ -71,9 +73,11 @@ def data(wheel: str, folder: str = PACKAGES) -> None:
     (target / "NOTICE").write_text(NOTICE.format(version=version, ranks=RANKS, digests=digests))
 
 
-def finish(target: str, folder: str = PACKAGES) -> None:
+def finish(target: str, extent: str = "", folder: str = PACKAGES) -> None:
     """Writes `bytecode/` and `sbom.json` for the packages in a folder."""
     sys.pycache_prefix = str(Path(target) / "bytecode")
+    if extent == "all":
+        compileall.compile_dir(folder, quiet=2, workers=0, invalidation_mode=UNCHECKED)  # some are no code: templates
     bytecode(folder)
     (Path(target) / "sbom.json").write_text(json.dumps(sbom(folder), indent=1) + "\n")
 
@@ -81,14 +85,14 @@ def finish(target: str, folder: str = PACKAGES) -> None:
 def bytecode(folder: str) -> None:
     """Compiles the proxy and all that it loads, the standard library too: images of Python come without its bytecode.
 
-    The files do not depend on time stamps. Raises ValueError if a file cannot be compiled.
+    Raises `py_compile.PyCompileError`.
     """
     for name in LOADED:
         importlib.import_module(name)
     loaded = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]} - {__file__}
     sources = {*filter(re.compile(r"\.py$").search, loaded), *map(str, Path(folder, "proxy").rglob("*.py"))}
     for source in sorted(sources):
-        py_compile.compile(source, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(source, doraise=True, invalidation_mode=UNCHECKED)
 
 
 def sbom(folder: str) -> dict[str, Any]:
