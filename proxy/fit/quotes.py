@@ -23,7 +23,10 @@ LONG = 0.25  # share of the room from which a dropped message is quoted by its p
 
 @dataclass(frozen=True, slots=True)
 class _Quote:
-    """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from."""
+    """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from.
+
+    `text` is empty for a whole block: its texts are read only if it is chosen.
+    """
 
     place: int
     block: int
@@ -52,7 +55,8 @@ def with_quotes(
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = [quotes[k] for k in sorted(chosen)]
-        found, held = fitting(draft, [(q.place, q.text) for q in wanted], [q.score for q in wanted], room)
+        texts = [(q.place, q.text or said(blocks[q.block])) for q in wanted]
+        found, held = fitting(draft, texts, [q.score for q in wanted], room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
         block, told = found, [wanted[k] for k in held]
@@ -81,7 +85,8 @@ def _quotes(
 ) -> tuple[list[_Quote], dict[int, int]]:
     """What may be quoted, in order, and for a passage the index of the one that it stands under."""
     sent = {} if original is None else {m.index: m for m in original.messages}
-    wholes = [_whole(block, place in kept, sent, LONG * draft.room) for place, block in enumerate(blocks)]
+    least = LONG * draft.room
+    wholes = [_whole(block, place in kept, sent, least) for place, block in enumerate(blocks)]
     asked = question.place
     places = [place for place in range(len(blocks)) if place != asked or wholes[place] is not None]
     texts = {place: read(m.own_text(), rate_of(m, m.parts(), draft.meter)) for place, m in enumerate(wholes) if m}
@@ -90,15 +95,15 @@ def _quotes(
     found: list[_Quote] = []
     needs: dict[int, int] = {}
     at = 0
-    for place, scores in zip(places, rank_passages(groups, question, near), strict=True):
-        text = texts.get(place)
-        if text is not None:
+    for place, group, scores in zip(places, groups, rank_passages(groups, question, near), strict=True):
+        if isinstance(group, Text):
             present = _lines(blocks[place]) if place in kept else frozenset()
-            _add_passages(text, scores, present, place, at, found, needs)
-            at += len(text.passages) + 1
-        elif place not in kept and (words := said(blocks[place])):
-            found.append(_Quote(at, place, words, scores[0], blocks[place].tokens))
-        at += text is None
+            _add_passages(group, scores, present, place, at, found, needs)
+            at += len(group.passages) + 1
+            continue
+        if place not in kept and any(reading.length for reading in group):
+            found.append(_Quote(at, place, "", scores[0], blocks[place].tokens))
+        at += 1
     return found, needs
 
 

@@ -61,9 +61,12 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if draft.prompt <= draft.room:
         return draft
     layout = layout_of(draft, params.layout)
+    least = draft.room * (min(params.share, EMPTY) if layout == BEST else params.share)
+    places = [*long_places(draft.blocks, least, draft.pins)]
+    if not places:  # as in most conversations: then no question is formed
+        return draft
     question = _question(draft.blocks, stable=layout != BEST)
-    share = min(params.share, EMPTY) if layout == BEST else params.share
-    found = _long(draft, question, share * draft.room, params.sections)
+    found = _long(draft, question, places, least, params.sections)
     if not found:
         return draft
     if layout == BEST:
@@ -82,9 +85,11 @@ def _question(blocks: Sequence[Block], *, stable: bool) -> Question:
     return found
 
 
-def _long(draft: Draft, question: Question, least: float, sections: Collection[str]) -> list[LongMessage]:
-    """The messages with long texts. Those of instructions only if everything else cannot give enough room."""
-    at = [*long_places(draft.blocks, least, draft.pins)]
+def _long(
+    draft: Draft, question: Question, at: Sequence[tuple[int, int]], least: float, sections: Collection[str]
+) -> list[LongMessage]:
+    """The messages with long texts, of those at these places. Those of instructions only if everything else cannot give
+    enough room."""
     orders = {(b, p) for b, p in at if draft.blocks[b].messages[p].kind is Kind.INSTRUCTION}
     if orders and _without_texts(draft, at, orders) <= draft.room:
         at = [place for place in at if place not in orders]
