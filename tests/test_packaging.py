@@ -78,7 +78,15 @@ def test_the_wheel_names_its_licence_its_version_and_its_command(wheel: zipfile.
 def test_the_source_distribution_can_be_tested(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
-    assert held >= {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "tests/makers.py"}
+    assert held >= {
+        ".dockerignore",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "Makefile",
+        "tests/makers.py",
+    }
     assert held >= files("proxy") | files("rules")
     assert not any(name.startswith((".venv", ".bench", ".git/")) for name in held)
 
