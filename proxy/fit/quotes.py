@@ -18,7 +18,7 @@ from proxy.model.structs import replace
 
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
-LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole
+LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole; less if less is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _quotes(
 ) -> tuple[list[_Quote], dict[int, int]]:
     """What may be quoted, in order, and for a passage the index of the one that it stands under."""
     sent = {} if original is None else {m.index: m for m in original.messages}
-    least = LONG * draft.room
+    least = min(LONG * draft.room, draft.room - draft.prompt)
     wholes = [_whole(block, place in kept, sent, least) for place, block in enumerate(blocks)]
     asked = question.place
     places = [place for place in range(len(blocks)) if place != asked or wholes[place] is not None]

@@ -25,7 +25,6 @@ from proxy.model.structs import replace
 
 IN_PLACE = 0.1  # of the room, for a text in its place where the block before the question quotes the rest of it
 FRESH = 0.5  # of the room at least, for texts in the message that asks: later messages shorten it further
-EMPTY = 0.2  # of the room: without longer messages, what is dropped whole leaves no more than this empty
 LEAST = 0.05  # of the room, for each text of several that compete, of at most `TOGETHER` for all
 TOGETHER = 0.25
 NEWEST = 0.1  # of the room, for the newest turns, which take part in no competition
@@ -61,7 +60,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if draft.prompt <= draft.room:
         return draft
     layout = layout_of(draft, params.layout)
-    least = draft.room * (min(params.share, EMPTY) if layout == BEST else params.share)
+    least = params.share * draft.room
     places = [*long_places(draft.blocks, least, draft.pins)]
     if not places:  # as in most conversations: then no question is formed
         return draft
@@ -193,19 +192,20 @@ def _in_place(draft: Draft, found: Sequence[LongMessage], asked: Question, param
     """The draft with each long text shortened for its own place, so that it stays the same in later requests.
 
     The choice depends on what stands before a text and on the user message directly after it. Only texts in the newest
-    block may take more, until the next message. `quoted`: the rest of the texts is quoted before the question, so they
-    may be short in their place.
+    block may take more, until the next message, and in a run with tools those of the question, until the next one.
+    `quoted`: the rest of the texts is quoted before the question, so they may be short in their place.
     """
-    limit = int((IN_PLACE if quoted else params.share) * draft.room)
+    limit, fresh = int((IN_PLACE if quoted else params.share) * draft.room), int(FRESH * draft.room)
     last = len(draft.blocks) - 1
     made = draft
     for long in found:
         if long.block != last:
-            made = _shortened(made, draft, long, asked, limit)
+            own = fresh if long.block == asked.place and not quoted else limit
+            made = _shortened(made, draft, long, asked, own)
     for long in found:
         if long.block == last:
             rest = made.prompt - made.blocks[last].tokens
-            made = _shortened(made, draft, long, asked, max(int(FRESH * draft.room), draft.room - rest))
+            made = _shortened(made, draft, long, asked, max(fresh, draft.room - rest))
     return made
 
 

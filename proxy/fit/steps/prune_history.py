@@ -27,11 +27,11 @@ from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
 OLD = "older than the window holds"
-QUOTED = 0.9  # of `recall`, if older turns are quoted: a prompt cache never contains the quotes (measured)
+QUOTED, MOST_QUOTED = 1.2, 0.9  # of `recall`, and of the room at most, if older turns are quoted (measured)
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
 FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
 HIGHEST = 1 + REUSE  # the largest worth of an older block of a run
-EMPTY = 0.2  # share of the room that may stay empty in layout `best` if a block would fit that was dropped
+EMPTY = 0.2  # share of the room that may stay empty in layout `best` while something was dropped
 READY = 0.70  # the load from which embeddings are fetched ahead
 
 
@@ -139,7 +139,7 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     if isinstance(alike, Want):
         return alike
     if layout == BEST:
-        return _best(draft, question, _scores(draft.blocks, question, alike))
+        return _best(draft, facts, question, alike)
     return _with_excerpts(draft, facts, params, question, alike)
 
 
@@ -171,9 +171,13 @@ def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] 
     return [*found[: question.place], 0.0, *found[question.place :]]
 
 
-def _best(draft: Draft, question: Question, scores: Sequence[float]) -> Draft:
-    """The draft with the newest blocks and the most relevant others, in their order, chosen for this question."""
+def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float] | None) -> Draft:
+    """The draft with the newest blocks and the most relevant others, in their order, chosen for this question.
+
+    Where more than `EMPTY` of the room is left because no dropped block fits, passages of these are quoted.
+    """
     blocks, held = draft.blocks, _held(draft)
+    scores = _scores(blocks, question, alike)
     newest = FOLLOWED if question.follows else NEWEST
     closing = closings([b.messages for b in blocks])
     worth = _chosen(draft, held, scores, newest, closing)
@@ -187,8 +191,11 @@ def _best(draft: Draft, question: Question, scores: Sequence[float]) -> Draft:
     kept = held | worth.keys()
     if len(kept) == len(blocks):
         return draft
-    made = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
-    return draft.with_blocks(made, drops(blocks, kept))
+    stay = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
+    made = draft.with_blocks(stay, drops(blocks, kept))
+    if made.room - made.prompt <= EMPTY * made.room:
+        return made
+    return with_quotes(made, blocks, {i: k for k, i in enumerate(sorted(kept))}, facts.original, question, alike)
 
 
 def _chosen(
@@ -260,7 +267,8 @@ def _with_excerpts(
     """
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
-    window = always + int((1 - QUOTED * params.recall) * max(0, draft.room - always))
+    quoted = min(MOST_QUOTED, QUOTED * params.recall)
+    window = always + int((1 - quoted) * max(0, draft.room - always))
     kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
     places = {place: number for number, place in enumerate(sorted(kept))}
     return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)

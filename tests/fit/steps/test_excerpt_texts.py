@@ -112,7 +112,9 @@ def test_in_a_run_with_tools_a_text_is_chosen_once_and_nothing_is_quoted() -> No
     told = [user(f"{text(150, 800)}\n\nPlease look. {ASKED} Thank you."), *rounds]
     one, *others = (shortened(told[:end], 3000) for end in (3, 5, 7, 9))
     assert {contents(other)[0] for other in others} == {contents(one)[0]} and NEEDLE in contents(one)[0]
-    assert len(contents(others[0])) == 5 and one.blocks[0].tokens <= 0.25 * one.room
+    assert len(contents(others[0])) == 5 and 0.25 * one.room < one.blocks[0].tokens <= 0.5 * one.room
+    later = shortened([*told, user("And who rows it?"), *rounds[:2]], 3000)
+    assert later.blocks[0].tokens <= 0.25 * later.room  # the question is another now
 
 
 def test_in_its_place_a_text_stays_the_same_from_turn_to_turn() -> None:

@@ -341,3 +341,12 @@ def test_it_looks_ahead_at_what_there_is_only_where_it_uses_embeddings() -> None
     assert isinstance(want, Want) and "Be brief." in want.payload.texts
     assert prune_history.ahead(before, replace(KNOWN, knowledge={want.key: ""}), params) is before
     assert (params.ready, Params(recall=0.5).ready, Params(embeddings="emb").ready) == (0.7, None, None)
+
+
+def test_layout_best_quotes_what_fits_nowhere_as_a_whole_where_else_a_fifth_stayed_empty() -> None:
+    lines = [f"Line {i} tells of barrel b{i}x and its rope." for i in range(120)]
+    told = [user("hello"), assistant("hi"), user("\n".join(lines)), assistant("read"), user("Who ties barrel b77x?")]
+    before = draft(told, 600, max_tokens=100)
+    after = apply(before, replace(KNOWN, original=before), Params(recall=0.5, layout="best"))
+    assert 2 not in indices(after) and lines[77] in contents(after)[-2]
+    assert 0 <= after.room - after.prompt <= 0.2 * after.room
