@@ -33,6 +33,7 @@ USER_HEAD, USER_TAIL = 1200, 300
 LONG = 6000  # characters from which a message contains a text that its user did not write for this question, ...
 OUTER = 1200  # ... and the characters at either end of it that are searched for what the user wrote
 PASTED = 50_000  # characters of pasted texts that are read for the question; of longer ones every so many passages
+PARAGRAPHS = 2  # at either end of such a message that are searched for it: more are of the pasted text (measured)
 STATEMENT = 0.4  # factor for a clause that does not end as a question
 NAMED = 0.5  # added to the agreement of a clause that names something of the conversation by a capital or a number, ...
 NAMES = 0.25  # ... and for each further name
@@ -167,12 +168,32 @@ def _candidates(text: str) -> Spans:
     if len(text) <= LONG:
         return list(clauses_in(text)) or [(0, len(text))]
     head, tail = text[:OUTER], text[-OUTER:]
-    first = head.rfind("\n\n") if "\n\n" in head else head.find("\n")
-    last = tail.find("\n\n") if "\n\n" in tail else tail.rfind("\n")
+    first = _nth(head, PARAGRAPHS) if "\n\n" in head else head.find("\n")
+    last = _nth_last(tail, PARAGRAPHS) if "\n\n" in tail else tail.rfind("\n")
     start = len(text) - len(tail) + last + 1
     found = [*clauses_in(head[: first if first >= 0 else OUTER])]
     found += [(start + a, start + b) for a, b in clauses_in(text[start:])]
     return found or [(0, OUTER), (len(text) - OUTER, len(text))]
+
+
+def _nth(text: str, number: int) -> int:
+    """Where the blank line after the first `number` paragraphs begins; that after the last one if there are fewer."""
+    found = -1
+    for _ in range(number):
+        found, before = text.find("\n\n", found + 1), found
+        if found < 0:
+            return before
+    return found
+
+
+def _nth_last(text: str, number: int) -> int:
+    """Where the blank line before the last `number` paragraphs begins; that before the first one if there are fewer."""
+    found = len(text)
+    for _ in range(number):
+        found, behind = text.rfind("\n\n", 0, found), found
+        if found < 0:
+            return behind
+    return found
 
 
 def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float]:

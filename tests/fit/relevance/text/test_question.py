@@ -24,7 +24,7 @@ from proxy.fit.relevance.text.question import (
 from proxy.fit.relevance.text.reading import Reading, read_text
 from proxy.model.conversation import Block
 from proxy.model.structs import replace
-from tests.makers import assistant, prompt, system, tool_round, user, words
+from tests.makers import assistant, draft, prompt, system, tool_round, user, words
 
 ASKED = "When does the ferry to the northern island leave?"
 SAID = [
@@ -257,3 +257,19 @@ def test_of_very_long_pasted_texts_some_passages_are_read(monkeypatch: pytest.Mo
     text = "\n".join(f"{sentence} That was on day {i}." for i in range(60) for sentence in SAID)
     assert question_of(blocks(user(f"{text}\n\n{ASKED}"), assistant("a"), user(ASKED))) is not None
     assert 5 < len({found for found in read if "That was on day" in found}) < 30
+
+
+@pytest.mark.parametrize("around", [("", "Who ties barrel b41x?"), ("Who ties barrel b41x?", "")])
+def test_of_a_long_message_two_paragraphs_at_either_end_may_be_its_users(around: tuple[str, str]) -> None:
+    paragraphs = [f"Barrel b{i}x stands by the wall of quay {i}." for i in range(200)]
+    told = "\n\n".join(filter(None, (around[0], *paragraphs, around[1])))
+    found = question_of(draft([user(told)], 9000).blocks)
+    assert found is not None and "Who ties barrel b41x?" in found.text
+    kept = {told[start:end] for start, end in found.spans}
+    assert kept <= {"Who ties barrel b41x?", *paragraphs[:2], *paragraphs[-2:]}
+
+
+def test_a_long_message_of_two_paragraphs_is_searched_whole_within_its_ends() -> None:
+    lines = "\n".join(f"Barrel b{i}x stands by the wall of quay {i}." for i in range(200))
+    found = question_of(draft([user(f"{lines}\n\nWho ties barrel b41x?")], 9000).blocks)
+    assert found is not None and "Who ties barrel b41x?" in found.text
