@@ -27,8 +27,10 @@ UNDER, OVER = 106, 190  # turns: loads of 0.73 and 1.26
 
 
 def said(turns: int, question: str = QUESTION) -> list[dict[str, str]]:
-    """A long chat in one early turn of which stands what is asked at its end, in other words."""
-    lines = [f"Entry {i}: " + " ".join(f"word{(i * 7 + k) % 97}" for k in range(22)) for i in range(turns)]
+    """A long chat in one early turn of which stands what is asked at its end, in other words. No turn has a word of the
+    question, nor of the last turns, which it would be taken to follow."""
+    lines = [f"Entry {i}: " + " ".join(f"word{(i * 7 + k) % 97}" for k in range(22)) for i in range(turns - 12)]
+    lines += [" ".join(f"n{i}x{k}" for k in range(11)) for i in range(12)]
     lines[21] = SECRET
     turned = [{"role": "user" if i % 2 == 0 else "assistant", "content": line} for i, line in enumerate(lines)]
     return [{"role": "system", "content": "Be brief."}, *turned, {"role": "user", "content": question}]

@@ -168,11 +168,11 @@ CHANGES: dict[str, tuple[bytes, dict[str, str], str, str]] = {
         "switch_model",
         "switch_model;gpt-4->gpt-4o-mini",
     ),
-    "truncate": (
+    "excerpt": (
         body([{"role": "user", "content": sentence(0, 20_000)}]),
         {},
-        "truncate_longest",
-        "truncate_longest;-",
+        "excerpt_texts",
+        "excerpt_texts;-",
     ),
 }
 

@@ -27,6 +27,7 @@ IN_PLACE = 0.1  # of the room, for a text in its place where the block before th
 FRESH = 0.5  # of the room at least, for texts in the message that asks: later messages shorten it further
 LEAST = 0.05  # of the room, for each text of several that compete, of at most `TOGETHER` for all
 TOGETHER = 0.25
+QUOTES = 0.05  # of the room at least, so that the rest of the texts is quoted in it
 NEWEST = 0.1  # of the room, for the newest turns, which take part in no competition
 TRIES = 4  # choices with better estimates of what passages cost
 FULL = 0.95  # share of its room from which an excerpt is not made again
@@ -71,7 +72,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if layout == BEST:
         return _chosen_anew(draft, found, question)
     made = _in_place(draft, found, question, params, quoted=layout == STABLE)
-    if layout != STABLE or question.place < 0 or made is draft or made.prompt >= made.room:
+    if layout != STABLE or question.place < 0 or made is draft or made.room - made.prompt < QUOTES * made.room:
         return made
     return with_quotes(made, made.blocks, {i: i for i in range(len(made.blocks))}, facts.original, question)
 
