@@ -24,9 +24,10 @@ MAX_READINGS, MAX_BYTES = 50_000, 24 << 20  # cached: about 12 conversations of 
 ARGUMENTS = 2000  # characters of a call's arguments that are used (measured: all gain a thousandth)
 HEAD = 120  # characters at the beginning of a message that are searched for its speaker and date
 
-# "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no"
+# "[2023-05-08] Caroline: Hey", "(10:02 am on 8 May, 2023) Grad G: yes", "Marketing: no", "The Chair (Ms. A. Moss): yes"
 HEADING = re.compile(
-    r"\s*+(?:[\[(](?P<when>[^\])\n]{1,60})[\])])?\s*+(?:(?P<who>[^\W\d_][\w .'’-]{0,39}?) ?(?::(?=\s|$)|：))?"
+    r"\s*+(?:[\[(](?P<when>[^\])\n]{1,60})[\])])?\s*+"
+    r"(?:(?P<who>[^\W\d_][\w .'’-]{0,39}?(?: \([^()\n:]{1,60}\))?) ?(?::(?=\s|$)|：))?"
 )
 
 

@@ -85,6 +85,7 @@ def test_escapes_in_json_do_not_grow_onto_words() -> None:
         ("[2023-05-08] Caroline: Hey Mel!", "caroline", PartialDate(5, 2023, 8)),
         ("(1:56 pm on 8 May, 2023) Grad G: yes", "grad g", PartialDate(5, 2023, 8)),
         ("Marketing : no .", "marketing", None),
+        ("The Chair (Ms. A. Moss): yes", "the chair (ms. a. moss)", None),
         ("小明：你好", "小明", None),
         ("[14:02] see https://example.org", "", None),
         ("no one speaks", "", None),
