@@ -51,7 +51,7 @@ async def serving(app: Asgi, http: type[Protocol] = Protocol, event: Event = ign
             listener.close()
         for connection in tuple(server.port.connections):
             connection.transport.abort()
-        await eventually(lambda: not server.port.tasks and not server.port.connections, 2.0)
+        await eventually(lambda: not server.port.tasks and not server.port.connections, 20)
         await server.lifespan.stop()
 
 

@@ -45,7 +45,7 @@ class Running:
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""
-        await eventually(lambda: len(self.outcomes) >= count, 5)
+        await eventually(lambda: len(self.outcomes) >= count, 20)
         return self.outcomes[count - 1]
 
 

@@ -218,9 +218,9 @@ def test_they_are_made_ready_before_they_are_needed_and_each_text_once() -> None
     async def check() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(UNDER), *CHAT)
-            await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 5)
+            await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 20)
             assert [r.body for r in up.requests if not is_question(r)] == [sent(UNDER)]
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 5)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 20)
             await proxy.chat(sent(OVER), *CHAT)
             every = texts(up.requests)
             assert len(every) == len(set(every)) == OVER + 2
@@ -236,7 +236,7 @@ def test_under_the_lower_mark_and_for_runs_of_tools_nobody_is_asked() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(60))
             await proxy.chat(body([*said(OVER)[:-1], *done, said(OVER)[-1]], max_tokens=500))
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 5)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 20)
             assert len(up.requests) == 2 and not any(map(is_question, up.requests))
 
     run(check())

@@ -309,11 +309,9 @@ def test_comments_that_bridge_a_wait_reach_the_client_while_nothing_else_comes()
         async with recording(script) as up, plimsoll(up.url) as proxy, dialling(proxy.port) as client:
             await client.send(post(body(talk(400), stream=True), KEY, target=PATH))
             gate.release()
-            began = time.perf_counter()
             await client.head()
             assert await client.reader.readexactly(len(chunk(bridge))) == chunk(bridge)
-            assert time.perf_counter() - began < 2.0
-            gate.release()
+            gate.release()  # only now does the rest come
             assert await client.reader.readexactly(len(chunk(HI + DONE))) == chunk(HI + DONE)
 
     run(check())
@@ -328,8 +326,8 @@ def test_a_client_that_leaves_before_the_head_ends_the_upstreams_work(sent: byte
         async with recording(waits) as up, plimsoll(up.url) as proxy:
             async with dialling(proxy.port) as client:
                 await client.send(post(sent, KEY, target=PATH))
-                await eventually(lambda: up.requests, 3)
-            await eventually(lambda: up.open == 0, 1.0)
+                await eventually(lambda: up.requests, 20)
+            await eventually(lambda: up.open == 0, 20)
             assert (await proxy.told()).result == "cancelled"
 
     run(check())
@@ -348,7 +346,7 @@ def test_a_client_that_leaves_within_a_stream_ends_the_upstreams_work(leave: str
                 await client.head()
                 if leave == "reset":
                     client.reset()
-            await eventually(lambda: up.open == 0, 1.0)
+            await eventually(lambda: up.open == 0, 20)
             told = await proxy.told()
             assert (told.result, told.prompt is not None) == ("cancelled", True)
 
@@ -364,8 +362,8 @@ def test_a_client_that_leaves_while_a_stream_is_looked_at_ends_the_upstreams_wor
         async with recording(silent) as up, plimsoll(up.url) as proxy:
             async with dialling(proxy.port) as client:
                 await client.send(post(body(talk(400), stream=True), KEY, target=PATH))
-                await eventually(lambda: up.requests, 3)
-            await eventually(lambda: up.open == 0, 1.0)
+                await eventually(lambda: up.requests, 20)
+            await eventually(lambda: up.open == 0, 20)
 
     run(check())
 

@@ -400,10 +400,10 @@ def test_a_stop_waits_for_running_answers() -> None:
             services = proxy.services
             server = Server(Config(create_app(services), "127.0.0.1", 0, error_body, drain=5))
             task = asyncio.create_task(server.serve())
-            await eventually(lambda: server.started, 5)
+            await eventually(lambda: server.started, 20)
             port = server.ports[0]
             asked = asyncio.create_task(ask(port, post(LONG, KEY, target=PATH)))
-            await eventually(lambda: up.received, 3)
+            await eventually(lambda: up.received, 20)
             server.should_exit = True
             assert (await asked).status == 200
             await task

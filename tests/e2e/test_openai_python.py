@@ -319,7 +319,7 @@ def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) ->
             for _, _chunk in zip(range(2), stream, strict=False):
                 pass
         eventually(partial(here.has_lost, gone + 1), 2)
-    eventually(lambda: here.simulator.in_flight == 0, 2)
+    eventually(lambda: here.simulator.in_flight == 0, 20)
 
 
 @pytest.mark.parametrize("way", [0, 1])

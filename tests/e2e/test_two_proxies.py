@@ -240,7 +240,7 @@ def test_a_wrong_password_costs_no_request(capfd: pytest.CaptureFixture[str]) ->
 def test_proxies_without_a_secret_agree_on_one(server: RedisServer) -> None:
     async def check() -> None:
         async with recording() as up, pair(up.url, server, "") as (one, two):
-            await eventually(lambda: one.services.cache._keyring._secret == two.services.cache._keyring._secret, 5)
+            await eventually(lambda: one.services.cache._keyring._secret == two.services.cache._keyring._secret, 20)
             await one.chat(body(LONG, "gpt-4-32k"))
             await eventually(lambda: counts(server) >= 4, 20)
             await two.chat(body(LONG, "gpt-4-32k"))

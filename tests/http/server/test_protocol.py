@@ -365,7 +365,7 @@ def test_connections_that_end_leave_nothing_behind() -> None:
                 async with dialling(server.ports[0]) as client:
                     await client.send(raw)
                     await asyncio.sleep(0.01)
-            await eventually(lambda: not server.port.connections and not server.port.tasks, 2.0)
+            await eventually(lambda: not server.port.connections and not server.port.tasks, 20)
 
     run(check())
 
