@@ -14,6 +14,7 @@ import msgspec
 
 from proxy.model.structs import replace
 
+CHAT = "chat"  # the name of the Chat Completions API
 NO_ID = ("",)  # what a result answers that names no call: before tools, a result followed its call at once
 
 
@@ -190,7 +191,8 @@ class Prompt:
     `ask` is the reply limit that the client set, in the field `ask_field`; `reply_floor` the least that this request's
     own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
     client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
-    matter: they share the prompt, but each has the window to itself.
+    matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
+    its JSON is counted.
     """
 
     model: str
@@ -203,3 +205,4 @@ class Prompt:
     stream: bool = False
     pins: frozenset[int] = frozenset()
     opaque: bool = False
+    api: str = CHAT

@@ -46,7 +46,7 @@ class AnswerLearning:
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
-        family = self.knowledge.families.find(model)
+        family = self.knowledge.families.find(model).of(outcome.endpoint)
         ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
             self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio)

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 
 from xxhash import xxh3_64_intdigest
 
+from proxy.model.conversation import CHAT
 from proxy.model.names import name_of
 from proxy.tokens.encodings import encoding, own
 from proxy.tokens.families import BUILT_IN, Families, Family, counted_with
@@ -28,27 +29,32 @@ class CountingKey:
 
 
 def counting_key_for(
-    model: str, schema: int, opaque: bool, tokenizer: str | None = None, families: Families = BUILT_IN
+    model: str,
+    schema: int,
+    opaque: bool,
+    tokenizer: str | None = None,
+    families: Families = BUILT_IN,
+    api: str = CHAT,
 ) -> CountingKey:
-    """The counting rules of a model.
+    """The counting rules of a model for the bodies of an API.
 
     `schema`: 0 without a response schema, 1 with one, 2 with one and a system message. `opaque`: the prompt may contain
     images, so the id includes the image formula. `tokenizer`: the path of the user's tokenizer.json for this model; its
     id is a digest of its content. Loads no other encoding.
     """
-    return _cached(families, name_of(model), schema, opaque, tokenizer)
+    return _cached(families, name_of(model), schema, opaque, tokenizer, api)
 
 
 @lru_cache(maxsize=1024)
-def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer: str | None) -> CountingKey:
-    family = families.find(model)
+def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer: str | None, api: str) -> CountingKey:
+    family = families.find(model).of(api)
     if tokenizer is not None:
         family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / family.factor
     assistant_text = recipe.assistant_text + (recipe.schema_assistant_text[schema - 1] if schema else 0)
     rules = CountingRules(partial(_count, family.encoding), recipe, family.images, assistant_text, unit, family.second)
     encoded = encoding(family.encoding).name if family.own else family.encoding
-    name = f"{encoded}|{recipe.name}|{assistant_text}"
+    name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}")
     if opaque:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
     return CountingKey(family, rules, name.encode(), xxh3_64_intdigest(name.encode(), SEED))

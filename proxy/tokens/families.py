@@ -8,8 +8,8 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +41,8 @@ class Family:
     `ratio` is tokens of the model for one token of the encoding; None if the encoding is the model's own, and counts
     are exact. `margin` is for its counts, `calibrated` for counts with a learned ratio. `second`
     is tokens of one second of audio. `own` is true if the encoding is a file of the user's: texts are counted with the
-    model's own encoding, and only the overhead is estimated.
+    model's own encoding, and only the overhead is estimated. `apis`: by its name, an API whose bodies have other
+    figures.
     """
 
     name: str
@@ -54,11 +55,16 @@ class Family:
     calibrated: Margin = LEARNED_MARGIN
     second: int = 32
     own: bool = False
+    apis: Mapping[str, Family] = field(default_factory=dict)
 
     @property
     def factor(self) -> float:
         """Tokens of the model for one token of the encoding, before anything is learned."""
         return self.ratio or 1.0
+
+    def of(self, api: str) -> Family:
+        """The family with the figures for the bodies of an API."""
+        return self.apis.get(api, self)
 
 
 class Families:

@@ -10,7 +10,7 @@ from typing import cast
 from xxhash import xxh3_128_digest
 
 from proxy.model import oversized_json
-from proxy.model.conversation import Kind, Message, MessageFormat, Prompt
+from proxy.model.conversation import CHAT, Kind, Message, MessageFormat, Prompt
 from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Memory, Meter
@@ -18,12 +18,12 @@ from proxy.model.structs import replace
 from proxy.tokens.counting_key import CountingKey, counting_key_for
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import ASSUMED_MARGIN, BUILT_IN, EXACT_MARGIN, Families, Family
-from proxy.tokens.messages import certain, costs, text_of_raw
-from proxy.tokens.request_overhead import KEYS, PARTS, fixed_as_text, fixed_costs, has_schema, is_certain
+from proxy.tokens.formats import FORMATS, BodyFormat
+from proxy.tokens.messages import text_of_raw
+from proxy.tokens.request_overhead import PARTS
 
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
-INSTRUCTIONS = ("system", "developer")
 CERTAIN_SALT, FIXED_SALT = 1, 2  # xored with the seed: keys of other values in the same cache
 NOISE = 0.03  # where counts are exact, a learned ratio within this of 1 is noise; beyond it, another model answers
 RATIO_RANGE = (0.25, 8.0)  # no known tokenizer differs more from the encodings
@@ -48,23 +48,26 @@ def meter_for(
     `tokenizer` is the path of the user's tokenizer.json for this model. With it, a learned correction is ignored,
     because it was learned with another encoding.
     """
-    system = next((m for m in prompt.messages if m.role in INSTRUCTIONS), None)
-    schema = (1 if system is None else 2) if has_schema(prompt.head) else 0
-    counting = counting_key_for(model, schema, prompt.opaque, tokenizer, families)
+    body = FORMATS[prompt.api]
+    system = next((m for m in prompt.messages if m.role in body.instructions), None)
+    schema = (1 if system is None else 2) if body.has_schema(prompt.head) else 0
+    counting = counting_key_for(model, schema, prompt.opaque, tokenizer, families, prompt.api)
     correction = None if counting.family.own else _plausible(learned.correction, counting.family)
     factor = learned.scale * (correction.ratio if correction is not None else counting.family.factor)
-    return RequestMeter(prompt, counting, memory, system, factor, learned.scale, correction)
+    return RequestMeter(prompt, body, counting, memory, system, factor, learned.scale, correction)
 
 
-def prompt_tokens(model: str, fields: Mapping[str, bytes], blocks: Sequence[Sequence[RawMessage]]) -> int:
-    """Prompt tokens of a chat request, counted without a cache and without corrections.
+def prompt_tokens(
+    model: str, fields: Mapping[str, bytes], blocks: Sequence[Sequence[RawMessage]], api: str = CHAT
+) -> int:
+    """Prompt tokens of a request, counted without a cache and without corrections.
 
     `fields` are the body's other top-level fields as raw JSON. A block is a message with calls and its results, or any
     other message. Never raises.
     """
     only_counted = cast(MessageFormat, None)
     groups = [[Message(raw, role, Kind.OTHER, only_counted) for role, raw in block] for block in blocks]
-    prompt = Prompt(model, tuple(message for group in groups for message in group), fields)
+    prompt = Prompt(model, tuple(message for group in groups for message in group), fields, api=api)
     meter = meter_for(prompt, model, _NoMemory())
     return sum(meter.fixed.values()) + sum(sum(meter.costs(group)) for group in groups)
 
@@ -117,6 +120,7 @@ class RequestMeter:
     """Implements `Meter`. The cache holds tokens of the family's encoding; `factor` converts to the model's."""
 
     prompt: Prompt
+    body: BodyFormat
     counting: CountingKey
     memory: Memory
     system: Message | None
@@ -157,7 +161,7 @@ class RequestMeter:
         key = xxh3_128_digest(message.raw, self.counting.seed ^ CERTAIN_SALT)
         found = self.memory.get(key)
         if found is None:
-            found = (int(certain(replace(message, raw=_abridged(message.raw)), self.counting.rules)),)
+            found = (int(self.body.certain(replace(message, raw=_abridged(message.raw)), self.counting.rules)),)
             self.memory.put(key, found)
         return found != (0,)
 
@@ -179,19 +183,23 @@ class RequestMeter:
 
     @property
     def _head_raw(self) -> bytes:
-        head = [self.prompt.head.get(key, b"") for key in KEYS]
+        head = [self.prompt.head.get(key, b"") for key in self.body.keys]
         return b"\0".join((*head, b"" if self.system is None else self.system.raw))
 
     def _counted_head(self) -> tuple[int, ...]:
-        rules, text = self.counting.rules, None if self.system is None else text_of_raw(_abridged(self.system.raw))
-        if sum(len(self.prompt.head.get(key, b"")) for key in KEYS) > oversized_json.OUTSIZE:
-            whole = [self.prompt.head.get(key, b"") for key in ("tools", "functions", "response_format")]
-            tools, functions, schema = (self._in_pieces(raw, [(0, len(raw))]) for raw in whole)
-            return rules.recipe.base, rules.recipe.tools + tools + functions, 0, schema, 0
+        head, body, rules = self.prompt.head, self.body, self.counting.rules
+        text = None if self.system is None else text_of_raw(_abridged(self.system.raw))
+        if sum(len(head.get(key, b"")) for key in body.keys) > oversized_json.OUTSIZE:
+            tools, schema = (self._fields_in_pieces(keys) for keys in (body.tools, body.schemas))
+            return rules.recipe.base, rules.recipe.tools + tools, 0, schema, 0
         try:
-            return (*fixed_costs(self.prompt.head, text, rules), int(is_certain(self.prompt.head, rules)))
+            return (*body.fixed_costs(head, text, rules), int(body.is_certain(head, rules)))
         except RecursionError:
-            return (*fixed_as_text(self.prompt.head, rules), 0)
+            return (*body.fixed_as_text(head, rules), 0)
+
+    def _fields_in_pieces(self, keys: Sequence[str]) -> int:
+        raws = [self.prompt.head.get(key, b"") for key in keys]
+        return sum(self._in_pieces(raw, [(0, len(raw))]) for raw in raws)
 
     def text(self, text: str) -> int:
         """Tokens of a text on its own."""
@@ -214,7 +222,7 @@ class RequestMeter:
         if any(len(message.raw) > oversized_json.OUTSIZE for message in messages):
             return self._counted_in_pieces(messages)
         try:
-            return costs(messages, self.counting.rules)
+            return self.body.costs(messages, self.counting.rules)
         except RecursionError:  # too deeply nested to parse: counted as text, which costs no less
             return tuple(self.counting.rules.count(m.raw.decode("utf-8", "replace")) for m in messages)
 
@@ -225,7 +233,7 @@ class RequestMeter:
             replace(m, raw=oversized_json.without(m.raw, g)) if g else m for m, g in zip(messages, cuts, strict=True)
         ]
         try:
-            found = costs(small, self.counting.rules)
+            found = self.body.costs(small, self.counting.rules)
         except RecursionError:
             found = tuple(self._in_pieces(m.raw, [(0, len(m.raw))]) for m in small)
         return tuple(c + self._in_pieces(m.raw, g) for c, m, g in zip(found, messages, cuts, strict=True))

@@ -18,6 +18,7 @@ from proxy.model.outcome import Usage
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN
+from proxy.tokens.formats import FORMATS
 from proxy.tokens.messages import CountingRules
 from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
@@ -289,7 +290,7 @@ def test_a_schema_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mon
     def too_deep(*given: object) -> tuple[int, ...]:  # how deep that is depends on the interpreter
         raise RecursionError
 
-    monkeypatch.setattr("proxy.tokens.meter.fixed_costs", too_deep)
+    monkeypatch.setitem(FORMATS, "chat", replace(FORMATS["chat"], fixed_costs=too_deep))
     schema = json.loads('{"items":' * 450 + "1" + "}" * 450)
     found = meter(user("x"), response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
     assert found.fixed["schema"] > 900 and found.quality is Quality.ESTIMATED
@@ -299,7 +300,7 @@ def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mo
     def too_deep(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
         raise RecursionError
 
-    monkeypatch.setattr("proxy.tokens.meter.costs", too_deep)
+    monkeypatch.setitem(FORMATS, "chat", replace(FORMATS["chat"], costs=too_deep))
     once = message(user("hello"))
     assert meter().costs((once,)) == (meter().text(once.raw.decode()),)
 

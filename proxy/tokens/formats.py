@@ -1,0 +1,56 @@
+"""The recipes of the APIs: how the JSON of each API's bodies is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.model.conversation import CHAT as CHAT_API
+from proxy.model.conversation import Message
+from proxy.tokens import messages, request_overhead
+from proxy.tokens.messages import CountingRules
+
+Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
+Figures = tuple[int, int, int, int]  # in the order of `request_overhead.PARTS`
+
+
+def _no_schema(head: Head) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class BodyFormat:
+    """The recipe of one API: pure functions, which are, with the API's own package, all that knows its JSON keys.
+
+    `costs`: tokens of the encoding that each message of one block adds. `certain`: whether the cost of every part of a
+    message is known, not assumed. `fixed_costs`: tokens besides the messages, from the head and the text of the first
+    message with one of the roles `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
+    `is_certain`: whether the head contains all that it costs. `keys`: the fields that these figures depend on; of them
+    `tools` and `schemas` may be long. `has_schema`: whether messages cost more because a response schema is set.
+    """
+
+    keys: tuple[str, ...]
+    tools: tuple[str, ...]
+    schemas: tuple[str, ...]
+    costs: Callable[[Sequence[Message], CountingRules], tuple[int, ...]]
+    certain: Callable[[Message, CountingRules], bool]
+    fixed_costs: Callable[[Head, str | None, CountingRules], Figures]
+    fixed_as_text: Callable[[Head, CountingRules], Figures]
+    is_certain: Callable[[Head, CountingRules], bool]
+    has_schema: Callable[[Head], bool] = _no_schema
+    instructions: tuple[str, ...] = ()
+
+
+CHAT = BodyFormat(
+    keys=request_overhead.KEYS,
+    tools=("tools", "functions"),
+    schemas=("response_format",),
+    costs=messages.costs,
+    certain=messages.certain,
+    fixed_costs=request_overhead.fixed_costs,
+    fixed_as_text=request_overhead.fixed_as_text,
+    is_certain=request_overhead.is_certain,
+    has_schema=request_overhead.has_schema,
+    instructions=("system", "developer"),
+)
+FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT}  # by the API's name
