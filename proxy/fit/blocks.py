@@ -33,13 +33,14 @@ def closings(groups: Sequence[Sequence[Message]]) -> dict[int, int]:
 def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] = ()) -> frozenset[int]:
     """The places of the runs that are never dropped.
 
-    These are the instructions, the first and the last user message, the newest run, and the runs that the client
-    pinned, each with its closing run. An agent may work for hundreds of turns after one user message. Therefore only
-    the newest run after the last user message, the one that the model must answer, is pinned. A plain chat ends with
-    its last user message.
+    These are the instructions, the first and the last user message, the newest run, what the API requires, the newest
+    message that stands for all before it, and the runs that the client pinned, each with its closing run. An agent may
+    work for hundreds of turns after one user message. Therefore only the newest run after the last user message, the
+    one that the model must answer, is pinned. A plain chat ends with its last user message.
     """
     users = [i for i, run in enumerate(groups) if any([m.kind is Kind.USER for m in run])]
-    pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION}
+    pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION or any([m.pinned for m in run])}
+    pinned |= set([i for i, run in enumerate(groups) if any([m.compacts for m in run])][-1:])
     theirs = {i for i, run in enumerate(groups) if any(m.index in pins for m in run)}
     closing = closings(groups) if theirs else {}
     pinned |= theirs | {closing[i] for i in theirs & closing.keys()}

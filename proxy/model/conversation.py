@@ -100,6 +100,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `role` is the name under which reports and transcripts show who speaks. `index` is its place in the client's list
     (-1: a message of our own), `answers` the ids of the calls whose results it carries, `name` the speaker's name where
     the client gave one, `tokens` its share of the prompt, `why` the reason a step gave for what it did to it.
+
+    `hidden`: the model's tokens of its encrypted content, by its length, in a prompt that is `opaque`. `pinned`: the
+    API requires it. `compacts`: it stands for all messages before it.
     """
 
     raw: bytes
@@ -112,6 +115,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     tokens: int = 0
     why: str = ""
+    hidden: int = 0
+    pinned: bool = False
+    compacts: bool = False
 
     def parts(self) -> tuple[Part, ...]:
         """Its parts in order. The JSON is decoded at every call."""

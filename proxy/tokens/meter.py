@@ -216,7 +216,10 @@ class RequestMeter:
         if found is None or len(found) != len(messages):
             found = self._counted(messages)
             self.memory.put(key, found)
-        return found if self.factor == 1.0 else self._scaled(found)
+        scaled = found if self.factor == 1.0 else self._scaled(found)
+        if self.prompt.opaque and any([m.hidden for m in messages]):
+            return tuple([count + m.hidden for count, m in zip(scaled, messages, strict=True)])
+        return scaled
 
     def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
         if any(len(message.raw) > oversized_json.OUTSIZE for message in messages):

@@ -2,6 +2,7 @@
 
 from proxy.fit.blocks import closings, group, runs
 from proxy.model.conversation import Message
+from proxy.model.structs import replace
 from tests.makers import assistant, prompt, system, tool_round, user
 
 
@@ -76,3 +77,10 @@ def test_a_round_is_closed_by_the_first_that_is_none() -> None:
 
 def test_a_conversation_without_a_user_has_its_newest_block_pinned() -> None:
     assert [b.pinned for b in group(messages(assistant("a"), assistant("b")))] == [False, True]
+
+
+def test_what_an_api_requires_stays_and_of_what_stands_for_all_before_it_the_newest() -> None:
+    told = messages(user("a"), assistant("b"), assistant("c"), assistant("d"), assistant("e"), user("f"))
+    marks = {1: {"compacts": True}, 2: {"pinned": True}, 3: {"compacts": True}}
+    marked = [replace(m, **marks.get(m.index, {})) for m in told]
+    assert [b.pinned for b in group(marked)] == [True, False, True, True, False, True]

@@ -305,6 +305,13 @@ def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mo
     assert meter().costs((once,)) == (meter().text(once.raw.decode()),)
 
 
+def test_encrypted_content_costs_what_its_api_says_whatever_the_factor() -> None:
+    asked = replace(prompt(CHAT), opaque=True)
+    said = (replace(asked.messages[-1], hidden=70),)
+    found = meter_for(asked, "gpt-4o", Remembering(), LearnedLimits(scale=2.0))
+    assert found.costs(said)[0] == found.costs(asked.messages[-1:])[0] + 70
+
+
 LAZY = """
 import sys
 from proxy.tokens import encodings
