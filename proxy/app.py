@@ -9,20 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.routing import Router
 
 from proxy.apis import apis, by_path, error_body
 from proxy.cache.cache import Cache
+from proxy.config.reload import Reloader
 from proxy.config.rules import Rules, load_rules
-from proxy.config.settings import Settings
+from proxy.config.settings import SETTINGS, Settings
 from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
 from proxy.http.client.egress import Egress
 from proxy.http.client.pool import Timeouts
 from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
 from proxy.http.relay import Receive, Scope, Send, send_error
+from proxy.model.api import Api
 from proxy.model.outcome import Outcome
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
@@ -58,9 +60,17 @@ OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+class Loaded(NamedTuple):
+    """What is read from files: it follows them while the process serves."""
+
+    settings: Settings
+    rules: Rules
+    windows: Windows
+
+
 @dataclass(slots=True)
 class Services:
-    """Everything that one process serves with, created once at its start."""
+    """Everything that one process serves with, created once at its start. `adopt` replaces what follows from files."""
 
     settings: Settings
     rules: Rules
@@ -70,23 +80,30 @@ class Services:
     metrics: Metrics
     budget: Budget
     knowledge: Knowledge
+    clients: Mapping[str, InternalClient]
     providers: Mapping[str, Provider]
     pool: Pool
     background: Background
+    extra_calls: ExtraCalls
     gateway: Gateway
     inspecting: Inspecting
+    reloader: Reloader[Loaded]
     ready: bool = False
+    _watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Loads what requests need, so that the first request does not wait for it."""
         await self.cache.start()
         encoding(FIRST_ENCODING)
         asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
+        self._watch = asyncio.create_task(self.reloader.watch())
         self.ready = True
 
     async def close(self) -> None:
         """Ends requests and background work, and closes connections and threads."""
         self.ready = False
+        if self._watch is not None:
+            self._watch.cancel()
         await self.gateway.close()
         await self.background.close()
         for provider in self.providers.values():
@@ -96,13 +113,56 @@ class Services:
         await self.cache.close()
         await self.upstream.close()
 
+    def adopt(self, loaded: Loaded) -> None:
+        """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
+        it belongs to the gateway of that time."""
+        self._adopt_keys(loaded.settings)
+        self.settings, self.rules, self.windows = loaded
+        self.knowledge = self.knowledge.with_rules(loaded.windows, loaded.rules.families)
+        self.providers = {
+            kind: provider.with_rules(loaded.rules, self.knowledge) for kind, provider in self.providers.items()
+        }
+        self.metrics.use_label(partial(model_label, loaded.windows))
+        fixed = self.gateway.settings
+        planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
+        self.gateway = self.gateway.with_rules(
+            planner,
+            Healer(self.knowledge, planner.plans, self.pool),
+            AnswerLearning(self.knowledge, self.cache),
+            RefusalDetector(loaded.rules.refusals),
+            _billed(self.extra_calls, self.upstream, self.clients),
+        )
+        self.inspecting = Inspecting(fixed, planner, self.knowledge, self.cache, self.budget)
 
-def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, folder: Path | None = None) -> Services:
-    """The services for these settings. Raises `ConfigError` for wrong settings and rules."""
-    rules = load_rules(
-        settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
-    )
-    windows = load_windows(rules.windows)
+    def _adopt_keys(self, settings: Settings) -> None:
+        """Uses the keys of these settings. What else has changed takes effect at the next start."""
+        before, followed = self.settings, {"api_key"}
+        self.upstream.use_key(settings.api_key)
+        for kind, client in self.clients.items():
+            if client.dedicated:
+                client.upstream.use_key(want_kinds()[kind].upstream(settings)[1])
+                followed.add(f"{kind}_api_key")
+        if settings.secret is not None and before.secret is not None:
+            followed.add("secret")
+            if settings.secret != before.secret:
+                self.cache.use_secret(settings.secret)
+        for row in SETTINGS:
+            if row.field not in followed and getattr(settings, row.field) != getattr(before, row.field):
+                event("a changed setting takes effect at the next start", setting=row.name)
+
+
+def build(
+    settings: Settings,
+    tell: Callable[[Outcome], None] | None = None,
+    folder: Path | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> Services:
+    """The services for these settings. `reread` reads the settings again, with their files. Raises `ConfigError` for
+    wrong settings and rules."""
+    reread = reread or (lambda: settings)
+    followed = [one for one in (settings.rules, settings.keys) if one is not None]
+    reloader = Reloader(followed, lambda: _load(reread()), lambda loaded: services.adopt(loaded), event)
+    _, rules, windows = _load(settings)
     cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(
@@ -115,11 +175,15 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, fol
     )
     knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
     extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
-    providers, dedicated = _providers(settings, rules, knowledge, cache, upstream, extra_calls)
+    clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
+    providers = {
+        kind: want.create(Parts(settings, rules, knowledge, cache, clients[kind]))
+        for kind, want in want_kinds().items()
+    }
     pool, background = request_pool(), Background()
     planner = _planner(settings, rules, knowledge, cache, providers, pool, background)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
-    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget, folder)
+    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget, folder, reloader)
     gateway = Gateway(
         settings,
         planner,
@@ -131,9 +195,9 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, fol
         metrics,
         budget,
         tell or make_access_log(settings.log),
-        extra_calls if upstream.has_key or dedicated else None,
+        _billed(extra_calls, upstream, clients),
     )
-    return Services(
+    services = Services(
         settings,
         rules,
         windows,
@@ -142,12 +206,29 @@ def build(settings: Settings, tell: Callable[[Outcome], None] | None = None, fol
         metrics,
         budget,
         knowledge,
+        clients,
         providers,
         pool,
         background,
+        extra_calls,
         gateway,
         Inspecting(settings, planner, knowledge, cache, budget),
+        reloader,
     )
+    return services
+
+
+def _load(settings: Settings) -> Loaded:
+    """The rules that settings name. Raises `ConfigError`."""
+    rules = load_rules(
+        settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
+    )
+    return Loaded(settings, rules, load_windows(rules.windows))
+
+
+def _billed(extra_calls: ExtraCalls, upstream: Upstream, clients: Mapping[str, InternalClient]) -> ExtraCalls | None:
+    """The extra calls, if the operator may be billed for some."""
+    return extra_calls if upstream.has_key or any(client.dedicated for client in clients.values()) else None
 
 
 def _planner(
@@ -186,18 +267,6 @@ def _budgets(settings: Settings) -> dict[str, dict[str, int]]:
         "prune_history": {} if recent is None else {"budget": recent},
         "recall": ({} if recalled is None else {"budget": recalled}) | ({} if total is None else {"total": total}),
     }
-
-
-def _providers(
-    settings: Settings, rules: Rules, knowledge: Knowledge, cache: Cache, upstream: Upstream, extra_calls: ExtraCalls
-) -> tuple[dict[str, Provider], bool]:
-    """The provider of each kind of want, and whether one of them calls an upstream of its own."""
-    providers, dedicated = dict[str, Provider](), False
-    for kind, want in want_kinds().items():
-        client = _internal_client(settings, want, upstream, extra_calls)
-        providers[kind] = want.create(Parts(settings, rules, knowledge, cache, client))
-        dedicated = dedicated or client.dedicated
-    return providers, dedicated
 
 
 def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, extra_calls: ExtraCalls) -> InternalClient:
@@ -273,16 +342,20 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         serves = services.ready and not state.get("draining")
         return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
+    def inspecting(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return services.inspecting(api, scope, receive, send)
+
+    def learned(forgets: bool, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        settings, families = services.gateway.settings, services.rules.families
+        return Learning(settings, families, services.cache, services.budget, forgets)(scope, receive, send)
+
     return {
         "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
-        **{INSPECT + api.paths[0]: Own(partial(services.inspecting, api), ("POST",)) for api in apis()},
-        LEARNED: Own(Learning(services.settings, services.rules.families, services.cache, services.budget)),
-        FORGET: Own(
-            Learning(services.settings, services.rules.families, services.cache, services.budget, forgets=True),
-            ("POST",),
-        ),
+        **{INSPECT + api.paths[0]: Own(partial(inspecting, api), ("POST",)) for api in apis()},
+        LEARNED: Own(partial(learned, False)),
+        FORGET: Own(partial(learned, True), ("POST",)),
     }
 
 
@@ -328,9 +401,16 @@ class Front:
 def create_app(services: Services) -> Front:
     """The application of the data port: fitted paths, everything else passed through, and the proxy's own paths unless
     there is an admin port."""
+
+    def fit(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return services.gateway.fit(api, scope, receive, send)  # the gateway of the rules that hold now
+
+    def other(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return services.gateway.other(scope, receive, send)
+
     own = own_paths(services) if services.settings.admin_port is None else {}
-    fitted: dict[bytes, Asgi] = {path.encode(): partial(services.gateway.fit, api) for path, api in by_path().items()}
-    return Front(fitted, own, services.gateway.other, Router(lifespan=_lifespan(services)))
+    fitted: dict[bytes, Asgi] = {path.encode(): partial(fit, api) for path, api in by_path().items()}
+    return Front(fitted, own, other, Router(lifespan=_lifespan(services)))
 
 
 def create_admin(services: Services) -> Front:

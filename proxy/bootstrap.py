@@ -29,14 +29,21 @@ BACKLOG = 2048  # connections that wait until they are taken
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
 
 
-def start(settings: Settings, remarks: Iterable[str] = (), folder: Path | None = None) -> int:
-    """Serves until it is stopped, and returns the exit code. `remarks` on the settings become events; several
-    workers share their metrics through `folder`. Raises ConfigError for wrong settings and rules, and where it cannot
-    listen."""
+def start(
+    settings: Settings,
+    remarks: Iterable[str] = (),
+    folder: Path | None = None,
+    reread: Callable[[], Settings] | None = None,
+) -> int:
+    """Serves until it is stopped, and returns the exit code.
+
+    `remarks` on the settings become events. Several workers share their metrics through `folder`. `reread` reads the
+    settings again, with their files. Raises ConfigError for wrong settings and rules, and where it cannot listen.
+    """
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_access_log(settings.log)
-    services = build(settings, log, folder)
+    services = build(settings, log, folder, reread)
     listeners = listen(settings.host, settings.port)
     admin_listeners = (
         [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
@@ -104,6 +111,7 @@ def _serve(
         read_seconds=settings.body_timeout,
         error_body=error_body,
         event=event,
+        on_hangup=services.reloader.request,
     )
     services.metrics.publish()
     log.close()

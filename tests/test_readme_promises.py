@@ -109,6 +109,16 @@ PROMISES = (
         "Only models of the table or of your rules are labels",
         "observe/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
     ),
+    (
+        DEPLOY,
+        "Requests in progress keep the rules that they began with, and no connection closes",
+        "e2e/test_reload.py::test_changed_rules_hold_for_new_requests_and_no_stream_ends",
+    ),
+    (
+        DEPLOY,
+        "Wrong files change nothing: the log has a line for each problem with file, row and reason",
+        "e2e/test_reload.py::test_a_broken_file_keeps_the_old_rules_and_is_named_with_row_and_reason",
+    ),
 )
 
 

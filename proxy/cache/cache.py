@@ -53,6 +53,11 @@ class Cache:
         self.correction = self._records.correction
         self.contents = Contents(self._remote, self._keyring, self._stats)
 
+    def use_secret(self, secret: bytes) -> None:
+        """Uses another secret of the operator from now on."""
+        self._keyring.use(secret)
+        self._records.revote()
+
     async def start(self) -> None:
         """Starts the background tasks, which connect and share. Does not wait for the backend."""
         if self._remote is None:

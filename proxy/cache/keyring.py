@@ -31,6 +31,11 @@ class Keyring:
         self.local = Sealer(self._secret)
         self.sealer = self.local if secret is not None else None
 
+    def use(self, secret: bytes) -> None:
+        """Names, signs and encrypts with another secret of the operator from now on: what was stored with the old one
+        is a miss. `local` stays, so that this process keeps what it has."""
+        self._secret, self.sealer = secret, Sealer(secret)
+
     async def agree_loop(self, remote: Remote) -> None:
         """Agrees on a secret with the other replicas, and repeats that until cancelled."""
         self._event("PLIMSOLL_SECRET is not set: replicas share a random one, which all who read Redis can read")

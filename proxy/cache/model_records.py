@@ -161,10 +161,19 @@ class ModelRecords:
         after = before.with_sample(ratio)
         self._calibrations.put(key, after)
         if after.ratio != before.ratio:
-            consensus = self._consensus.get((model, since))
-            voted = consensus.with_vote(self._voter(tenant), after)
-            if voted is not consensus:
-                self._consensus.put((model, since), voted)
+            self._vote(model, tenant, since, after)
+
+    def _vote(self, model: str, tenant: bytes, since: InvalidatedAt, known: Calibration) -> None:
+        consensus = self._consensus.get((model, since))
+        voted = consensus.with_vote(self._voter(tenant), known)
+        if voted is not consensus:
+            self._consensus.put((model, since), voted)
+
+    def revote(self) -> None:
+        """Makes the votes anew once the secret has changed, by which tenants are named: none may keep two."""
+        self._consensus.records.clear()
+        for (model, tenant, since), known in self._calibrations.items():
+            self._vote(model, tenant, since, known)
 
     def _voter(self, tenant: bytes) -> bytes:
         sealer = self._keyring.sealer or self._keyring.local

@@ -11,9 +11,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from shutil import get_terminal_size
@@ -25,6 +26,7 @@ import msgspec
 from proxy import __version__
 from proxy.apis.openai_chat import API
 from proxy.cli import admin_client
+from proxy.config.key_files import with_key_files
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser, whole
@@ -175,7 +177,12 @@ def _warn_unknown_variables() -> None:
 
 
 def _read(arguments: argparse.Namespace) -> Settings:
-    return read_settings(os.environ, {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
+    return read_settings(_environ(arguments), {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
+
+
+def _environ(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """The environment, with the files of PLIMSOLL_KEYS over it."""
+    return with_key_files(os.environ, getattr(arguments, "keys", None))
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -189,7 +196,7 @@ def serve(arguments: argparse.Namespace) -> int:
         folder = Path(stack.enter_context(_folder())) if settings.workers > 1 else None
         from proxy.bootstrap import start
 
-        return start(settings, unknown_variables(os.environ), folder)
+        return start(settings, unknown_variables(_environ(arguments)), folder, partial(_read, arguments))
 
 
 def _folder() -> TemporaryDirectory[str]:

@@ -45,6 +45,7 @@ class Settings:
     admin_port: int | None
     secret: bytes | None = field(repr=False)
     rules: Path | None
+    keys: Path | None
     redis: str | None = field(repr=False)
     mode: Mode
     ladder: str
@@ -129,6 +130,12 @@ SETTINGS = (
         "PLIMSOLL_SECRET", optional(values.secret), "", "key for hashes and encryption; the same on all replicas", True
     ),
     Setting("PLIMSOLL_RULES", optional(Path), "", "folder with rules that override the built-in ones"),
+    Setting(
+        "PLIMSOLL_KEYS",
+        optional(Path),
+        "",
+        "folder with a file for each key, named like its setting, instead of variables",
+    ),
     Setting("PLIMSOLL_REDIS", optional(values.cache), "", "URL of a Redis; empty: caches are in process only", True),
     Setting("PLIMSOLL_MODE", values.mode, "fit", "off, observe, fit or strict"),
     Setting(

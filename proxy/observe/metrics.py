@@ -75,6 +75,16 @@ class MemoryStatistics(Protocol):
         """Requests."""
 
 
+class ReloadStatistics(Protocol):
+    """Statistics of reloads of rules and keys."""
+
+    valid: bool  # whether the last one succeeded
+    loaded_at: float  # of the last one that succeeded, in seconds since 1970
+
+    def reloads(self) -> Mapping[tuple[str], int]:
+        """By result."""
+
+
 class ExtraCallStatistics(Protocol):
     """Statistics of extra calls: totals since the start, and the rest of their budget."""
 
@@ -407,6 +417,29 @@ MEMORY_METRICS: tuple[ReadMetric[MemoryStatistics], ...] = (
 )
 
 
+RELOAD_METRICS: tuple[ReadMetric[ReloadStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_rules_reloads_total",
+        "Reloads of rules and keys by each worker, by result.",
+        ("result",),
+        lambda reloads: reloads.reloads().items(),
+    ),
+    ReadMetric(
+        "plimsoll_rules_last_reload_successful",
+        "1 if the last reload of rules and keys succeeded, 0 if the old ones stay because a file is wrong.",
+        (),
+        lambda reloads: [((), int(reloads.valid))],
+        "newest",
+    ),
+    ReadMetric(
+        "plimsoll_rules_last_reload_success_timestamp_seconds",
+        "Time since the epoch of the last load of rules and keys that succeeded.",
+        (),
+        lambda reloads: [((), reloads.loaded_at)],
+    ),
+)
+
+
 def model_label(windows: Windows, model: str) -> str:
     """The label of a model: its name in a table or in the user's row. A client can write the name of one model in many
     ways, and each label is a time series that never ends."""
@@ -462,7 +495,7 @@ class Metrics(Collector):
     """The metrics of one worker process, and of all of them where there are several.
 
     label: returns the label of a model's name.
-    cache, extra_calls, budget: sources of metrics that are read at a scrape.
+    cache, extra_calls, budget, reloads: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
 
     Outcomes are buffered, and aggregated at a scrape or in batches.
@@ -475,6 +508,7 @@ class Metrics(Collector):
         extra_calls: ExtraCallStatistics | None = None,
         budget: MemoryStatistics | None = None,
         folder: Path | None = None,
+        reloads: ReloadStatistics | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
@@ -488,12 +522,19 @@ class Metrics(Collector):
             *([] if cache is None else _read_from(CACHE_METRICS, cache)),
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
             *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
+            *([] if reloads is None else _read_from(RELOAD_METRICS, reloads)),
         ]
         self._rows = [Row(m.name, m.help, m.labels, m.buckets) for m in METRICS]
         self._rows += [*(row for row, _ in self._read_metrics), IN_FLIGHT]
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._registry.register(_ProcessTotals()) if self._files else ProcessCollector(registry=self._registry)
+
+    def use_label(self, label: LabelOf) -> None:
+        """Labels further outcomes with the models of other rules."""
+        self._aggregate()
+        self._label = label
+        self._labels = Bounded(LABEL_CACHE_SIZE)
 
     def label_of(self, model: str) -> str:
         """The label of a model: `other` if no table contains it, or if there are `MAX_MODEL_LABELS` labels already."""

@@ -59,6 +59,10 @@ class Knowledge:
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
+    def with_rules(self, windows: Windows, families: Families) -> Knowledge:
+        """The same knowledge under other rules, with what was learned of models."""
+        return replace(self, windows=windows, families=families, _models=Bounded(MOST_MODELS))
+
     def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window, from what is known now and what was `learned`; a guess if nothing is known."""
         stated = self._stated(model)

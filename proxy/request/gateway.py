@@ -89,6 +89,26 @@ class Gateway:
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
 
+    def with_rules(
+        self,
+        planner: Planner,
+        healer: Healer,
+        learning: AnswerLearning,
+        refusals: RefusalDetector,
+        extra_calls: ExtraCalls | None,
+    ) -> Gateway:
+        """The gateway for further requests under other rules; those that this one has begun stay with it."""
+        return replace(
+            self,
+            planner=planner,
+            healer=healer,
+            learning=learning,
+            knowledge=planner.knowledge,
+            refusals=refusals,
+            extra_calls=extra_calls,
+            _finished=[],
+        )
+
     async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """A request to one of the paths of an API."""
         target = target_of(scope)

@@ -62,8 +62,12 @@ class Upstream:
         self._url = _base_url(base)
         self._path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
-        self._key = f"Bearer {api_key}".encode() if api_key else b""
+        self.use_key(api_key)
         self._link: Link = link or _pool(self._url, timeouts, egress, connections, event)
+
+    def use_key(self, api_key: str | None) -> None:
+        """Sends this key from now on with requests that came without one; None: no key."""
+        self._key = f"Bearer {api_key}".encode() if api_key else b""
 
     async def send(
         self,

@@ -569,3 +569,16 @@ def test_a_backends_place_shows_no_password() -> None:
     assert backend_from_url("redis://user:hunter2@redis.local/0").address == "redis.local:6379"
     assert backend_from_url("unix:///run/redis.sock").address == "/run/redis.sock"
     assert set(BACKENDS) == {"redis", "rediss", "unix"}
+
+
+def test_another_secret_makes_what_was_stored_a_miss_and_what_comes_is_shared_again(server: RedisServer) -> None:
+    async def test(one: Cache, two: Cache) -> None:
+        one.use_secret(b"another one")
+        two.use_secret(b"another one")
+        one.record_proof("m", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
+        await until(lambda: any("limits" in name for name in server.names()))
+        two.record_proof("other", CALLER, LearnedLimits(window=2_048), Proof(0, 0))
+        await two.load_records([("m", CALLER)])
+        await until(lambda: two.learned_limits("m", CALLER).window == 4_096)
+
+    run(test, server.url, caches=2)

@@ -76,3 +76,12 @@ def test_what_cannot_be_a_secret_is_not_agreed_to(stored: bytes, monkeypatch: py
         await remote.close()
 
     asyncio.run(test())
+
+
+def test_another_secret_of_the_operator_names_everything_anew_but_what_stays_in_the_process() -> None:
+    keyring = Keyring(b"old")
+    local = keyring.local
+    keyring.use(b"new")
+    assert keyring.sealer is not None and keyring.can_seal
+    assert keyring.sealer.name("x", b"a") == Sealer(b"new").name("x", b"a")
+    assert keyring.local is local

@@ -417,3 +417,17 @@ def test_a_wall_clock_that_was_set_back_makes_no_request_a_probe() -> None:
     assert not records.claim_probe("m", ANN)
     clock.now += PROBE_AFTER_S
     assert [records.claim_probe("m", ANN) for _ in range(3)] == [True, False, False]
+
+
+def test_after_a_change_of_the_secret_a_tenant_has_still_one_vote() -> None:
+    keyring, clock = Keyring(b"old"), Clock()
+    records = ModelRecords("https://api", None, keyring, LookupStats(), clock, clock)
+    for number in range(6):
+        records.record_ratio("m", b"%d" % number, 1.5)
+    keyring.use(b"new")
+    records.revote()
+    assert records.consensus("m", 1.0)[0] == 6
+    for number in range(6):
+        for _ in range(3):
+            records.record_ratio("m", b"%d" % number, 1.2)
+    assert records.consensus("m", 1.0)[0] == 6

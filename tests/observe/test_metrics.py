@@ -156,6 +156,32 @@ def test_the_caches_figures_are_totals_and_its_breakers_are_as_they_are_now() ->
     assert found["plimsoll_cache_breaker_open{breaker=reading}"] == 0
 
 
+class Reloads:
+    """A reloader that failed once."""
+
+    valid, loaded_at = False, 1_700_000_000.5
+
+    def reloads(self) -> dict[tuple[str], int]:
+        return {("success",): 3, ("failure",): 1}
+
+
+def test_reloads_are_shown_with_the_time_of_the_last_good_one() -> None:
+    found = scraped(Metrics(reloads=Reloads()))
+    assert found["plimsoll_rules_reloads_total{result=success}"] == 3
+    assert found["plimsoll_rules_reloads_total{result=failure}"] == 1
+    assert found["plimsoll_rules_last_reload_successful"] == 0
+    assert found["plimsoll_rules_last_reload_success_timestamp_seconds"] == 1_700_000_000.5
+
+
+def test_other_rules_label_the_outcomes_that_come_after_them() -> None:
+    metrics = Metrics(lambda model: OTHER)
+    metrics.observe(FITTED)
+    metrics.use_label(lambda model: "named")
+    metrics.observe(FITTED)
+    found = scraped(metrics)
+    assert [found[f"plimsoll_model_requests_total{{model={label}}}"] for label in (OTHER, "named")] == [1, 1]
+
+
 def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     metrics = Metrics(lambda model: model, Cache())
     everything = replace(

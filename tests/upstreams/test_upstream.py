@@ -145,6 +145,24 @@ def test_a_key_is_added_where_the_client_has_none() -> None:
     run(check())
 
 
+def test_another_key_is_sent_from_then_on() -> None:
+    seen: list[str | None] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers.get("authorization"))
+        return httpx.Response(200)
+
+    async def check() -> None:
+        upstream = Upstream("https://api.example/v1", link=OverHttpx(httpx.MockTransport(handler)))
+        for key in (None, "new", None):
+            upstream.use_key(key)
+            assert upstream.has_key == (key is not None)
+            await upstream.send("GET", b"/v1/models", [])
+        assert seen == [None, "Bearer new", None]
+
+    run(check())
+
+
 # Answers
 
 

@@ -49,7 +49,7 @@ class Server:
     After a stop signal `scope["state"]["draining"]` is True. After SIGTERM the port stays open for `settle` seconds.
     Then the port closes, and running requests have `drain` seconds to complete. A second signal, if it is SIGINT, ends
     that wait. The admin port stays open until the last request is complete. The server opens its ports itself unless
-    it gets bound sockets. It calls `ready` once all ports are open.
+    it gets bound sockets. It calls `ready` once all ports are open, and `on_hangup` on SIGHUP.
     """
 
     def __init__(
@@ -61,12 +61,14 @@ class Server:
         admin_sockets: Sequence[socket.socket] = (),
         ready: Callable[[], None] = lambda: None,
         event: Event = ignore,
+        on_hangup: Callable[[], None] = lambda: None,
     ) -> None:
         self.started = self.should_exit = False
         self.lifespan = Lifespan(config.app, event)
         self.port = Port(config.app, self.lifespan.state, config.error_body, event)
         self._config, self._admin, self._settle, self._event = config, admin, settle, event
         self._sockets, self._admin_sockets, self._ready = sockets, admin_sockets, ready
+        self._on_hangup = on_hangup
         self._admin_port = Port(admin.app, self.lifespan.state, admin.error_body, event) if admin else None
         self._out_of_files = RateLimitedEvent(
             event, "no file descriptor is free: new connections are dropped; raise ulimit -n"
@@ -97,11 +99,15 @@ class Server:
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle_hangup)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _handle_hangup(self, number: int, frame: FrameType | None) -> None:
+        asyncio.get_running_loop().call_soon_threadsafe(self._on_hangup)
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
         """Handles a stop signal."""
@@ -189,6 +195,7 @@ def run(
     min_rate: float = MIN_RATE,
     read_seconds: float = READ_RATE_SECONDS,
     event: Event = ignore,
+    on_hangup: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, drains, and returns.
 
@@ -196,6 +203,7 @@ def run(
     drain, settle: seconds, as in `Server`.
     sockets, admin_sockets: bound sockets to use instead of hosts and ports. Other processes may share them.
     ready: called once all ports are open.
+    on_hangup: called on each SIGHUP.
     min_rate, read_seconds: bytes per second, and the interval in seconds over which they are measured. A client that
     reads a pending response more slowly is disconnected.
     """
@@ -205,7 +213,7 @@ def run(
     if admin is not None and admin_port is not None:
         admin_config = Config(admin, admin_host or host, admin_port, error_body)
     config = Config(app, host, port, error_body, drain, http)
-    server = Server(config, admin_config, settle, sockets, admin_sockets, ready, event)
+    server = Server(config, admin_config, settle, sockets, admin_sockets, ready, event, on_hangup)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve())
 

@@ -1,4 +1,5 @@
-"""Several worker processes behind one port: the parent starts them, replaces those that exit, and forwards a stop.
+"""Several worker processes behind one port: the parent starts them, replaces those that exit, and forwards
+signals.
 
 The parent serves no requests. Workers share the listening sockets, so no connection is refused while one is replaced.
 """
@@ -23,11 +24,12 @@ Callback = Callable[[], None]
 WorkerExit = Callable[[int], None]
 Work = Callable[[int, Callback], None]
 Workers = dict[int, tuple[int, float]]  # by process id: a worker's number and start time
-WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM)
+WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM)
 
 
 def run(count: int, work: Work, on_exit: WorkerExit, on_stop: Callback = lambda: None, event: Event = ignore) -> int:
     """Runs `work` in `count` processes until SIGTERM or SIGINT, then sends them SIGTERM; a second signal kills them.
+    SIGHUP goes to each of them.
 
     work: called with the worker's number, from 0 on, and a callback that the worker calls once it is ready.
     on_exit: called with the process id of each worker that has exited.
@@ -81,6 +83,8 @@ class _Supervisor:
             if received in (signal.SIGTERM, signal.SIGINT):
                 self._stop_all(signal.SIGKILL if self._stop else signal.SIGTERM)
                 self._on_stop()
+            elif received == signal.SIGHUP:
+                _signal_all(self._workers, signal.SIGHUP)
             for pid, (number, started), status in _reap(self._workers):
                 self._on_exit(pid)
                 self._handle_exit(number, time.monotonic() - started, status)
@@ -154,6 +158,7 @@ def _run_worker(work: Callable[[Callback], None], alive: tuple[int, int], ready:
     try:
         os.close(alive[1])
         threading.Thread(target=_exit_with_parent, args=(alive[0],), daemon=True).start()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the work handles it: by default it ends a process
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         work(partial(_report_ready, ready))
         code = 0

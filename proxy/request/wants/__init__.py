@@ -29,6 +29,9 @@ class Provider(Protocol):
         """The knowledge that a step wants, on behalf of the client with these headers; an empty value if it cannot be
         had in time. Without `ask` it makes no call. It adds the cost of its calls to `spent`. Never raises."""
 
+    def with_rules(self, rules: Rules, knowledge: Knowledge) -> Provider:
+        """The provider under other rules, with the calls under way and what is cached."""
+
     async def close(self) -> None:
         """Cancels the calls under way."""
 

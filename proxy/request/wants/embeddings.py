@@ -15,11 +15,13 @@ from functools import partial
 from hashlib import blake2b
 
 from proxy.apis.openai_embeddings.call import PATH, NoVectors, request_body, vectors_in
+from proxy.config.rules import Rules
 from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.plan import Want
 from proxy.observe import log
+from proxy.request.facts import Knowledge
 from proxy.request.wants import Parts, WantKind
 from proxy.request.work import cancelled
 from proxy.upstreams.extra_calls import CallCost, CallDenied
@@ -50,6 +52,10 @@ class Embeddings:
     _calls: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
     _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
+
+    def with_rules(self, rules: Rules, knowledge: Knowledge) -> Embeddings:
+        """The same: embeddings follow no rules."""
+        return self
 
     async def fulfil(
         self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None

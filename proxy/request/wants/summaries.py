@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from proxy.apis.openai_chat import API
 from proxy.apis.openai_chat.call import request_body, text_in
 from proxy.cache.contents import Contents
+from proxy.config.rules import Rules
 from proxy.fit.transcripts import packed, transcript
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Prompt
 from proxy.model.limits import Window
 from proxy.model.plan import Want
+from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.request.facts import Knowledge
 from proxy.request.wants import Parts, WantKind
@@ -56,6 +58,10 @@ class Summaries:
     seconds: float
     _calls: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
+
+    def with_rules(self, rules: Rules, knowledge: Knowledge) -> Summaries:
+        """The same summaries under other rules. One that is cached or under way stays as it is."""
+        return replace(self, knowledge=knowledge, instructions=rules.summary)
 
     async def fulfil(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> str:
         """The summary that is wanted. Empty if it failed, is late, or may not be requested. Without `ask` it makes no

@@ -173,7 +173,10 @@ async def app(scope, receive, send):
             return
         await send({"type": "http.response.body", "body": b"ok"})
 
-run(app, "127.0.0.1", int(sys.argv[1]), settle=0, error_body=lambda path, error: b"{}")
+def hangup():
+    print("hangup", flush=True)
+
+run(app, "127.0.0.1", int(sys.argv[1]), settle=0, error_body=lambda path, error: b"{}", on_hangup=hangup)
 """
 
 
@@ -201,6 +204,29 @@ def test_a_stop_by_signal_is_a_success() -> None:
             process.kill()
         assert process.stderr is not None
         assert process.stderr.read() == "", "an answer that is broken off on purpose is no error"
+
+
+def test_SIGHUP_is_a_call_and_no_end() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", PROGRAM, str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+
+        async def check() -> None:
+            async with asyncio.timeout(20):
+                while not await is_open(port):
+                    await asyncio.sleep(0.05)
+            assert process.stdout is not None
+            for _ in range(2):
+                process.send_signal(signal.SIGHUP)
+                assert await asyncio.to_thread(process.stdout.readline) == "hangup\n"
+            assert (await ask(port, get(b"/"))).body == b"ok"
+
+        try:
+            run(check(), 40)
+        finally:
+            process.kill()
 
 
 def test_all_the_files_that_the_system_allows_are_taken() -> None:

@@ -28,6 +28,7 @@ def say(*words):
 
 def work(number, ready):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[2])))
+    signal.signal(signal.SIGHUP, lambda *_: say("hangup", os.getpid()))
     if sys.argv[3] == "wait":
         ready()  # before the test hears of it: a worker that is killed earlier has died during startup
     say("born", os.getpid(), os.getppid() == parent)
@@ -172,3 +173,13 @@ def test_workers_do_not_outlive_their_parent() -> None:
         pids = born(out)
         process.kill()
         eventually(lambda: not any(map(is_alive, pids)))
+
+
+def test_SIGHUP_goes_to_every_worker_and_ends_none() -> None:
+    with crew() as (process, out):
+        pids = born(out)
+        for _ in range(2):
+            process.send_signal(signal.SIGHUP)
+            assert {out.readline() for _ in pids} == {f"hangup {pid}\n" for pid in pids}
+        process.terminate()
+        assert sorted(out.readline() for _ in range(2)) == sorted(f"gone {pid}\n" for pid in pids)

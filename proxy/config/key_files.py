@@ -1,0 +1,42 @@
+"""Settings from files: a folder with one file for each setting, named like it, as Kubernetes mounts a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from proxy.config.settings import PREFIX, SETTINGS
+from proxy.errors import ConfigError
+
+FOLDER = "PLIMSOLL_KEYS"
+MAX_BYTES = 65_536  # a longer file is no setting
+NAMES = frozenset(setting.name for setting in SETTINGS)
+
+
+def with_key_files(environ: Mapping[str, str], folder: str | None = None) -> Mapping[str, str]:
+    """An environment whose variables are overridden by the files of `PLIMSOLL_KEYS`, or of `folder` if that is given.
+    Files with other names than those of settings are ignored, unless their names begin as ours do.
+
+    Raises `ConfigError` if the folder or a file cannot be read; no error contains a part of a file.
+    """
+    named = (environ.get(FOLDER, "") if folder is None else folder).strip()
+    if not named:
+        return environ
+    if not Path(named).is_dir():
+        raise ConfigError(f"{FOLDER}: no such folder: {named}")
+    try:
+        paths = sorted(path for path in Path(named).iterdir() if _is_setting(path))
+        return {**environ, **{path.name: _text_of(path) for path in paths}}
+    except OSError as error:
+        raise ConfigError(f"{FOLDER}: {error.filename}: cannot be read: {error.strerror}") from None
+
+
+def _is_setting(path: Path) -> bool:
+    return (path.name in NAMES or path.name.startswith(PREFIX)) and path.name != FOLDER and path.is_file()
+
+
+def _text_of(path: Path) -> str:
+    """A file's text, decoded as variables are, so that a secret is the same bytes in both."""
+    if path.stat().st_size > MAX_BYTES:
+        raise ConfigError(f"{FOLDER}: {path}: is over {MAX_BYTES} bytes")
+    return path.read_bytes().decode("utf-8", "surrogateescape")
