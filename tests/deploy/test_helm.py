@@ -149,13 +149,12 @@ def test_the_chart_makes_the_objects_of_the_kustomize_overlay() -> None:
     assert [comparable(one) for one in got] == [comparable(one) for one in objects(text)]
 
 
-def test_a_changed_setting_rolls_the_pods() -> None:
-    def digest(mode: str) -> str:
-        pod = pod_of(only(charted({"settings": {"PLIMSOLL_MODE": mode}}), "Deployment"))
-        found: str = pod["metadata"]["annotations"]["checksum/config"]
-        return found
+def pod_with(mode: str, rule: str = "") -> object:
+    return pod_of(only(charted({"settings": {"PLIMSOLL_MODE": mode}, "rules": {"ladder.toml": rule}}), "Deployment"))
 
-    assert digest("observe") == digest("observe") != digest("fit")
+
+def test_a_changed_setting_rolls_the_pods_and_a_changed_rule_does_not() -> None:
+    assert pod_with("observe") == pod_with("observe", "floor = 100") != pod_with("fit")
 
 
 def test_numbers_and_booleans_of_settings_are_written_as_they_were() -> None:

@@ -92,11 +92,12 @@ def test_settings_rules_and_keys_come_by_reference() -> None:
     made = kustomized(KUSTOMIZE / "overlays/sidecar")
     settings = only(made, "ConfigMap")
     assert settings["metadata"]["name"].startswith("plimsoll-settings-")  # its digest: a change rolls the pods
-    assert [next(iter(row.values())) for row in sidecar()["envFrom"]] == [
-        {"name": settings["metadata"]["name"], "optional": True},
-        {"name": "plimsoll", "optional": True},
-    ]
+    assert sidecar()["envFrom"] == [{"configMapRef": {"name": settings["metadata"]["name"], "optional": True}}]
     assert {"name": "plimsoll-rules", "configMap": {"name": "plimsoll-rules", "optional": True}} in pod()["volumes"]
+    assert {"name": "plimsoll-keys", "secret": {"secretName": "plimsoll", "optional": True}} in pod()["volumes"]
+    mounted = {row["name"]: row["mountPath"] for row in sidecar()["volumeMounts"]}
+    assert mounted["plimsoll-keys"] == environment(sidecar())["PLIMSOLL_KEYS"]
+    assert not any("plimsoll" in str(container.get("volumeMounts")) for container in pod()["containers"])
     assert not any(one["kind"] == "Secret" for one in made)
 
 
