@@ -39,7 +39,10 @@ def rows(item: Mapping[str, Any]) -> dict[str, Any]:
 
 METADATA = fields(("name",), name=TEXT, namespace=TEXT, labels=TEXTS, annotations=TEXTS)
 MATCH = fields(("key", "operator"), key=TEXT, operator={"enum": ["In", "NotIn", "Exists", "DoesNotExist"]})
-ENDPOINT = fields(("port",), port=TEXT, path=TEXT, interval=DURATION, scrapeTimeout=DURATION)
+RELABELING = fields(("action",), action={"enum": ["labeldrop"]}, regex=TEXT)
+ENDPOINT = fields(
+    ("port",), port=TEXT, path=TEXT, interval=DURATION, scrapeTimeout=DURATION, relabelings=rows(RELABELING)
+)
 RULE = {
     **fields(("expr",), alert=TEXT, record=TEXT, expr=TEXT, labels=TEXTS, annotations=TEXTS, **{"for": DURATION}),
     "oneOf": [{"required": ["alert"]}, {"required": ["record"]}],
