@@ -20,12 +20,14 @@ from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import SETTINGS, Settings
 from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
+from proxy.fit.alternation import NAME as ALTERNATION
 from proxy.http.client.egress import Egress
 from proxy.http.client.pool import Timeouts
 from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
 from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.api import Api
 from proxy.model.outcome import Outcome
+from proxy.observe.aggregation import Known
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.request.answers import AnswerLearning
@@ -122,7 +124,7 @@ class Services:
         self.providers = {
             kind: provider.with_rules(loaded.rules, self.knowledge) for kind, provider in self.providers.items()
         }
-        self.metrics.use_label(partial(model_label, loaded.windows))
+        self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules))
         fixed = self.gateway.settings
         planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
         self.gateway = self.gateway.with_rules(
@@ -183,7 +185,16 @@ def build(
     pool, background = request_pool(), Background()
     planner = _planner(settings, rules, knowledge, cache, providers, pool, background)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
-    metrics = Metrics(partial(model_label, windows), cache, extra_calls, budget, folder, reloader)
+    metrics = Metrics(
+        partial(model_label, windows),
+        cache,
+        extra_calls,
+        budget,
+        folder,
+        reloader,
+        [api.name for api in apis()],
+        _known_labels(rules),
+    )
     gateway = Gateway(
         settings,
         planner,
@@ -245,6 +256,13 @@ def _planner(
     totals = TotalCounter(knowledge, counts, Totals(knowledge), prefixes, pool)
     plans = PlanBuilder(knowledge, counts, providers, pool)
     return Planner(rules, knowledge, scanner, totals, plans, background, settings.ladder)
+
+
+def _known_labels(rules: Rules) -> Known:
+    """Values of the labels of metrics that the rules decide: steps, and rules of refusals."""
+    steps = {ladder_step.step for ladder in rules.ladders.values() for ladder_step in ladder.steps}
+    refusals = [(rule.name, healed) for rule in rules.refusals.refusals for healed in ("true", "false")]
+    return {("step",): [(step,) for step in sorted({*steps, ALTERNATION})], ("rule", "healed"): refusals}
 
 
 def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -242,7 +242,8 @@ def test_further_requests_have_the_new_rules_and_those_under_way_the_old(tmp_pat
     summaries = made.providers["summary"]
     assert isinstance(summaries, Summaries) and summaries.instructions == "In one word."
     assert (new.upstream, new.metrics, new.tell, new.budget) == (old.upstream, old.metrics, old.tell, old.budget)
-    assert made.metrics.label_of("harbour") == "harbour"
+    made.metrics.observe(Outcome("chat", "passed", 200, model="harbour"))
+    assert b'model="harbour"' in made.metrics.exposition()
 
 
 def test_a_request_goes_to_the_gateway_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

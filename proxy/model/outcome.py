@@ -56,8 +56,10 @@ class Usage(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """Everything that metrics and log report about a finished request. It has no content and no key. Times in seconds.
 
-    `notes`: the steps that changed what was sent; `planned`: the steps that mode `observe` did not apply. `path`:
-    without the query and ids. `attempts`: requests to the upstream. `request_id`: the upstream's, else the client's.
+    `notes`: the steps that changed what was sent; `planned`: the steps that mode `observe` did not apply, and
+    `planned_result`: the result that they would have had, where the ladder was descended. `too_long`: as the client
+    sent it, the request does not fit its known window. `path`: without the query and ids. `attempts`: requests to the
+    upstream. `request_id`: the upstream's, else the client's.
     `extra_*`: the proxy's own calls for this request that had ended, such as summaries.
     """
 
@@ -96,6 +98,8 @@ class Outcome(msgspec.Struct, frozen=True):
     attempts: int = 0
     request_id: str = ""
     planned: tuple[Note, ...] = ()
+    planned_result: str = ""
+    too_long: bool = False
     extra_calls: int = 0
     extra_tokens: int = 0
     extra_seconds: float = 0.0

@@ -132,6 +132,12 @@ class Draft:
         return self.window.excess(self.prompt, min(self.least, self.least_reply), NO_MARGIN) <= 0
 
     @property
+    def too_long(self) -> bool:
+        """Whether the window is known and the upstream would refuse the draft: it does not fit without margin, with all
+        of the reply limit that is sent."""
+        return not self.window.guessed and self.window.excess(self.prompt, self.reply or self.least, NO_MARGIN) > 0
+
+    @property
     def held(self) -> int:
         """Tokens that a cut leaves free for the reply: the reserve, of which at most half the window counts
         (`clamp_output` lowers the rest), but at least the floor."""

@@ -56,6 +56,20 @@ class HistogramBuffer:
             cell[bisect_left(bounds, value)] += 1
 
 
+class NewestBuffer:
+    """The last value under each set of labels."""
+
+    __slots__ = ("cells",)
+
+    def __init__(self) -> None:
+        self.cells: dict[Labels, list[float]] = {}
+
+    def add(self, labels: Labels, values: Sequence[float]) -> None:
+        """Sets the last of the values."""
+        if values:
+            self.cells[labels] = [float(values[-1])]
+
+
 class Gauge:
     """A number that goes up and down. `on_change` is called after each change."""
 

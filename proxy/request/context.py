@@ -388,5 +388,12 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
         stream=scanned.scan.stream,
         path=received.path,
         planned=plan.notes if was_sent and not received.may_change else (),
+        planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
+        too_long=before.too_long,
     )
     return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter))
+
+
+def _planned_result(plan: Plan) -> str:
+    """The result that a request would have had in mode `fit`."""
+    return "unfit" if not plan.possible else "fitted" if plan.changed else "passed"

@@ -234,8 +234,9 @@ def test_what_was_done_shows_in_the_metrics_and_in_the_log() -> None:
             outcome = await proxy.told()
             metrics = (await ask(proxy.port, get(b"/metrics"))).body.decode()
             cut = (outcome.prompt or 0) - (outcome.prompt_sent or 0)
-            assert f'plimsoll_cut_tokens_total{{step="prune_history"}} {float(cut)}' in metrics
-            assert 'plimsoll_requests_total{endpoint="chat",result="fitted",status="200"} 1.0' in metrics
+            labels = 'endpoint="chat",model="gpt-4",step="prune_history"'
+            assert f"plimsoll_cut_tokens_total{{{labels}}} {float(cut)}" in metrics
+            assert 'plimsoll_requests_total{endpoint="chat",model="gpt-4",result="fitted",status="200"} 1.0' in metrics
             assert "plimsoll_requests_in_flight 0.0" in metrics
             line = json.loads(json_line(outcome, 1.0))
             assert line["steps"] == f"prune_history;-{cut}"

@@ -17,6 +17,7 @@ from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
+from proxy.observe.aggregation import OTHER
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording
@@ -166,8 +167,9 @@ def test_a_bug_of_ours_forwards_the_original(
             assert [r.body for r in up.requests] == [sent]
             outcome = await proxy.told()
             assert (outcome.result, outcome.prompt) == ("bug", None)
-            metrics = (await ask(proxy.port, get(b"/metrics"))).body
-            assert b'plimsoll_requests_total{endpoint="chat",result="bug",status="200"} 1.0' in metrics
+            metrics = (await ask(proxy.port, get(b"/metrics"))).body.decode()
+            labels = f'endpoint="chat",model="{outcome.model or OTHER}",result="bug",status="200"'
+            assert f"plimsoll_requests_total{{{labels}}} 1.0" in metrics
 
     run(check())
     told = capfd.readouterr()

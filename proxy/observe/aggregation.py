@@ -1,0 +1,140 @@
+"""Adds outcomes up under the labels of each metric. It knows no library and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from proxy.model.bounded import Bounded
+from proxy.model.outcome import UNFITTED, Outcome
+from proxy.observe.buffers import CounterBuffer, HistogramBuffer, Labels, NewestBuffer
+from proxy.observe.outcome_metrics import KEY, METRICS, Group, Key, Metric, eventful
+
+OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
+MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
+MAX_BASES = 500  # sets of values of `BASE` that are told apart: each has some hundred series
+LABEL_CACHE_SIZE = 1_000  # entries: names as clients write them
+
+LabelOf = Callable[[str], str]
+Buffer = CounterBuffer | HistogramBuffer | NewestBuffer
+Known = Mapping[Labels, Sequence[Labels]]  # values that start at 0, by the names of a row's labels
+NONE_KNOWN: Known = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class ModelLabels:
+    """The labels of models, a bounded number: `label` returns that of a name as a client wrote it."""
+
+    label: LabelOf
+    _found: Bounded[str, str] = field(default_factory=lambda: Bounded(LABEL_CACHE_SIZE))
+    _models: set[str] = field(default_factory=set)
+
+    def of(self, model: str) -> str:
+        """The label of a model: `other` if no table contains it, or if there are `MAX_MODEL_LABELS` labels already."""
+        label = self._found.get(model)
+        if label is None:
+            label = self.label(model)
+            if label not in self._models and len(self._models) >= MAX_MODEL_LABELS:
+                label = OTHER
+            self._models.add(label)
+            self._found.put(model, label)
+        return label
+
+    def relabelled(self, label: LabelOf) -> ModelLabels:
+        """The labels by another function; those that there are count towards the bound."""
+        return ModelLabels(label, _models=self._models)
+
+
+@dataclass(slots=True)
+class Series:
+    """One row, the values under each set of its labels, and the bases that have their zeros."""
+
+    metric: Metric
+    buffer: Buffer
+    known: Sequence[Labels]
+    begun: set[Labels] = field(default_factory=set)
+
+    def know(self, known: Sequence[Labels]) -> None:
+        """Starts further sets of labels at 0, for the bases that are there."""
+        self.known, begun, self.begun = known, self.begun, set()
+        for base in begun:
+            self.begin(base)
+
+    def begin(self, base: Labels) -> None:
+        """Starts the known sets of labels of a base at 0, once."""
+        self.begun.add(base)
+        for labels in self.metric.starts_at_zero(base, self.known):
+            self.buffer.add(labels, (0.0,))
+
+    def add(self, group: Group, outcomes: Sequence[Outcome], events: Sequence[Outcome]) -> None:
+        """Adds the outcomes of one group; `events` are the eventful ones."""
+        metric, add = self.metric, self.buffer.add
+        if not metric.selects(group):
+            return
+        base = group.sent if metric.base == "sent" else group.asked if metric.base else ()
+        if base not in self.begun:
+            self.begin(base)
+        if metric.samples is not None:
+            for outcome in events:
+                for labels, value in metric.samples(outcome):
+                    add((*base, *labels), (value,))
+        common = None if metric.labels_of is None else metric.labels_of(group)
+        if common is not None:
+            if metric.value is None:
+                add((*base, *common), (len(outcomes),))
+            else:
+                add((*base, *common), [v for v in map(metric.value, outcomes) if v is not None])
+
+
+class Aggregator:
+    """The values of all rows of `METRICS`.
+
+    `label` returns the label of a model's name. Rows of each of `endpoints` (names of APIs) start at 0.
+    """
+
+    def __init__(self, label: LabelOf, endpoints: Iterable[str] = (), known: Known = NONE_KNOWN) -> None:
+        self.models = ModelLabels(label)
+        self.series = [Series(metric, _buffer(metric), known.get(metric.labels, ())) for metric in METRICS]
+        self._bases: set[Labels] = set()
+        bases = [(endpoint, OTHER) for endpoint in endpoints]
+        for base in [*bases, *((endpoint, "") for endpoint in sorted(UNFITTED))]:
+            self._bases.add(base)
+            for one in self.series:
+                one.begin(base if one.metric.base else ())
+
+    def use_rules(self, label: LabelOf, known: Known) -> None:
+        """Labels further outcomes by other rules; `known` are values that start at 0 then."""
+        self.models = self.models.relabelled(label)
+        for one in self.series:
+            one.know(known.get(one.metric.labels, ()))
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Adds outcomes."""
+        groups: dict[tuple[str, ...], list[Outcome]] = {}
+        for outcome in outcomes:
+            groups.setdefault(KEY(outcome), []).append(outcome)
+        for key, members in groups.items():
+            group = self._group(Key._make(key))
+            unfitted = group.key.endpoint in UNFITTED
+            events = members if unfitted else [outcome for outcome in members if eventful(outcome)]
+            for one in self.series:
+                one.add(group, members, events)
+
+    def _group(self, key: Key) -> Group:
+        asked = self._base(key, key.model)
+        return Group(key, asked, self._base(key, key.model_sent) if key.model_sent not in ("", key.model) else asked)
+
+    def _base(self, key: Key, model: str) -> Labels:
+        """The values of `BASE`. The model is `other` if there are `MAX_BASES` already."""
+        base = (key.endpoint, "" if key.endpoint in UNFITTED else self.models.of(model))
+        if base not in self._bases and len(self._bases) >= MAX_BASES:
+            base = (key.endpoint, OTHER)
+        self._bases.add(base)
+        return base
+
+
+def _buffer(metric: Metric) -> Buffer:
+    if metric.newest:
+        return NewestBuffer()
+    return HistogramBuffer(metric.buckets) if metric.buckets else CounterBuffer()

@@ -1,0 +1,185 @@
+"""The metrics that are read from their sources at a scrape, one row each: caches, extra calls, memory, reloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from proxy.observe.buffers import Labels
+from proxy.observe.worker_values import Mode
+
+Samples = Iterable[tuple[Labels, float]]
+S = TypeVar("S")
+
+
+class CacheStatistics(Protocol):
+    """Statistics of the shared cache: totals since the start, and which breakers are open now (1)."""
+
+    def lookups(self) -> Mapping[tuple[str, str], int]:
+        """By tier and result."""
+
+    def failures(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def open_breakers(self) -> Mapping[tuple[str], int]:
+        """By the name of the breaker."""
+
+
+class MemoryStatistics(Protocol):
+    """Statistics of the memory budget, over all workers; `refused` is of this worker."""
+
+    total: int
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """By reason."""
+
+    @property
+    def used(self) -> int:
+        """Bytes."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests."""
+
+
+class ReloadStatistics(Protocol):
+    """Statistics of reloads of rules and keys."""
+
+    valid: bool  # whether the last one succeeded
+    loaded_at: float  # of the last one that succeeded, in seconds since 1970
+
+    def reloads(self) -> Mapping[tuple[str], int]:
+        """By result."""
+
+
+class ExtraCallStatistics(Protocol):
+    """Statistics of extra calls: totals since the start, and the rest of their budget."""
+
+    def calls(self) -> Mapping[tuple[str, str], int]:
+        """By kind and result."""
+
+    def tokens(self) -> Mapping[tuple[str], int]:
+        """By kind."""
+
+    def seconds(self) -> Mapping[tuple[str], float]:
+        """By kind."""
+
+    @property
+    def left(self) -> int:
+        """Tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMetric(Generic[S]):
+    """One metric that is read from its source at a scrape: a counter if its name ends in `_total`, else a gauge.
+    `mode`: how the gauges of several workers are combined."""
+
+    name: str
+    help: str
+    labels: Labels
+    read: Callable[[S], Samples]
+    mode: Mode = "max"
+
+
+CACHE_METRICS: tuple[ReadMetric[CacheStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_cache_lookups_total",
+        "Cache lookups of token counts, summaries and model records, by tier and result.",
+        ("tier", "result"),
+        lambda cache: cache.lookups().items(),
+    ),
+    ReadMetric(
+        "plimsoll_cache_troubles_total",
+        "Failures of the shared cache, by kind; no request fails or waits long because of them.",
+        ("kind",),
+        lambda cache: cache.failures().items(),
+    ),
+    ReadMetric(
+        "plimsoll_cache_breaker_open",
+        "1 while the shared cache is not used because it failed, else 0.",
+        ("breaker",),
+        lambda cache: cache.open_breakers().items(),
+    ),
+)
+
+EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_extra_calls_total",
+        "Extra calls (summaries, embeddings) by kind and result; results but ok and failed are calls not made.",
+        ("kind", "result"),
+        lambda extra_calls: extra_calls.calls().items(),
+    ),
+    ReadMetric(
+        "plimsoll_extra_tokens_total",
+        "Prompt and reply tokens of extra calls, as upstreams reported them.",
+        ("kind",),
+        lambda extra_calls: extra_calls.tokens().items(),
+    ),
+    ReadMetric(
+        "plimsoll_extra_seconds_total",
+        "Time of extra calls.",
+        ("kind",),
+        lambda extra_calls: extra_calls.seconds().items(),
+    ),
+    ReadMetric(
+        "plimsoll_extra_budget_left_tokens",
+        "Tokens left of the operator's budget for extra calls in the current 24 hours.",
+        (),
+        lambda extra_calls: [((), extra_calls.left)],
+        "sum",
+    ),
+)
+
+MEMORY_METRICS: tuple[ReadMetric[MemoryStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_memory_budget_bytes",
+        "Memory that request bodies of all workers may use (PLIMSOLL_MAX_MEMORY).",
+        (),
+        lambda budget: [((), budget.total)],
+        "newest",
+    ),
+    ReadMetric(
+        "plimsoll_memory_used_bytes",
+        "Memory reserved for request bodies: four times their size.",
+        (),
+        lambda budget: [((), budget.used)],
+        "newest",
+    ),
+    ReadMetric(
+        "plimsoll_memory_waiting_requests",
+        "Requests waiting for memory before their bodies are read.",
+        (),
+        lambda budget: [((), budget.waiting)],
+        "newest",
+    ),
+    ReadMetric(
+        "plimsoll_memory_refused_total",
+        "Request bodies refused for lack of memory: after waiting (wait), while growing (growth), or too large (size).",
+        ("reason",),
+        lambda budget: [((reason,), count) for reason, count in budget.refused.items()],
+    ),
+)
+
+RELOAD_METRICS: tuple[ReadMetric[ReloadStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_rules_reloads_total",
+        "Reloads of rules and keys by each worker, by result.",
+        ("result",),
+        lambda reloads: reloads.reloads().items(),
+    ),
+    ReadMetric(
+        "plimsoll_rules_last_reload_successful",
+        "1 if the last reload of rules and keys succeeded, 0 if the old ones stay because a file is wrong.",
+        (),
+        lambda reloads: [((), int(reloads.valid))],
+        "newest",
+    ),
+    ReadMetric(
+        "plimsoll_rules_last_reload_success_timestamp_seconds",
+        "Time since the epoch of the last load of rules and keys that succeeded.",
+        (),
+        lambda reloads: [((), reloads.loaded_at)],
+    ),
+)
