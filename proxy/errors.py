@@ -15,7 +15,8 @@ class ClientError(Exception):
 
     `status` is the HTTP status, `message` the text for people (without content of the request), `code` the code for
     programs, `param` the header or field that is wrong. `retry` means that the same request may succeed later
-    (`x-should-retry`, which OpenAI's clients read), `after` in how many seconds (`retry-after`; 0: not known).
+    (`x-should-retry`, which OpenAI's clients read), `after` in how many seconds (`retry-after`; 0: not known). Of a
+    request that is too long, `figures` are the prompt that was asked, the reply and the window, in tokens.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class ClientError(Exception):
         param: str | None = None,
         retry: bool = False,
         after: int = 0,
+        figures: tuple[int, int, int] | None = None,
     ) -> None:
         super().__init__(message)
+        self.figures = figures
         self.status, self.message, self.code, self.param = status, message, code, param
         self.retry, self.after = retry, after
 
@@ -53,11 +56,11 @@ def overloaded() -> ClientError:
     return ClientError(503, text, code="overloaded", retry=True, after=1)
 
 
-def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str) -> ClientError:
+def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str, asked: int = 0) -> ClientError:
     """The request is too long, and nothing more can be cut. All figures are in tokens.
 
-    `takers` names the largest parts of the request. The text contains the code, because LangChain's Python client
-    looks for it there.
+    `asked` is the prompt before anything was cut. `takers` names the largest parts of the request. The text contains
+    the code, because LangChain's Python client looks for it there.
     """
     return ClientError(
         400,
@@ -65,6 +68,7 @@ def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str)
         f"{prompt + reply + margin} tokens ({prompt} in the prompt, {reply} for the completion, {margin} margin) "
         f"after everything that may be cut was cut: {takers} ({CONTEXT_LENGTH_EXCEEDED}).",
         code=CONTEXT_LENGTH_EXCEEDED,
+        figures=(asked or prompt, reply, window),
     )
 
 

@@ -54,8 +54,11 @@ DEFAULT: StreamFormat = OpenAIFormat()
 
 
 def stream_format(path: str) -> StreamFormat:
-    """The path's API; OpenAI's format for a path that is not fitted."""
-    return by_path().get(path, DEFAULT)
+    """The path's API, or that of the path above it; OpenAI's format for a path that belongs to no API."""
+    found: Mapping[str, StreamFormat] = by_path()
+    if path in found:
+        return found[path]
+    return next((found[above] for above in found if path.startswith(above + "/")), DEFAULT)
 
 
 def error_body(path: str, error: ErrorFields) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.fit import alternation
+from proxy.fit import alternation, placement
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
@@ -19,7 +19,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     Every attempt is planned from what the client sent, never from the draft of an earlier attempt.
     """
     first = draft = start(prompt, ladder, facts)
-    if facts.window.guessed and ladder.unknown == "learn":
+    if prompt.managed or (facts.window.guessed and ladder.unknown == "learn"):
         return Plan(first, first, trusting=True)  # a guess alone cuts nothing: the limit is learned from a refusal
     facts = replace(facts, original=first)
     notes: list[Note] = []
@@ -41,6 +41,10 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
             notes.append(note(ladder_step.step, draft, after))
             draft = after
     draft = _made(draft, notes)
+    after = placement.in_place(first, draft)
+    if after is not draft:
+        notes.append(note(placement.NAME, draft, after))
+        draft = after
     after = alternation.in_turn(first, draft)
     if after is not draft:
         notes.append(note(alternation.NAME, draft, after))

@@ -59,6 +59,10 @@ class ErrorFields(Protocol):
     def param(self) -> str | None:
         """The field or header that is wrong; None if it is not one of them."""
 
+    @property
+    def figures(self) -> tuple[int, int, int] | None:
+        """Of a request that is too long: the prompt that was asked, the reply and the window, in tokens."""
+
 
 class Api(Protocol):
     """One API, as a set of pure functions. No method does I/O, and none keeps state.

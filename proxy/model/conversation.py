@@ -5,7 +5,7 @@ The JSON of a message belongs to its API. Steps read and change it through the `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -83,6 +83,9 @@ class MessageFormat(Protocol):
         """The message's JSON with the contents of all these messages in their order, itself one of them; None where
         one of them cannot be joined."""
 
+    def misplaced(self, messages: Sequence[Message]) -> Collection[int]:
+        """The places of messages that the API accepts only beside others, which are no longer there."""
+
     def write(self, text: str) -> bytes:
         """The JSON of a message of our own. The user speaks in it: what we write must not rank as instructions."""
 
@@ -155,6 +158,11 @@ def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*found, tuple(messages[start:])] if messages else found
 
 
+def nowhere_misplaced(messages: Sequence[Message]) -> Collection[int]:
+    """No place. For the `MessageFormat` of an API whose runs may stand anywhere."""
+    return ()
+
+
 class Block(msgspec.Struct, frozen=True, gc=False):
     """The smallest run of messages that may go without breaking the protocol (section 1).
 
@@ -198,7 +206,8 @@ class Prompt:
     own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
     client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
     matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
-    its JSON is counted.
+    its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so
+    nothing is cut before it refuses.
     """
 
     model: str
@@ -212,3 +221,4 @@ class Prompt:
     pins: frozenset[int] = frozenset()
     opaque: bool = False
     api: str = CHAT
+    managed: bool = False

@@ -58,11 +58,12 @@ class Healer:
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
         facts, scanned = self._learn(scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed)
         context.scanned = scanned
-        if facts is None and uncut:
+        if facts is None and (uncut or sent.prompt.managed):
             facts = sent.facts
         if facts is None:
             return False
-        again = await self.plans.rebuild(received, scanned, sent.prompt, facts, ladder, record)
+        prompt = replace(sent.prompt, managed=False)
+        again = await self.plans.rebuild(received, scanned, prompt, facts, ladder, record)
         assert again.plan is not None
         if not again.plan.changed or not again.plan.possible:
             return False

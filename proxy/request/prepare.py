@@ -235,7 +235,8 @@ class Planner:
             sent = Plan(plan.before, plan.before, trusting=not stated)
             return replace(planned, plan=sent, payload=_unchanged(received, scanned))
         context.record.result = "unfit"
-        raise does_not_fit(draft.prompt, least_reply(draft), draft.margin, draft.window.tokens, takers(draft))
+        reply, asked = least_reply(draft), plan.before.prompt
+        raise does_not_fit(draft.prompt, reply, draft.margin, draft.window.tokens, takers(draft), asked)
 
     def _prefetch(self, context: RequestContext, scanned: Scanned, ladder: Ladder) -> None:
         """Starts to fetch, in the background, what steps will want at later turns."""

@@ -20,7 +20,7 @@ from proxy.model.limits import Margin
 from proxy.model.names import LONGEST_NAME, name_of
 from proxy.tokens.images import FORMULAS, Formula, Images
 from proxy.tokens.ranks import SOURCES
-from proxy.tokens.recipes import RECIPES, Recipe, approximate
+from proxy.tokens.recipes import RECIPES, Recipe, approximate, of_messages
 
 PACKAGE = Path(__file__).parents[1]
 FILE = "families.toml"
@@ -131,12 +131,30 @@ class MarginRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
+class MessagesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The `messages` of a row: its figures for bodies of the Messages API, in the model's own tokens
+    (`recipes.of_messages`)."""
+
+    ratio: Annotated[float, msgspec.Meta(ge=0.25, le=8)]
+    prompt: Annotated[float, msgspec.Meta(ge=0, le=900)]
+    message: Annotated[float, msgspec.Meta(ge=0, le=32)]
+    call: Annotated[float, msgspec.Meta(ge=0, le=90)]
+    tools: Annotated[float, msgspec.Meta(ge=0, le=900)]
+    forced_tools: Annotated[float, msgspec.Meta(ge=0, le=900)]
+    tool: Annotated[float, msgspec.Meta(ge=-64, le=64)]
+    tool_json: Annotated[float, msgspec.Meta(gt=0, le=8)]
+    thinking: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0
+    thinking_tools: Annotated[float, msgspec.Meta(ge=0, le=200)] = 0
+    margin: MarginRow
+
+
 class Approximate(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A row whose encoding is not public: counts are the encoding's times `ratio`."""
 
     ratio: Annotated[float, msgspec.Meta(ge=0.25, le=8)]
     overhead: Overhead
     margin: MarginRow
+    messages: MessagesRow | None = None
 
 
 def parse_family(row: Any) -> Family:
@@ -161,7 +179,7 @@ def parse_family(row: Any) -> Family:
 
 def _approximate(found: Approximate) -> Family:
     overhead = found.overhead
-    return Family(
+    family = Family(
         name=found.name,
         pattern=_pattern(found),
         recipe=approximate(found.ratio, overhead.prompt, overhead.message, overhead.tools, overhead.tool_json),
@@ -171,6 +189,15 @@ def _approximate(found: Approximate) -> Family:
         margin=Margin(found.margin.base, found.margin.share),
         second=found.audio_per_second,
     )
+    return (
+        family if found.messages is None else replace(family, apis={"messages": _of_messages(family, found.messages)})
+    )
+
+
+def _of_messages(family: Family, row: MessagesRow) -> Family:
+    tools, thinking = (row.tools, row.forced_tools), (row.thinking, row.thinking_tools)
+    recipe = of_messages(row.ratio, row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking)
+    return replace(family, recipe=recipe, ratio=row.ratio, margin=Margin(row.margin.base, row.margin.share))
 
 
 def _pattern(row: Row) -> re.Pattern[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
-from proxy.tokens import messages, request_overhead
+from proxy.tokens import anthropic_messages, messages, request_overhead
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
@@ -53,4 +53,14 @@ CHAT = BodyFormat(
     has_schema=request_overhead.has_schema,
     instructions=("system", "developer"),
 )
-FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT}  # by the API's name
+MESSAGES = BodyFormat(
+    keys=anthropic_messages.KEYS,
+    tools=("tools",),
+    schemas=("output_format", "output_config"),
+    costs=anthropic_messages.costs,
+    certain=anthropic_messages.certain,
+    fixed_costs=anthropic_messages.fixed_costs,
+    fixed_as_text=anthropic_messages.fixed_as_text,
+    is_certain=anthropic_messages.is_certain,
+)
+FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT, "messages": MESSAGES}  # by the API's name

@@ -29,6 +29,10 @@ class Recipe:
     `response_schema`: a schema for the response: alone, after a system message, with tools.
     `schema_assistant_text`: with such a schema, per assistant message with text: without a system message, with one.
     `hidden_search`: the model searches the web, and what it finds is not counted.
+
+    Of the Messages API: `frame`: per message. `call`: per tool call. `forced_tools`: in place of `tools` where the
+    client requires a call (0: the same). `tool`: per tool. `thinking`: once where the model thinks, and
+    `thinking_tools` if it has tools.
     """
 
     name: str
@@ -54,6 +58,12 @@ class Recipe:
     response_schema: tuple[int, int, int] = (12, 8, 5)
     schema_assistant_text: tuple[int, int] = (3, 4)
     hidden_search: bool = False
+    frame: float = 4.0
+    call: float = 8.0
+    forced_tools: int = 0
+    tool: float = 0.0
+    thinking: int = 0
+    thinking_tools: int = 0
 
 
 CLASSIC = Recipe("classic")
@@ -107,4 +117,33 @@ def approximate(ratio: float, prompt: float, message: float, tools: float, tool_
         choice_none=0,
         response_schema=(20, 20, 20),
         schema_assistant_text=(0, 0),
+    )
+
+
+def of_messages(
+    ratio: float,
+    prompt: float,
+    message: float,
+    call: float,
+    tools: tuple[float, float],
+    tool: float,
+    tool_json: float,
+    thinking: tuple[float, float],
+) -> Recipe:
+    """The recipe of a model for bodies of the Messages API, from figures in the model's own tokens; see `Recipe`.
+    `tools` are those of a free and of a required call; `thinking` is what it costs, and what more if there are tools.
+    Equal figures give equal names."""
+    free, forced, alone, with_tools = (round(tokens / ratio) for tokens in (*tools, *thinking))
+    figures = f"{prompt:g}-{message:g}-{call:g}-{free}-{forced}-{tool:g}-{tool_json:g}-{alone}-{with_tools}"
+    return Recipe(
+        name=f"messages-{ratio:g}-{figures}",
+        base=round(prompt / ratio),
+        tools=free,
+        tool_json=tool_json / ratio,
+        frame=message / ratio,
+        call=call / ratio,
+        forced_tools=forced,
+        tool=tool / ratio,
+        thinking=alone,
+        thinking_tools=with_tools,
     )

@@ -27,6 +27,7 @@ PICTURE = b'"picture"'  # an entry whose cost its bytes do not bound
 REWRITTEN = 2  # tokens per byte of a call's arguments, at most: they are parsed and written again
 Raws = dict[str, msgspec.Raw]
 runs = conversation.runs
+misplaced = conversation.nowhere_misplaced
 
 
 class _Entry(msgspec.Struct):

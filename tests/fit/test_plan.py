@@ -1,5 +1,8 @@
 """The heart: walking the ladder."""
 
+import json
+
+from proxy.apis.anthropic_messages.request import parse
 from proxy.fit.plan import plan
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts, LadderStep, Want
@@ -31,6 +34,21 @@ def test_what_fits_to_the_token_is_left_alone() -> None:
     exact = prompt(LONG, max_tokens=10)  # 219 tokens
     assert not plan(exact, ladder(LadderStep("never", never)), facts(229)).changed
     assert plan(exact, ladder(LadderStep("halve", halve)), facts(228)).changed
+
+
+def test_what_the_upstream_shortens_itself_is_not_cut() -> None:
+    managed = replace(prompt(LONG, max_tokens=10), managed=True)
+    found = plan(managed, ladder(LadderStep("never", never)), facts(100))
+    assert found.trusting and found.fits and not found.changed
+
+
+def test_messages_that_a_cut_left_in_the_wrong_place_are_dropped_at_the_end() -> None:
+    told = [user("a"), {"role": "system", "content": words(20)}, assistant("b"), user("c")]
+    asked = parse(json.dumps({"model": "m", "messages": told}).encode())
+    gone = LadderStep("gone", lambda found, known: found.with_blocks([b for i, b in enumerate(found.blocks) if i != 1]))
+    found = plan(asked, ladder(gone), facts(40))
+    assert [note.step for note in found.notes] == ["gone", "drop_misplaced"]
+    assert [m.index for m in found.draft.messages] == [0, 3]
 
 
 def test_a_step_without_at_acts_when_it_does_not_fit() -> None:

@@ -166,7 +166,8 @@ def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
 
 
 def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
-    asked = ("/v1/responses", "/v1/messages", "/openai/deployments/mine/chat/completions", "/api/chat", f"/v1/{CANARY}")
+    azure, unknown = "/openai/deployments/mine/chat/completions", f"/v1/{CANARY}"
+    asked = ("/v1/responses/compact", "/v1/messages/count_tokens", azure, "/api/chat", unknown)
     with upstream() as there, running(there.url, workers=workers) as proxy:
         for _ in range(6):
             for path in asked:

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from proxy.apis.anthropic_messages import request as anthropic_request
 from proxy.apis.openai_chat import request
 from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.plan import Draft, Plan
 from tests.apis import invented
+from tests.laws import anthropic
 
 Talk = Sequence[Mapping[str, Any]]
 ORDERS = 1 << 30  # the uid of instructions that are a field of the request
@@ -156,4 +158,13 @@ INVENTED = Dialect(
     invented_frame,
     ("engine", "orders", "log", "cap"),
 )
-DIALECTS = (CHAT, INVENTED)
+MESSAGES = Dialect(
+    "messages",
+    anthropic_request.parse,
+    anthropic_request.render,
+    anthropic.body,
+    anthropic.unfold,
+    anthropic.frame,
+    ("model", "messages", "system", "max_tokens"),
+)
+DIALECTS = (CHAT, INVENTED, MESSAGES)

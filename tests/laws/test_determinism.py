@@ -19,7 +19,7 @@ from proxy.fit.plan import plan
 from proxy.tokens.meter import meter_for
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
-from tests.laws.dialects import CHAT, INVENTED
+from tests.laws.dialects import CHAT, DIALECTS
 from tests.laws.meters import CharMeter
 from tests.tokens.remembering import Remembering
 
@@ -44,7 +44,7 @@ def run(turns):
     return told
 
 memory, ladders = Remembering(), load_rules(None).ladders
-dialect = {"chat": CHAT, "invented": INVENTED}[sys.argv[2]]
+dialect = next(dialect for dialect in DIALECTS if dialect.name == sys.argv[2])
 
 def sent(told, ladder, cut=False):
     told = [{**message, "x-uid": i} for i, message in enumerate(told)]

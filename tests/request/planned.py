@@ -9,6 +9,7 @@ from typing import Any
 from proxy.apis.openai_chat import API
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
+from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.request.context import Received, RequestContext
 from proxy.request.prepare import Planner
@@ -26,9 +27,9 @@ def services(**environment: str) -> Services:
     return made
 
 
-def arrived(sent: bytes, mode: Mode = Mode.FIT, **controls: Any) -> RequestContext:
+def arrived(sent: bytes, mode: Mode = Mode.FIT, api: Api = API, **controls: Any) -> RequestContext:
     """A request that has arrived."""
-    return RequestContext(Received(API, mode, "", (), Controls(**controls), sent))
+    return RequestContext(Received(api, mode, "", (), Controls(**controls), sent))
 
 
 def packed(sent: bytes, mode: Mode = Mode.FIT) -> RequestContext:

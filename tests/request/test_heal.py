@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Refusal
 from proxy.request.context import RequestContext
@@ -60,6 +61,16 @@ def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
     context = arrived(body(talk(4)))
     prepared(made.gateway.planner, context)
     assert healed(made.gateway.planner, context, Refusal("x", limit=300)) is None
+
+
+def test_what_the_upstream_would_shorten_itself_is_cut_once_it_is_refused() -> None:
+    made, said = services(), talk(100)[1:]
+    edits = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+    sent = body(said, "claude-3-opus", max_tokens=500, context_management=edits)
+    context = arrived(sent, api=MESSAGES, window=3_000)
+    assert prepared(made.gateway.planner, context) is sent
+    smaller = healed(made.gateway.planner, context, Refusal("x", limit=3_000, prompt=5_000))
+    assert 1 < len(smaller["messages"]) < 101 and smaller["context_management"] == edits
 
 
 class BrokenPool(Pool):

@@ -67,7 +67,7 @@ APPROXIMATE: Mapping[str, Any] = {
         ("codex-mini-latest", "codex"),
         ("openai.gpt-oss-120b-1:0", "gpt-oss"),
         ("us.anthropic.claude-opus-4-20250514-v1:0", "claude"),
-        ("anthropic/claude-3.5-sonnet", "claude"),
+        ("anthropic/claude-3.5-sonnet", "claude-3-5-sonnet"),
         ("claude-haiku-4-5@20251001", "claude-4-5"),
         ("anthropic/claude-sonnet-4.5", "claude-4-5"),
         ("claude-sonnet-4-6", "claude-4-6"),

@@ -35,6 +35,7 @@ Raws = dict[str, msgspec.Raw]
 _CALLS = msgspec.json.Decoder(list[Raws])
 
 runs = conversation.runs
+misplaced = conversation.nowhere_misplaced
 
 
 def parts(message: Message) -> tuple[Part, ...]:

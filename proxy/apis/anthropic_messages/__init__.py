@@ -1,0 +1,36 @@
+"""Anthropic's Messages API."""
+
+from __future__ import annotations
+
+from proxy.apis.anthropic_messages import request, response
+from proxy.apis.anthropic_messages import scan as scanning
+from proxy.model.api import Api
+
+
+class Messages:
+    """POST /v1/messages; see `proxy.model.api.Api`."""
+
+    name = scanning.API_NAME
+    paths = (request.PATH, request.BARE_PATH)
+
+    scan = staticmethod(scanning.scan)
+    known_prefix = staticmethod(scanning.known_prefix)
+    parse = staticmethod(request.parse)
+    render = staticmethod(request.render)
+    without_extension = staticmethod(request.without_extension)
+    without_stream = staticmethod(request.without_stream)
+
+    usage_key = response.USAGE_KEY
+    complete_usage = staticmethod(response.complete_usage)
+    event_kind = staticmethod(response.event_kind)
+    read = staticmethod(response.read)
+    read_tail = staticmethod(response.read_tail)
+    landmarks = staticmethod(response.landmarks)
+    is_end_of_stream = staticmethod(response.is_end_of_stream)
+    keep_alive = staticmethod(response.keep_alive)
+
+    error_body = staticmethod(response.error_body)
+    error_event = staticmethod(response.error_event)
+
+
+API: Api = Messages()

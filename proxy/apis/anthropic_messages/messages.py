@@ -1,0 +1,182 @@
+"""The parts of a message of the Messages API: finds them in its JSON, writes other texts into it (a `MessageFormat`).
+
+The top-level `system` is a message whose JSON is the field's value, a text or a list of blocks. Every other message is
+an object with a text or a list of blocks as its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from proxy.model import conversation
+from proxy.model.conversation import TEXTS, Edits, Kind, Message, Part, PartKind
+from proxy.model.lenient_json import BROKEN, RAWS, Json, compact, mapping, string
+from proxy.model.structs import replace
+
+USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
+CONTENT, TEXT, INPUT, SOURCE, DATA = "content", "text", "input", "source", "data"
+TOOL_USE, TOOL_RESULT = "tool_use", "tool_result"
+DOCUMENT, SEARCH_RESULT = "document", "search_result"
+REASONING = ("thinking", "redacted_thinking")
+MEDIA = ("image", "container_upload")
+TEXT_SOURCES = {"text": DATA, "content": CONTENT}  # kinds of a document's source that are text, and where it is
+BREAK = "\n\n"  # between the texts of messages that are joined
+
+Place = tuple[str | int, ...]
+Raws = dict[str, msgspec.Raw]
+_BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The messages in runs: calls with their results; a system message inside the conversation with what it follows."""
+    found: list[tuple[Message, ...]] = []
+    for run in conversation.runs(messages):
+        if found and run[0].role == SYSTEM and run[0].kind is Kind.OTHER:
+            found[-1] += run
+        else:
+            found.append(run)
+    return found
+
+
+def misplaced(messages: Sequence[Message]) -> Collection[int]:
+    """The places of system messages that are no longer between a user's and an assistant's message.
+
+    "role 'system' must precede an 'assistant' message or end the array", and "must follow a 'user' message or an
+    'assistant' message ending in a server tool result". Several in a row count as one.
+    """
+    found: set[int] = set()
+    for place, message in enumerate(messages):
+        if message.role != SYSTEM or message.kind is not Kind.OTHER:
+            continue
+        behind = next((m for m in messages[place + 1 :] if m.role != SYSTEM), None)
+        before = next((m for m in reversed(messages[:place]) if m.kind is not Kind.OTHER or m.role != SYSTEM), None)
+        if behind is not None and behind.role != ASSISTANT:
+            found.add(place)
+        elif before is None or before.kind is Kind.INSTRUCTION:
+            found.add(place)
+    return found
+
+
+def parts(message: Message) -> tuple[Part, ...]:
+    """The parts of a message in order. Of JSON that cannot be decoded one opaque part, with its words. Never raises."""
+    try:
+        value = msgspec.json.decode(message.raw)
+    except BROKEN:
+        return (Part(PartKind.OPAQUE, message.raw.decode("utf-8", "replace"), editable=False),)
+    found = tuple(_parts(value.get(CONTENT), (CONTENT,)) if isinstance(value, dict) else _parts(value, ()))
+    return (replace(found[0], whole=True),) if len(found) == 1 and found[0].kind in TEXTS else found
+
+
+def edit(message: Message, edits: Edits) -> bytes:
+    """The message's JSON with other texts in some of its parts; all other keys keep their bytes."""
+    raw = msgspec.Raw(message.raw)
+    for part, text in edits:
+        value = msgspec.Raw(text.encode()) if part.kind is PartKind.CALL else _raw(text)
+        raw = _put(raw, part.place, value)
+    return bytes(raw)
+
+
+def with_result(message: Message, call: str, text: str) -> bytes:
+    """The message's JSON with a text in place of the content of one call's result."""
+    raw = msgspec.Raw(message.raw)
+    for place, block in enumerate(_blocks(message)):
+        if block.get("type") == TOOL_RESULT and block.get("tool_use_id") == call:
+            raw = _put(raw, (CONTENT, place, CONTENT), _raw(text))
+    return bytes(raw)
+
+
+def join(message: Message, messages: Sequence[Message]) -> bytes | None:
+    """The message's JSON with the contents of all these messages: texts with a blank line between them; blocks one
+    after another where there are any. None where one of them has neither."""
+    contents = [_content(m) for m in messages]
+    if not all(isinstance(content, str | list) for content in contents):
+        return None
+    if all(isinstance(content, str) for content in contents):
+        content: Json = BREAK.join(filter(None, contents))
+    else:
+        content = [block for content in contents for block in _as_blocks(content)]
+    return bytes(_put(msgspec.Raw(message.raw), (CONTENT,), _raw(content)))
+
+
+def write(text: str) -> bytes:
+    """The JSON of a user message of our own."""
+    return msgspec.json.encode({"role": USER, CONTENT: text})
+
+
+def _parts(content: Json, place: Place, kind: PartKind = PartKind.TEXT, call: str = "") -> Iterator[Part]:
+    """The parts of a content: a text, or blocks."""
+    if isinstance(content, str):
+        yield Part(kind, content, call, place=place)
+    elif isinstance(content, list):
+        for i, block in enumerate(content):
+            if isinstance(block, dict):
+                yield from _of_block(block, (*place, i), kind, call)
+
+
+def _of_block(block: Mapping[str, Json], place: Place, kind: PartKind, call: str) -> Iterator[Part]:
+    """The parts of a block: of a result or a document those inside it."""
+    named = string(block.get("type"))
+    if named == TEXT:
+        yield Part(kind, string(block.get(TEXT)), call, place=(*place, TEXT))
+    elif named == TOOL_USE:
+        ident, name = string(block.get("id")), string(block.get("name"))
+        yield Part(PartKind.CALL, compact(block.get(INPUT)), ident, name, (*place, INPUT))
+    elif named == TOOL_RESULT:
+        yield from _parts(block.get(CONTENT), (*place, CONTENT), PartKind.RESULT, string(block.get("tool_use_id")))
+    elif named == SEARCH_RESULT:
+        yield from _parts(block.get(CONTENT), (*place, CONTENT), kind, call)
+    elif named == DOCUMENT:
+        yield from _of_document(mapping(block.get(SOURCE)), (*place, SOURCE), kind, call)
+    else:
+        other = PartKind.REASONING if named in REASONING else PartKind.MEDIA if named in MEDIA else PartKind.OPAQUE
+        yield Part(other, "", call, named, place, editable=False)
+
+
+def _of_document(source: Mapping[str, Json], place: Place, kind: PartKind, call: str) -> Iterator[Part]:
+    key = TEXT_SOURCES.get(string(source.get("type")))
+    if key is None:
+        yield Part(PartKind.MEDIA, "", call, DOCUMENT, place, editable=False)
+    elif isinstance(text := source.get(key), str):
+        yield Part(kind, text, call, DOCUMENT, (*place, key))
+    else:
+        yield from _parts(text, (*place, key), kind, call)
+
+
+def _put(raw: msgspec.Raw, place: Place, value: msgspec.Raw) -> msgspec.Raw:
+    """JSON with another value at a place in it. Every value beside it keeps its bytes."""
+    if not place:
+        return value
+    first, rest = place[0], place[1:]
+    if isinstance(first, int):
+        blocks = _BLOCKS.decode(raw)
+        blocks[first] = _put(blocks[first], rest, value)
+        return _raw(blocks)
+    fields = RAWS.decode(raw)
+    fields[first] = _put(fields.get(first, msgspec.Raw(b"null")), rest, value)
+    return _raw(fields)
+
+
+def _content(message: Message) -> Json:
+    """A message's content; None where it cannot be decoded."""
+    try:
+        return mapping(msgspec.json.decode(message.raw)).get(CONTENT)
+    except BROKEN:
+        return None
+
+
+def _blocks(message: Message) -> list[Mapping[str, Json]]:
+    content = _content(message)
+    return [mapping(block) for block in content] if isinstance(content, list) else []
+
+
+def _as_blocks(content: Json) -> list[Json]:
+    if isinstance(content, list):
+        return content
+    return [{"type": TEXT, TEXT: content}] if content else []
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

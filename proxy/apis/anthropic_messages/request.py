@@ -1,0 +1,190 @@
+"""A request of the Messages API as a neutral prompt, and a planned prompt as JSON again. What no step changed keeps its
+bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import cast
+
+import msgspec
+
+from proxy.apis.anthropic_messages import caching
+from proxy.apis.anthropic_messages import messages as blocks
+from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESULT, TOOL_USE, USER
+from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
+from proxy.model import oversized_json
+from proxy.model.conversation import Call, Kind, Message, Prompt
+from proxy.model.lenient_json import mapping
+from proxy.model.names import name_of
+from proxy.model.plan import Plan
+from proxy.model.scan import KnownPrefix
+from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+
+PATH = "/v1/messages"
+BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1
+
+LIMIT = "max_tokens"
+NEEDS = (("vision", b'"image"'),)
+PIN = "pin"
+# Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
+# window.
+CLEARING = (b'"clear_tool_uses', b'"compact_')
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    tool_use_id: str | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    role: str
+    content: list[_Block] | str | None = None
+
+
+_HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_MESSAGE = msgspec.json.Decoder(_Message)
+_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
+
+
+def parse(
+    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
+) -> Prompt:
+    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+        if MESSAGES not in head or "model" not in head:
+            raise NotUnderstood("it has no model or no messages")
+        raws = _LIST.decode(head[MESSAGES])
+        first = 1 if has_system(head.get(SYSTEM, NULL)) else 0
+        if known is not None:
+            first = known.seen.count
+        told = [_message(raw, i, outline) for i, raw in enumerate(raws, first) if i >= start]
+        if has_system(head.get(SYSTEM, NULL)):
+            told.insert(0, _system(head[SYSTEM], outline))
+        model = name_of(msgspec.json.decode(head["model"], type=str))
+        limit = token_limit(_NUMBER.decode(head.get(LIMIT, NULL)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    if not raws and known is None:
+        raise NotUnderstood("messages is empty")
+    # The messages of a long body stay a view: bytes would be another copy of the body, besides each message's own.
+    view = MESSAGES if len(body) > oversized_json.OUTSIZE else None
+    whole = _itself if outline is None else outline.whole
+    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    return Prompt(
+        model=model,
+        messages=tuple(told),
+        head=fields,
+        ask=limit,
+        ask_field=LIMIT,
+        reply_floor=_thinking(fields),
+        needs=_needs(fields, b"" if plain else body),
+        stream=fields.get("stream") == b"true",
+        pins=frozenset(pins),
+        opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
+        api=API_NAME,
+        managed=any(sign in fields.get("context_management", b"") for sign in CLEARING),
+    )
+
+
+def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body without `MESSAGE_KEY` in its messages, and the indices of the messages in which it is `{"pin": true}`.
+
+    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
+    """
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get(MESSAGES, NULL))]
+        if not any(MESSAGE_KEY in m for m in messages):
+            return body, frozenset()
+        values = [msgspec.json.decode(m.pop(MESSAGE_KEY, NULL)) for m in messages]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    whole = _itself if outline is None else outline.whole
+    written = b",".join(_object((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
+    fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
+    first = 1 if has_system(head.get(SYSTEM, NULL)) else 0
+    pins = frozenset(i for i, value in enumerate(values, first) if mapping(value).get(PIN) is True)
+    return _object(fields.items()), pins
+
+
+def without_stream(body: bytes) -> bytes:
+    """The same request for a response in one piece. Raises `NotUnderstood`."""
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    whole = _itself if outline is None else outline.whole
+    return _object((key, bytes(whole(raw))) for key, raw in head.items() if key != "stream")
+
+
+def _itself(raw: msgspec.Raw) -> msgspec.Raw:
+    return raw
+
+
+def _system(said: msgspec.Raw, outline: oversized_json.Outline | None) -> Message:
+    raw = oversized_json.copy(said if outline is None else outline.whole(said))
+    return Message(raw, SYSTEM, Kind.INSTRUCTION, blocks, 0)
+
+
+def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | None = None) -> Message:
+    found = _MESSAGE.decode(said)
+    raw = oversized_json.copy(said if outline is None else outline.whole(said))
+    content = found.content if isinstance(found.content, list) else ()
+    calls = tuple([Call(b.id, b.name) for b in content if b.type == TOOL_USE])
+    answers = tuple([b.tool_use_id or "" for b in content if b.type == TOOL_RESULT])
+    return Message(raw, found.role, _kind(found.role, len(answers), len(content)), blocks, index, calls, answers)
+
+
+def _kind(role: str, results: int, size: int) -> Kind:
+    """Who speaks. A system message inside a conversation belongs to what it follows, and may go with it."""
+    if role == USER:
+        return Kind.RESULT if results and results == size else Kind.USER
+    return Kind.ASSISTANT if role == ASSISTANT else Kind.OTHER
+
+
+def _thinking(head: Mapping[str, bytes]) -> int:
+    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget."""
+    raw = head.get("thinking")
+    budget = None if raw is None else mapping(msgspec.json.decode(raw)).get("budget_tokens")
+    return budget + 1 if isinstance(budget, int) and budget > 0 else 0
+
+
+def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
+    """The capabilities that a model needs for this request."""
+    needs = {name for name, mark in NEEDS if oversized_json.find(body, mark) >= 0}
+    if head.get("tools", b"null") not in (b"null", b"[]"):
+        needs.add("tools")
+    if any(b'"json_schema"' in head.get(key, b"") for key in ("output_format", "output_config")):
+        needs.add("schema")
+    return frozenset(needs)
+
+
+def render(prompt: Prompt, plan: Plan) -> bytes:
+    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it."""
+    draft = plan.draft
+    changed: dict[str, bytes] = {}
+    if draft.model != prompt.model:
+        changed["model"] = msgspec.json.encode(draft.model)
+    if draft.reply is not None and draft.reply != prompt.ask:
+        changed[LIMIT] = b"%d" % draft.reply
+    if draft.blocks is not plan.before.blocks:
+        sent = caching.with_marks(plan.before.messages, list(draft.messages))
+        if SYSTEM in prompt.head and sent[0].kind is Kind.INSTRUCTION:
+            changed[SYSTEM] = sent.pop(0).raw
+        changed[MESSAGES] = b"[" + b",".join([m.raw for m in sent]) + b"]"
+    return _object((key, changed.get(key, raw)) for key, raw in prompt.head.items())
+
+
+def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
+    written: list[bytes] = []
+    for key, raw in pairs:
+        written += [b"," if written else b"{", msgspec.json.encode(key), b":", raw]
+    return b"".join((*written, b"}")) if written else b"{}"

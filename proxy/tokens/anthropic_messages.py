@@ -1,0 +1,170 @@
+"""Counts requests of the Messages API: its blocks, its system prompt, tools, images and documents.
+
+Anthropic's encodings are not public: texts are counted with the family's encoding, and all figures were fitted to
+recorded usage. A cost that a request does not show (a file by id, a tool that Anthropic runs) is estimated upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from proxy.model.conversation import Message
+from proxy.model.lenient_json import Json, compact, mapping, read, string
+from proxy.tokens.content_parts import Cost
+from proxy.tokens.images import size_of
+from proxy.tokens.messages import CountingRules
+
+KEYS = ("tools", "tool_choice", "thinking", "output_format", "output_config", "context_management", "mcp_servers")
+FORCED = ("any", "tool")  # kinds of tool_choice that cost more
+THINKS = "enabled"  # the type of thinking that costs tokens
+CITATIONS = 560  # tokens of the instructions for citations
+SCHEMA, SCHEMA_RATE = 93, 2.1  # tokens of a response schema: once, and for one token of its JSON
+PAGE_BYTES, PAGE_TOKENS, MAX_PAGES = 60_000, 1_650, 100  # of a PDF; a page is its text and an image of it
+BASE64_RATIO = 4 / 3
+HIDDEN_RATE = 6  # characters of encrypted content for one token
+# Tokens of tools that Anthropic defines, by the beginning of their type. The first that fits counts.
+TOOLS: tuple[tuple[str, int], ...] = (
+    ("web_search_", 2_200),
+    ("web_fetch_", 1_020),
+    ("code_execution_20250522", 920),
+    ("code_execution_", 2_235),
+    ("memory_", 1_560),
+    ("advisor_", 1_105),
+    ("computer_", 1_235),
+    ("text_editor_", 700),
+    ("bash_", 245),
+)
+OTHER_TOOL = 600  # of a type that is not known
+# What the client's own tools have: no type, or this one.
+CUSTOM = (None, "custom")
+CLEARS = (b'"clear_', b'"compact_')  # edits after which the upstream reads less than it was sent
+
+
+def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
+    """Tokens of the encoding that each message adds to the prompt."""
+    return tuple([_cost(message, rules) for message in messages])
+
+
+def certain(message: Message, rules: CountingRules) -> bool:
+    """Whether the cost of every part of a message is known, not assumed."""
+    return all(cost.certain for cost in _media(_blocks(_content(message)[0]), rules))
+
+
+def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:
+    """Tokens of the encoding besides the messages: base, tools, tool choice, response schema."""
+    recipe = rules.recipe
+    thinks = mapping(read(head.get("thinking", b"null"))).get("type") == THINKS
+    tools = _tools(head)
+    base = recipe.base + (recipe.thinking + (recipe.thinking_tools if tools else 0) if thinks else 0)
+    own = [tool for tool in tools if tool.get("type") in CUSTOM]
+    hosted = sum(_hosted(string(tool.get("type"))) for tool in tools if tool.get("type") not in CUSTOM)
+    written = sum(recipe.tool + (recipe.tool_json or 1) * rules.count(compact(_shown(tool))) for tool in own)
+    choice = mapping(read(head.get("tool_choice", b"null"))).get("type")
+    forced = recipe.forced_tools - recipe.tools if own and choice in FORCED and recipe.forced_tools else 0
+    tokens = round((recipe.tools if own else 0) + written + rules.unit * hosted)
+    return base, tokens, forced, _schema(head, rules)
+
+
+def fixed_as_text(head: Mapping[str, bytes], rules: CountingRules) -> tuple[int, int, int, int]:
+    """The same for JSON that nests too deep to parse: every field counts as text."""
+    tools, schema = (rules.count(head.get(key, b"").decode("utf-8", "replace")) for key in ("tools", "output_format"))
+    return rules.recipe.base, rules.recipe.tools + tools, 0, schema
+
+
+def is_certain(head: Mapping[str, bytes], rules: CountingRules) -> bool:
+    """Whether the request contains all that it costs: no tools that Anthropic runs, no edit of what it reads; and
+    whether its model reads JSON at all. How a server writes this API's requests for OpenAI's models is unknown."""
+    if not rules.recipe.tool_json:
+        return False
+    if head.get("mcp_servers", b"null") not in (b"null", b"[]"):
+        return False
+    if any(sign in head.get("context_management", b"") for sign in CLEARS):
+        return False
+    return all(tool.get("type") in CUSTOM for tool in _tools(head))
+
+
+def _tools(head: Mapping[str, bytes]) -> list[Mapping[str, Json]]:
+    found = read(head.get("tools", b"null"))
+    return [mapping(tool) for tool in found] if isinstance(found, list) else []
+
+
+def _shown(tool: Mapping[str, Json]) -> dict[str, Json]:
+    """What the model reads of a tool."""
+    return {key: tool[key] for key in ("name", "description", "input_schema") if key in tool}
+
+
+def _hosted(kind: str) -> int:
+    """Tokens of a tool that Anthropic defines."""
+    return next((tokens for start, tokens in TOOLS if kind.startswith(start)), OTHER_TOOL)
+
+
+def _schema(head: Mapping[str, bytes], rules: CountingRules) -> int:
+    config = mapping(read(head.get("output_config", b"null")))
+    form = mapping(read(head.get("output_format", b"null"))) or mapping(config.get("format"))
+    if "schema" not in form:
+        return 0
+    return round(rules.unit * (SCHEMA + SCHEMA_RATE * rules.count(compact(form["schema"]))))
+
+
+def _content(message: Message) -> tuple[Json, bool]:
+    """The content of a message, and whether it is one of the list; of the top-level system prompt its value."""
+    found = read(message.raw)
+    return (found.get("content"), True) if isinstance(found, dict) else (found, False)
+
+
+def _blocks(content: Json) -> list[Json]:
+    """The blocks of a content, those inside results and documents included."""
+    found: list[Json] = []
+    for block in content if isinstance(content, list) else ():
+        found.append(block)
+        inner = mapping(block)
+        found += _blocks(inner.get("content"))
+        found += _blocks(mapping(inner.get("source")).get("content"))
+    return found
+
+
+def _cost(message: Message, rules: CountingRules) -> int:
+    content, framed = _content(message)
+    blocks, recipe = _blocks(content), rules.recipe
+    text = "".join([content] if isinstance(content, str) else _texts(blocks))
+    calls = [block for block in blocks if mapping(block).get("type") == "tool_use"]
+    media = rules.unit * sum(cost.tokens for cost in _media(blocks, rules))
+    cites = any(mapping(mapping(block).get("citations")).get("enabled") is True for block in blocks)
+    more = rules.unit * CITATIONS if cites else 0
+    return round(framed * recipe.frame + rules.count(text) + len(calls) * recipe.call + media + more)
+
+
+def _texts(blocks: Iterable[Json]) -> Iterable[str]:
+    for block in map(mapping, blocks):
+        kind = block.get("type")
+        if kind == "tool_addition":
+            yield compact(block)
+        if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            yield string(block.get("name"))
+            yield compact(block.get("input"))
+            continue
+        for key in ("text", "thinking", "title", "context", "content"):
+            yield string(block.get(key))
+        source = mapping(block.get("source"))
+        if source.get("type") in ("text", "content"):
+            yield string(source.get("data")) + string(source.get("content"))
+
+
+def _media(blocks: Iterable[Json], rules: CountingRules) -> list[Cost]:
+    """The costs of images, documents and encrypted content, in the model's tokens."""
+    return [cost for block in map(mapping, blocks) if (cost := _medium(block, rules)) is not None]
+
+
+def _medium(block: Mapping[str, Json], rules: CountingRules) -> Cost | None:
+    source, kind = mapping(block.get("source")), string(block.get("type"))
+    data = string(source.get("data"))
+    if kind == "image":
+        size = size_of(f"data:{source.get('media_type')};base64,{data}") if data else None
+        return Cost(rules.images.cost(size, False), rules.images.certain(size, False))
+    if kind == "document" and source.get("type") not in ("text", "content"):
+        pages = 1 + int(len(data) / BASE64_RATIO) // PAGE_BYTES
+        return Cost(PAGE_TOKENS * min(MAX_PAGES, pages))
+    hidden = string(block.get("encrypted_content")) or string(block.get("data"))
+    if hidden:
+        return Cost(len(hidden) // HIDDEN_RATE)
+    return None if kind != "container_upload" else Cost(PAGE_TOKENS)

@@ -1,0 +1,69 @@
+"""`cache_control` marks of messages that are not sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from proxy.apis.anthropic_messages.caching import with_marks
+from proxy.model.conversation import Message
+from tests.apis.anthropic_messages.test_messages import conversation, result, text, use
+
+MARK = {"type": "ephemeral", "ttl": "1h"}
+ASK, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+MARKED = {"role": "user", "content": [text("x"), text("y", cache_control=MARK)]}
+
+
+def sent(told: tuple[Message, ...], *kept: int) -> list[Any]:
+    """What is sent of a conversation of which these messages are kept."""
+    return [json.loads(m.raw) for m in with_marks(told, [told[i] for i in kept])]
+
+
+def test_the_mark_of_a_dropped_message_moves_to_the_last_one_that_stays_before_it() -> None:
+    told = conversation(ASK, ANSWER, MARKED, ANSWER, ASK)
+    now = sent(told, 0, 1, 4)
+    assert now == [ASK, {"role": "assistant", "content": [text("a", cache_control=MARK)]}, ASK]
+
+
+def test_the_mark_of_a_message_that_stays_is_not_touched() -> None:
+    told = conversation(ASK, MARKED, ANSWER, ASK)
+    kept = with_marks(told, [told[1], told[3]])
+    assert kept[0] is told[1] and kept[1] is told[3]
+
+
+def test_one_that_has_a_mark_gets_no_second_one() -> None:
+    told = conversation(MARKED, ANSWER, MARKED, ASK)
+    assert sent(told, 0, 3) == [MARKED, ASK]
+
+
+def test_a_mark_before_everything_that_stays_is_gone() -> None:
+    assert sent(conversation(MARKED, ASK), 1) == [ASK]
+
+
+def test_calls_results_and_the_system_prompt_can_have_a_mark_and_thinking_cannot() -> None:
+    thinking = {"type": "thinking", "thinking": "t", "signature": "s"}
+    for content in ([use()], [result("a")], [thinking, use()], [use(), thinking]):
+        now = sent(conversation({"role": "user", "content": content}, MARKED, ASK), 0, 2)[0]["content"]
+        assert [b for b in now if "cache_control" in b] == [
+            {**next(b for b in content if b is not thinking), "cache_control": MARK}
+        ]
+    assert sent(conversation(MARKED, ASK, system="s"), 0, 2)[0] == [text("s", cache_control=MARK)]
+    assert sent(conversation(MARKED, ASK, system=[text("s")]), 0, 2)[0] == [text("s", cache_control=MARK)]
+
+
+def test_where_no_block_can_have_it_the_mark_is_gone() -> None:
+    thinking = {"role": "assistant", "content": [{"type": "thinking", "thinking": "t"}]}
+    for first in (thinking, {"role": "user", "content": ""}, {"role": "user", "content": None}):
+        assert sent(conversation(first, MARKED, ASK), 0, 2) == [first, ASK]
+
+
+def test_a_word_that_is_no_mark_moves_nothing() -> None:
+    for content in ('"cache_control"', [text("x", cache_control=None)], [text('"cache_control"')]):
+        assert sent(conversation(ASK, {"role": "user", "content": content}, ASK), 0, 2) == [ASK, ASK]
+
+
+def test_our_own_messages_count_for_nothing() -> None:
+    told = conversation(ASK, MARKED, ASK)
+    ours = Message(b'{"role":"user","content":"note"}', "user", told[0].kind, told[0].format)
+    now = with_marks(told, [told[0], ours, told[2]])
+    assert b"cache_control" in now[0].raw and now[1] is ours
