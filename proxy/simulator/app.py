@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -156,6 +157,7 @@ def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> 
         in_stream = streams and config.in_stream
         return Response(200, SSE_HEADERS, _refusal_stream(text)) if in_stream else _json(status, text)
     reply = reply_to(body, prompt, config.text, provider.finish if refusal else "")
+    reply = replace(reply, cached=min(config.cached, prompt))
     if not streams:
         return _json(200, completion(reply))
     options = body.get("stream_options")

@@ -34,7 +34,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply, sent as `n` equal choices. `prompt` is in tokens. `tokens` are the words of the text."""
+    """One reply, sent as `n` equal choices. `prompt` is in tokens, `cached` of them were. `tokens` are the words of the
+    text."""
 
     id: str
     model: str
@@ -43,6 +44,7 @@ class Reply:
     tokens: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
     finish: str = "stop"
+    cached: int = 0
 
     @property
     def usage(self) -> dict[str, Json]:
@@ -52,7 +54,7 @@ class Reply:
             "prompt_tokens": self.prompt,
             "completion_tokens": completion,
             "total_tokens": self.prompt + completion,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": self.cached, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
         }
 

@@ -26,6 +26,7 @@ class SimulatorConfig:
     `system`: a text that a system message must contain.
     `api_key`: the key that clients must send; "" for none.
     `text`: the reply; "" for a default.
+    `cached`: the prompt tokens, at most, that it reports as read from its prompt cache.
     `head_delay`, `chunk_delay`: before the response, and between its chunks.
     `abort_after`: it closes the connection after this many chunks.
     `fail_first`, `fail_status`: the first requests get this status.
@@ -44,6 +45,7 @@ class SimulatorConfig:
     system: str = ""
     api_key: str = ""
     text: str = ""
+    cached: int = 0
     head_delay: float = 0.0
     chunk_delay: float = 0.0
     abort_after: int | None = None
@@ -67,6 +69,7 @@ OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {
     b"x-sim-window": ("window", int),
     b"x-sim-in-stream": ("in_stream", lambda text: text == "1"),
     b"x-sim-text": ("text", str),
+    b"x-sim-cached": ("cached", int),
     b"x-sim-delay": ("head_delay", float),
     b"x-sim-chunk-delay": ("chunk_delay", float),
     b"x-sim-abort": ("abort_after", int),

@@ -243,6 +243,12 @@ def test_a_request_can_ask_for_a_behaviour_of_its_own() -> None:
     assert asked(app).status == 200
 
 
+@pytest.mark.parametrize(("asks", "reports"), [(b"8", 8), (b"1000", 13)])
+def test_it_reports_as_many_cached_tokens_as_it_is_told_up_to_all(asks: bytes, reports: int) -> None:
+    usage = asked(simulator(COUNTED), headers=[(b"x-sim-cached", asks)]).json["usage"]
+    assert (usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]) == (13, reports)
+
+
 @pytest.mark.parametrize(("name", "value"), [(b"x-sim-window", b"many"), (b"x-sim-provider", b"klingon")])
 def test_a_behaviour_that_does_not_exist_is_refused(name: bytes, value: bytes) -> None:
     got = asked(simulator(COUNTED), headers=[(name, value)])
