@@ -43,6 +43,7 @@ from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.scanning import BodyScanner
 from proxy.request.totals import SharedCounts, TotalCounter, Totals
+from proxy.request.traces import Traces, make_traces
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
 from proxy.request.work import Background, Pool, request_pool
 from proxy.tokens.encodings import encoding
@@ -90,6 +91,7 @@ class Services:
     gateway: Gateway
     inspecting: Inspecting
     reloader: Reloader[Loaded]
+    traces: Traces | None = None
     ready: bool = False
     _watch: asyncio.Task[None] | None = None
 
@@ -107,6 +109,8 @@ class Services:
         if self._watch is not None:
             self._watch.cancel()
         await self.gateway.close()
+        if self.traces is not None:
+            await self.traces.close()
         await self.background.close()
         for provider in self.providers.values():
             await provider.close()
@@ -151,6 +155,8 @@ class Services:
         for row in SETTINGS:
             if row.field not in followed and getattr(settings, row.field) != getattr(before, row.field):
                 event("a changed setting takes effect at the next start", setting=row.name)
+        if settings.traces != before.traces:
+            event("a changed setting takes effect at the next start", setting="OTEL_*")
 
 
 def build(
@@ -184,7 +190,9 @@ def build(
     }
     pool, background = request_pool(), Background()
     planner = _planner(settings, rules, knowledge, cache, providers, pool, background)
+    traces = make_traces(settings, event)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
+    exporter = None if traces is None else traces.exporter
     metrics = Metrics(
         partial(model_label, windows),
         cache,
@@ -194,7 +202,9 @@ def build(
         reloader,
         [api.name for api in apis()],
         _known_labels(rules),
+        exporter,
     )
+    tell = tell or make_access_log(settings.log)
     gateway = Gateway(
         settings,
         planner,
@@ -205,8 +215,9 @@ def build(
         RefusalDetector(rules.refusals),
         metrics,
         budget,
-        tell or make_access_log(settings.log),
+        tell if exporter is None else _both(tell, exporter),
         _billed(extra_calls, upstream, clients),
+        None if traces is None else traces.tracer,
     )
     services = Services(
         settings,
@@ -225,6 +236,7 @@ def build(
         gateway,
         Inspecting(settings, planner, knowledge, cache, budget),
         reloader,
+        traces,
     )
     return services
 
@@ -309,6 +321,14 @@ def _egress(settings: Settings, url: str | None = None) -> Egress:
     s, foreign = settings, url not in (None, settings.upstream)
     ours = (None, None) if foreign else (s.upstream_cert, s.upstream_key)
     return Egress(s.https_proxy, s.http_proxy, s.no_proxy, s.upstream_ca, *ours)
+
+
+def _both(*observers: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    def tell(outcome: Outcome) -> None:
+        for observer in observers:
+            observer(outcome)
+
+    return tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pytest
 
 from proxy.config.ladders import STEPS, known_steps
 from proxy.config.model_table import CAPABILITY_NAMES
+from proxy.config.otel import VARIABLES
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import SETTINGS
 from tests.tokens.vocabulary import write
@@ -81,6 +82,11 @@ def test_the_readme_links_to_every_other_document() -> None:
 def test_every_setting_is_in_the_table_with_its_default() -> None:
     defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(DEPLOY, "Settings").items()}
     assert defaults == {setting.name: setting.default for setting in SETTINGS}
+
+
+def test_every_variable_of_traces_is_in_the_table_with_its_default() -> None:
+    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(DEPLOY, "Traces").items()}
+    assert defaults == {variable.name: variable.default for variable in VARIABLES}
 
 
 def test_no_document_names_a_setting_that_there_is_not() -> None:

@@ -166,9 +166,10 @@ def _value(parse: Parser) -> Callable[[str], Any]:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The settings of environment and flags; prints a warning for each unknown variable."""
+    """The settings of environment and flags, without traces: in a shell `OTEL_*` may be meant for other programs.
+    Prints a warning for each unknown variable."""
     _warn_unknown_variables()
-    return _read(arguments)
+    return _read(arguments, traces=False)
 
 
 def _warn_unknown_variables() -> None:
@@ -176,8 +177,11 @@ def _warn_unknown_variables() -> None:
         print(f"plimsoll: {line}", file=sys.stderr)
 
 
-def _read(arguments: argparse.Namespace) -> Settings:
-    return read_settings(_environ(arguments), {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
+def _read(arguments: argparse.Namespace, traces: bool = True) -> Settings:
+    environ = _environ(arguments)
+    if not traces:
+        environ = {name: value for name, value in environ.items() if not name.startswith("OTEL_")}
+    return read_settings(environ, {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
 
 
 def _environ(arguments: argparse.Namespace) -> Mapping[str, str]:

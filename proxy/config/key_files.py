@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from proxy.config import otel
 from proxy.config.settings import PREFIX, SETTINGS
 from proxy.errors import ConfigError
 
 FOLDER = "PLIMSOLL_KEYS"
 MAX_BYTES = 65_536  # a longer file is no setting
-NAMES = frozenset(setting.name for setting in SETTINGS)
+NAMES = frozenset(setting.name for setting in SETTINGS) | otel.NAMES
 
 
 def with_key_files(environ: Mapping[str, str], folder: str | None = None) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proxy.config import values
+from proxy.config.otel import TraceSettings, read_traces
 from proxy.config.values import Parser, optional, whole
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
@@ -82,6 +83,7 @@ class Settings:
     context_total_token_limit: int | None
     context_recent_history_token_budget: int | None
     context_rag_token_budget: int | None
+    traces: TraceSettings | None = None  # of `OTEL_*` variables; None: off
 
     @property
     def fallback_models(self) -> tuple[str, ...]:
@@ -218,9 +220,10 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, str | None] = 
             parsed[setting.field] = setting.parse(text or setting.default)
         except ValueError as error:
             problems.append(f"{setting.name if flag is None else setting.flag} {error}")
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return Settings(**parsed)
+    traces, wrong = read_traces(environ)
+    if problems or wrong:
+        raise ConfigError("\n".join([*problems, *wrong]))
+    return Settings(**parsed, traces=traces)
 
 
 def _text_of(setting: Setting, environ: Mapping[str, str]) -> str:

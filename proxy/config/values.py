@@ -120,19 +120,31 @@ def host(text: str) -> str:
     return text.strip("[]")
 
 
+def url(example: str, keys: str) -> Callable[[str], str]:
+    """A parser of plain http and https URLs; the setting `keys` is where a key belongs."""
+    allowed = f"must be a URL such as {example}"
+
+    def parse(text: str) -> str:
+        if "@" in text.partition("//")[2].partition("/")[0] or ("@" in text and "//" not in text):
+            raise ValueError(f"contains a user or a password, {allowed}: a key belongs in {keys}")
+        if not re.fullmatch(r"https?://[^\s?#\\]+", text, re.ASCII | re.IGNORECASE):
+            raise ValueError(f"is not a plain http or https URL, {allowed}")
+        try:
+            if not urlsplit(text).hostname or urlsplit(text).port == 0:
+                raise ValueError
+        except ValueError:
+            raise ValueError(f"has no host or an invalid port, {allowed}") from None
+        return text
+
+    return parse
+
+
+_upstream = url("https://api.openai.com/v1", "PLIMSOLL_API_KEY")
+
+
 def upstream(text: str) -> str:
     """A provider's base URL, without a trailing slash."""
-    allowed = "must be a URL such as https://api.openai.com/v1"
-    if "@" in text.partition("//")[2].partition("/")[0] or ("@" in text and "//" not in text):
-        raise ValueError(f"contains a user or a password, {allowed}: a key belongs in PLIMSOLL_API_KEY")
-    if not re.fullmatch(r"https?://[^\s?#\\]+", text, re.ASCII | re.IGNORECASE):
-        raise ValueError(f"is not a plain http or https URL, {allowed}")
-    try:
-        if not urlsplit(text).hostname or urlsplit(text).port == 0:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"has no host or an invalid port, {allowed}") from None
-    return text.rstrip("/")
+    return _upstream(text).rstrip("/")
 
 
 def cache(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.model.plan import Note
+from proxy.model.trace import Trace
 
 # The endpoints of requests that are not fitted. Every other endpoint is the name of an API.
 PASSTHROUGH, WEBSOCKET = "passthrough", "websocket"
@@ -60,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True):
     `planned_result`: the result that they would have had, where the ladder was descended. `too_long`: as the client
     sent it, the request does not fit its known window. `path`: without the query and ids. `attempts`: requests to the
     upstream. `request_id`: the upstream's, else the client's.
-    `extra_*`: the proxy's own calls for this request that had ended, such as summaries.
+    `extra_*`: the proxy's own calls for this request that had ended, such as summaries. `trace`: if it is sampled.
     """
 
     endpoint: str
@@ -103,3 +104,4 @@ class Outcome(msgspec.Struct, frozen=True):
     extra_calls: int = 0
     extra_tokens: int = 0
     extra_seconds: float = 0.0
+    trace: Trace | None = None

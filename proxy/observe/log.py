@@ -123,6 +123,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     extra_tokens: int = 0
     extra_ms: float | None = None
     request_id: str = ""
+    trace_id: str = ""
     truncated: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
@@ -160,6 +161,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.extra_tokens,
         round(1000 * o.extra_seconds, 1) if o.extra_calls else None,
         o.request_id,
+        o.trace.trace_id if o.trace else "",
         o.truncated,
         o.bytes_in,
         o.bytes_out,
@@ -191,7 +193,7 @@ def text_line(o: Outcome, at: float) -> str:
     more = f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
-    marked = f" id={o.request_id}" if o.request_id else ""
+    marked = f" id={o.request_id}" * bool(o.request_id) + (f" trace={o.trace.trace_id}" if o.trace else "")
     return f"{head}{how}{named}{used}{cut}{kept}{steps}{planned}{refused}{truncated}{more}{passed}{took}{marked}\n"
 
 

@@ -30,12 +30,14 @@ from proxy.observe.read_metrics import (
     EXTRA_CALL_METRICS,
     MEMORY_METRICS,
     RELOAD_METRICS,
+    TRACE_METRICS,
     CacheStatistics,
     ExtraCallStatistics,
     MemoryStatistics,
     ReadMetric,
     ReloadStatistics,
     Samples,
+    TraceStatistics,
 )
 from proxy.observe.worker_values import Cells, Mode, Snapshot, WorkerFiles, merged
 
@@ -102,7 +104,7 @@ class Metrics(Collector):
 
     label: returns the label of a model's name.
     endpoints, known: the names of the APIs, and values of labels, that start at 0.
-    cache, extra_calls, budget, reloads: sources of metrics that are read at a scrape.
+    cache, extra_calls, budget, reloads, traces: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
 
     Outcomes are buffered, and aggregated at a scrape or in batches.
@@ -118,6 +120,7 @@ class Metrics(Collector):
         reloads: ReloadStatistics | None = None,
         endpoints: Iterable[str] = (),
         known: Known = NONE_KNOWN,
+        traces: TraceStatistics | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
@@ -129,6 +132,7 @@ class Metrics(Collector):
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
             *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
             *([] if reloads is None else _read_from(RELOAD_METRICS, reloads)),
+            *([] if traces is None else _read_from(TRACE_METRICS, traces)),
         ]
         self._rows = [Row(m.name, m.help, m.all_labels, m.buckets, "newest" if m.newest else None) for m in METRICS]
         self._rows += [*(row for row, _ in self._read_metrics), IN_FLIGHT]

@@ -54,6 +54,13 @@ class ReloadStatistics(Protocol):
         """By result."""
 
 
+class TraceStatistics(Protocol):
+    """Statistics of exported traces: totals since the start."""
+
+    def results(self) -> Mapping[tuple[str], int]:
+        """Traced requests, by result."""
+
+
 class ExtraCallStatistics(Protocol):
     """Statistics of extra calls: totals since the start, and the rest of their budget."""
 
@@ -181,5 +188,14 @@ RELOAD_METRICS: tuple[ReadMetric[ReloadStatistics], ...] = (
         "Time since the epoch of the last load of rules and keys that succeeded.",
         (),
         lambda reloads: [((), reloads.loaded_at)],
+    ),
+)
+
+TRACE_METRICS: tuple[ReadMetric[TraceStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_traced_requests_total",
+        "Traced requests by what became of their spans: exported, dropped (the queue was full) or failed.",
+        ("result",),
+        lambda traces: traces.results().items(),
     ),
 )

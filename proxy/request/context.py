@@ -41,6 +41,7 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
+from proxy.request.tracing import RequestTrace
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
 from proxy.upstreams.extra_calls import CallCost
@@ -142,7 +143,7 @@ class Record(msgspec.Struct):
     """Attempts, times and costs of a request while it is under way. Times of `time.perf_counter`, in seconds.
 
     `result` is the outcome's label so far. `counting` is the count that runs while the upstream works. `cost` is what
-    extra calls cost, None before the first one.
+    extra calls cost, None before the first one. `trace`: if the request is sampled.
     """
 
     result: str = ""
@@ -151,6 +152,7 @@ class Record(msgspec.Struct):
     request_id: bytes = b""
     counting: asyncio.Task[None] | None = None
     cost: CallCost | None = None
+    trace: RequestTrace | None = None
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
@@ -171,6 +173,8 @@ class Record(msgspec.Struct):
         if self._waiting_since:
             self.upstream_seconds += time.perf_counter() - self._waiting_since
             self._waiting_since = 0.0
+        if self.trace is not None:
+            self.trace.stop()
 
 
 class Figures(msgspec.Struct, frozen=True, gc=False):
@@ -300,6 +304,7 @@ class RequestContext(msgspec.Struct):
             extra_calls=cost.calls,
             extra_tokens=cost.tokens,
             extra_seconds=cost.seconds,
+            trace=None if record.trace is None else record.trace.result(),
         )
 
 

@@ -39,12 +39,13 @@ from proxy.observe import log
 from proxy.observe.metrics import Metrics
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import FAILED, report_bug
-from proxy.request.context import Answered, Planned, Received, RequestContext
+from proxy.request.context import Answered, Planned, Received, Record, RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
+from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Upstream
@@ -85,6 +86,7 @@ class Gateway:
     budget: Budget
     tell: Callable[[Outcome], None]
     extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
+    tracer: Tracer | None = None
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
@@ -115,7 +117,10 @@ class Gateway:
         if b"?" in target:  # a key may be in the query: it is handled like a header from here on
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        context = RequestContext(Received(api, self.settings.mode, shown(target), scope["headers"]))
+        headers, trace = scope["headers"], None
+        if self.tracer is not None:
+            trace, headers = self.tracer.begin(scope["method"], headers)
+        context = RequestContext(Received(api, self.settings.mode, shown(target), headers), record=Record(trace=trace))
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
@@ -204,7 +209,11 @@ class Gateway:
         if payload is not received.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
         record.attempt()
+        if record.trace is not None:
+            headers = record.trace.attempt(headers)
         answer = await self.upstream.send("POST", target, headers, payload)
+        if record.trace is not None:
+            record.trace.answered(answer.status)
         record.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
         if self.extra_calls is not None:
             self.extra_calls.record_response(caller_of(headers), answer.status)
@@ -335,10 +344,12 @@ class Gateway:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
         self.log_unfitted(scope["method"], target_of(scope))
+        trace = None
+        if self.tracer is not None:
+            trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
+        seconds, rate = self.settings.body_timeout, self.settings.min_rate
         try:
-            await passthrough(
-                scope, receive, send, self.upstream, self._passed, self.settings.body_timeout, self.settings.min_rate
-            )
+            await passthrough(scope, receive, send, self.upstream, self._passed, seconds, rate, trace)
         finally:
             self.metrics.in_flight.dec()
 

@@ -30,6 +30,7 @@ from proxy.http.relay import (
 from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
 from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
+from proxy.request.tracing import RequestTrace
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_of
 from proxy.wire.paths import shown
@@ -48,14 +49,16 @@ async def passthrough(
     on_done: Callable[[Outcome], None],
     body_seconds: float = BODY_SECONDS,
     rate: float = 0.0,
+    trace: RequestTrace | None = None,
 ) -> None:
     """Streams one HTTP request to the upstream, and its answer to the client.
 
     `on_done` gets its outcome: `passed`, `rejected` (by us), `upstream_error`, `broken_off` (the upstream's
     connection was lost), `cancelled` (by the client), `stopped` (with the server) or `bug`. `body_seconds` is how long
-    the client may pause in its request's body, `rate` how many bytes a second it must send.
+    the client may pause in its request's body, `rate` how many bytes a second it must send. `trace`: if the
+    request is sampled.
     """
-    passage = _Passage(scope, receive, send, upstream, body_seconds, rate)
+    passage = _Passage(scope, receive, send, upstream, body_seconds, rate, trace)
     result, status = "bug", 500
     try:
         result, status = await passage.go()
@@ -72,14 +75,21 @@ class _Passage:
 
     __slots__ = (
         *("_attempts", "_began", "_body_seconds", "_cycle", "_first", "_receive", "_scope", "_send", "_sent"),
-        *("_rate", "_tunnel", "_upstream", "answer"),
+        *("_rate", "_trace", "_tunnel", "_upstream", "answer"),
     )
 
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, body_seconds: float, rate: float
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        upstream: Upstream,
+        body_seconds: float,
+        rate: float,
+        trace: RequestTrace | None,
     ) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._upstream, self._body_seconds, self._rate = upstream, body_seconds, rate
+        self._upstream, self._body_seconds, self._rate, self._trace = upstream, body_seconds, rate, trace
         self._began = self._sent = time.perf_counter()
         self._first: float | None = None
         self._cycle = cycle_of(scope)
@@ -124,11 +134,15 @@ class _Passage:
         self._sent = time.perf_counter()
         self._attempts = 1
         target, headers = target_of(self._scope), self._scope["headers"]
+        if self._trace is not None:
+            headers = self._trace.attempt(headers)
         if self._is_handshake:
             sending = self._upstream.upgrade(target, headers)
         else:
             sending = self._upstream.send(self._scope["method"], target, headers, body)
         self.answer = await until_disconnect(sending, self._receive, self._cycle)
+        if self._trace is not None:
+            self._trace.answered(self.answer.status)
         return self.answer
 
     async def _join(self, answer: Answer) -> tuple[str, int]:
@@ -195,6 +209,8 @@ class _Passage:
         """The outcome, for metrics and log."""
         tunnel = self._tunnel
         kind = value_of(self.answer.headers, b"content-type") if self.answer else None
+        if self._trace is not None:
+            self._trace.stop()
         return Outcome(
             endpoint=WEBSOCKET if self._is_handshake else PASSTHROUGH,
             result=result,
@@ -208,6 +224,7 @@ class _Passage:
             path=shown(target_of(self._scope)),
             attempts=self._attempts,
             request_id=request_id(self._id()),
+            trace=None if self._trace is None else self._trace.result(),
         )
 
     def _id(self) -> bytes:

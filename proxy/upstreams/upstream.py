@@ -161,7 +161,7 @@ def _pool(url: httpx.URL, timeouts: Timeouts, egress: Egress, most: int, event: 
     proxy = egress.proxy_for(url.scheme, host, port, httpx.create_ssl_context)
     if plain:
         if egress.certificate or egress.key:
-            raise ConfigError("PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY need an https upstream")
+            raise ConfigError(f"{egress.names[1]} and {egress.names[2]} need an https URL")
         return Pool(host, port, None, replace(timeouts, idle=min(timeouts.idle, PLAIN_IDLE)), proxy, most, event)
     # certifi's authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR
     tls = egress.with_client_certificate(egress.with_authorities(httpx.create_ssl_context()))

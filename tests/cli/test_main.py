@@ -29,7 +29,7 @@ from tests.makers import body, system, user, words
 from tests.redis_server import free_port
 
 COMMANDS = ("serve", "inspect", "models", "forget", "check", "demo", "simulate")
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
 
 
 @pytest.fixture(autouse=True)
@@ -532,3 +532,13 @@ def test_an_interrupt_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("proxy.cli.demo.run", interrupted)
     assert main(["demo"]) == 130
+
+
+def test_traces_meant_for_other_programs_stop_no_command_but_serve(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    assert ended(capsys, "inspect", long)[0] == 0
+    code, _, err = ended(capsys, "serve")
+    assert (code, err.count("\n")) == (2, 1) and "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in err

@@ -188,7 +188,7 @@ def test_the_settings_cannot_be_changed() -> None:
 
 
 def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> None:
-    assert [s.field for s in SETTINGS] == [f.name for f in fields(Settings)]
+    assert [*(s.field for s in SETTINGS), "traces"] == [f.name for f in fields(Settings)]
     flags = {s.name: s.flag for s in SETTINGS}
     assert flags["PLIMSOLL_ADMIN_PORT"] == "--admin-port"
     assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"

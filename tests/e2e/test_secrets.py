@@ -200,8 +200,16 @@ def test_whatever_fails_nothing_is_told(name: str, capfd: pytest.CaptureFixture[
     script, scene, environment = SCENES[name]
 
     async def check() -> None:
-        async with recording(script) as up, plimsoll(up.url, **{**OURS, **environment}) as proxy:
-            nothing_is_told(await played(proxy, scene))
+        async with recording(script) as up, recording() as collector:
+            traces = {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
+            }
+            async with plimsoll(up.url, **{**OURS, **traces, **environment}) as proxy:
+                nothing_is_told(await played(proxy, scene))
+                traced = [outcome for outcome in proxy.outcomes if outcome.trace is not None]
+            assert bool(collector.requests) == bool(traced)
+            nothing_is_told("".join(request.body.decode() for request in collector.requests))
 
     run(check())
     nothing_is_told("".join(capfd.readouterr()))

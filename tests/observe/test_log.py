@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
+from proxy.model.trace import Trace
 from proxy.observe import log
 from proxy.observe.log import json_line, lost_json, lost_text, make_access_log, printable, text_line
 
@@ -236,3 +237,9 @@ def test_an_event_that_nobody_can_read_is_nobodys_trouble(monkeypatch: pytest.Mo
         os.close(reader)
         log.event("the reader is gone")
     log.event("the stream is closed")
+
+
+def test_a_traced_request_has_the_id_of_its_trace() -> None:
+    traced = replace(FITTED, trace=Trace("c" * 32, "a" * 16, "POST", 1, 2))
+    assert told(traced)["trace_id"] == "c" * 32 and text_line(traced, 1.0).endswith(f" trace={'c' * 32}\n")
+    assert "trace_id" not in told(FITTED) and "trace=" not in text_line(FITTED, 1.0)

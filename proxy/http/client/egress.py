@@ -28,6 +28,7 @@ class Egress:
     no_proxy: hosts to which connections are direct.
     ca: a PEM file of certificate authorities, trusted in addition to the default ones.
     certificate, key: PEM files of the client certificate for mutual TLS. `certificate` may contain the key.
+    names: the settings of these files, for errors.
     """
 
     https_proxy: str | None = field(default=None, repr=False)
@@ -36,6 +37,7 @@ class Egress:
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    names: tuple[str, str, str] = ("PLIMSOLL_UPSTREAM_CA", "PLIMSOLL_UPSTREAM_CERT", "PLIMSOLL_UPSTREAM_KEY")
 
     def proxy_for(
         self, scheme: str, host: str, port: int, default_context: Callable[[], ssl.SSLContext]
@@ -64,7 +66,7 @@ class Egress:
             try:
                 context.load_verify_locations(self.ca)
             except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"PLIMSOLL_UPSTREAM_CA, {self.ca}: {_reason(error)}") from None
+                raise ConfigError(f"{self.names[0]}, {self.ca}: {_reason(error)}") from None
         return context
 
     def with_client_certificate(self, context: ssl.SSLContext) -> ssl.SSLContext:
@@ -73,10 +75,10 @@ class Egress:
             try:
                 context.load_cert_chain(self.certificate, self.key, password=lambda: "")  # prevents a prompt
             except (OSError, ssl.SSLError) as error:
-                text = f"PLIMSOLL_UPSTREAM_CERT and PLIMSOLL_UPSTREAM_KEY, {self.certificate}: {_reason(error)}"
+                text = f"{self.names[1]} and {self.names[2]}, {self.certificate}: {_reason(error)}"
                 raise ConfigError(text) from None
         elif self.key is not None:
-            raise ConfigError("PLIMSOLL_UPSTREAM_KEY needs PLIMSOLL_UPSTREAM_CERT")
+            raise ConfigError(f"{self.names[2]} needs {self.names[1]}")
         return context
 
 

@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None
     ):
         with pytest.raises(ConfigError, match=words):
             Upstream("https://api.example/v1", egress=egress)
-    with pytest.raises(ConfigError, match="need an https upstream"):
+    with pytest.raises(ConfigError, match="need an https URL"):
         Upstream("http://api.example/v1", egress=Egress(certificate=empty))
 
 

@@ -1,0 +1,30 @@
+"""The trace of a finished request: the ids and times of its spans (W3C Trace Context, OpenTelemetry)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AttemptSpan(msgspec.Struct, frozen=True):
+    """One request to the upstream. Times in nanoseconds since 1970. `status`: 0 if there was no response."""
+
+    span_id: str
+    started: int
+    ended: int
+    status: int = 0
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A sampled request. Ids are lower-case hexadecimal; times are nanoseconds since 1970.
+
+    `span_id` is the request's own span; the spans of its attempts are that span's children. `parent_id` is the client's
+    span, empty if the request began the trace. `method`: of the HTTP request.
+    """
+
+    trace_id: str
+    span_id: str
+    method: str
+    started: int
+    ended: int
+    parent_id: str = ""
+    attempts: tuple[AttemptSpan, ...] = ()

@@ -1,0 +1,92 @@
+"""Which requests are traced, and the ids and times of their spans while they are under way. It exports nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.config.otel import Sampler
+from proxy.model.trace import AttemptSpan, Trace
+from proxy.wire.headers import Header
+from proxy.wire.trace_context import TraceContext, trace_context, with_trace_context
+
+Headers = Sequence[Header]
+RATIO_BITS = 64  # OpenTelemetry's TraceIdRatioBased compares the last 64 bits of the trace id
+
+
+class RequestTrace(msgspec.Struct):
+    """The spans of one request so far. Times in nanoseconds since 1970."""
+
+    method: str
+    context: TraceContext  # of the request's own span
+    parent_id: str
+    started: int
+    ended: int = 0
+    attempts: tuple[AttemptSpan, ...] = ()
+    _open: AttemptSpan | None = None
+
+    def attempt(self, headers: Headers) -> list[Header]:
+        """Begins the span of an attempt, and returns its headers: the upstream's spans become children of it."""
+        self.stop()
+        self._open = AttemptSpan(new_span_id(), time.time_ns(), 0)
+        context = TraceContext(self.context.trace_id, self._open.span_id, self.context.flags)
+        return with_trace_context(headers, context)
+
+    def answered(self, status: int) -> None:
+        """The upstream responded with this status."""
+        if self._open is not None:
+            self._open = msgspec.structs.replace(self._open, status=status)
+
+    def stop(self) -> None:
+        """Ends the attempt's span, if there is one. The last call ends the request's own span."""
+        self.ended = time.time_ns()
+        if self._open is not None:
+            self.attempts = (*self.attempts, msgspec.structs.replace(self._open, ended=self.ended))
+            self._open = None
+
+    def result(self) -> Trace:
+        """The trace, for the outcome."""
+        return Trace(
+            self.context.trace_id,
+            self.context.span_id,
+            self.method,
+            self.started,
+            self.ended,
+            self.parent_id,
+            self.attempts,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tracer:
+    """Begins traces, or continues those of clients."""
+
+    sampler: Sampler
+
+    def begin(self, method: str, headers: Headers) -> tuple[RequestTrace | None, Headers]:
+        """The trace of a request, and the headers that make its span the parent of what follows. A request that is not
+        sampled has no trace, and its headers stay as they are."""
+        parent = trace_context(headers)
+        trace_id = f"{random.getrandbits(128):032x}" if parent is None else parent.trace_id
+        if not is_sampled(self.sampler, parent, trace_id):
+            return None, headers
+        # A trace that the sampler takes although its parent did not is sampled from here on.
+        context = TraceContext(trace_id, new_span_id(), 1 if parent is None else parent.flags | 1)
+        trace = RequestTrace(method, context, "" if parent is None else parent.span_id, time.time_ns())
+        return trace, with_trace_context(headers, context, starts=parent is None)
+
+
+def is_sampled(sampler: Sampler, parent: TraceContext | None, trace_id: str) -> bool:
+    """The decision of the sampler (OpenTelemetry's samplers of the same names)."""
+    if parent is not None and sampler.parent_based:
+        return parent.sampled
+    return int(trace_id[-RATIO_BITS // 4 :], 16) < sampler.ratio * (1 << RATIO_BITS)
+
+
+def new_span_id() -> str:
+    """A random id of a span."""
+    return f"{random.getrandbits(64):016x}"
