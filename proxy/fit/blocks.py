@@ -41,7 +41,7 @@ def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] 
     users = [i for i, run in enumerate(groups) if any([m.kind is Kind.USER for m in run])]
     pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION or any([m.pinned for m in run])}
     pinned |= set([i for i, run in enumerate(groups) if any([m.compacts for m in run])][-1:])
-    theirs = {i for i, run in enumerate(groups) if any(m.index in pins for m in run)}
+    theirs = {i for i, run in enumerate(groups) if pins and any(m.index in pins for m in run)}
     closing = closings(groups) if theirs else {}
     pinned |= theirs | {closing[i] for i in theirs & closing.keys()}
     return frozenset(pinned | set(users[:1]) | set(users[-1:]) | set(range(len(groups))[-1:]))

@@ -12,7 +12,7 @@ CACHES = "prompt_caching"  # the capability of models whose provider bills a rep
 
 def layout_of(draft: Draft, wanted: str) -> str:
     """The layout of a draft where the ladder says `wanted`; empty for a run with tools, which has no quoted turns."""
-    with_tools = any(block.has_results for block in draft.blocks)
+    with_tools = any(m.answers for block in draft.blocks for m in block.messages)
     if wanted == BEST or (not wanted and not with_tools and not _caches(draft.window)):
         return BEST
     return "" if with_tools else STABLE

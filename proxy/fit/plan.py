@@ -82,7 +82,7 @@ def due(ladder_step: LadderStep, draft: Draft, first: Draft) -> bool:
 
 def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
     """The draft of what the client sent, counted."""
-    blocks = tuple(replace(b, messages=_counted(b, facts)) for b in group(prompt.messages, prompt.pins))
+    blocks = tuple(Block(_counted(b, facts), b.pinned) for b in group(prompt.messages, prompt.pins))
     fixed = sum(facts.meter.fixed.values())
     return Draft(
         model=prompt.model,

@@ -99,10 +99,12 @@ def choose_turns(
     left = room - _add_newest(chosen, costs, int(room * newest), len(costs))
     left -= _add_newest(chosen, costs, left, exchange - len(chosen))
     for place in by_worth(scores, costs, COST_EXPONENT):
-        wanted = [p for p in dict.fromkeys((place, closing.get(place, place))) if p not in chosen]
-        cost = sum(costs[p] for p in wanted)
+        if costs[place] > left or place in chosen:
+            continue
+        after = closing.get(place, place)
+        cost = costs[place] if after == place or after in chosen else costs[place] + costs[after]
         if cost <= left:
-            chosen |= {p: scores[p] for p in wanted}
+            chosen |= {place: scores[place], after: chosen.get(after, scores[after])}
             left -= cost
     _add_newest(chosen, costs, left, len(costs))
     return chosen
@@ -123,5 +125,5 @@ def _add_newest(chosen: dict[int, float], costs: Sequence[int], room: int, most:
 
 def by_worth(scores: Sequence[float], costs: Sequence[int], exponent: float) -> list[int]:
     """The indices with a score above 0, the best score for its cost first, of equals the older."""
-    places = [place for place, score in enumerate(scores) if score > 0]
-    return sorted(places, key=lambda place: (-scores[place] / max(1, costs[place]) ** exponent, place))
+    keys = [(-score / max(1, costs[place]) ** exponent, place) for place, score in enumerate(scores) if score > 0]
+    return [place for _, place in sorted(keys)]

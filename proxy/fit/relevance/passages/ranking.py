@@ -34,6 +34,9 @@ def rank_passages(
     turns, because the index that is kept of them can then be extended. `alike`: the similarity of each group to the
     question by embeddings, from 0 to 1.
     """
+    turns = [group for group in groups if not isinstance(group, Text)]
+    if len(turns) == len(groups):  # as in most conversations
+        return [[score] for score in rank_turns(turns, question, alike=alike)]
     order = sorted(range(len(groups)), key=lambda place: not isinstance(groups[place], Text))
     rough = [_rough(group, question) for group in groups]
     places = [_places(group, row) for group, row in zip(groups, rough, strict=True)]

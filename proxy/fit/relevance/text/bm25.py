@@ -147,7 +147,7 @@ class Index:
         english = self.is_english
         self._index_new_documents(english)
         forms = self._forms[english].get(stem(word) if english else prefix(word), ())
-        return {place for form in forms for place in self._postings[form][::2]}
+        return set[int]().union(*[self._postings[form][::2] for form in forms])
 
     def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """The number of occurrences of each term in each document, and the number of documents with each term."""
@@ -200,10 +200,12 @@ class Index:
         """The documents that contain a term, and its occurrences there."""
         found: dict[int, int] = {}
         for word in self._forms[english].get(key, ()):
-            pairs = self._postings.get(word)
-            if pairs is not None:
-                for place, count in zip(pairs[::2], pairs[1::2], strict=True):
-                    found[place] = found.get(place, 0) + count
+            pairs = self._postings[word]
+            if not found:
+                found = dict(zip(pairs[::2], pairs[1::2], strict=True))
+                continue
+            for place, count in zip(pairs[::2], pairs[1::2], strict=True):
+                found[place] = found.get(place, 0) + count
         return found
 
     def _idf(self, holding: int) -> float:
