@@ -29,13 +29,15 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class RedisServer:
-    """A redis-server of ours; `options` are those of its command line. It keeps nothing on disk."""
+    """A redis-server of ours; `options` are those of its command line, `entry` those that redis-cli needs to get in. It
+    keeps nothing on disk."""
 
     binary: str
     port: int
     folder: Path
     options: Sequence[str] = ()
     tls: bool = False
+    entry: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -50,12 +52,13 @@ class RedisServer:
         with (self.folder / "log").open("ab") as out:
             self.process = subprocess.Popen([self.binary, *ports, *plain, *self.options], stdout=out, stderr=out)
         ends = time.monotonic() + START_SECONDS
-        while not self._listens():
+        while not self.listens():
             if self.process.poll() is not None or time.monotonic() > ends:
                 raise RuntimeError(f"redis-server did not start: {(self.folder / 'log').read_text()[-500:]}")
             time.sleep(0.01)
 
-    def _listens(self) -> bool:
+    def listens(self) -> bool:
+        """Whether it takes connections."""
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -79,12 +82,12 @@ class RedisServer:
     def cli(self, *arguments: str) -> bytes:
         """What redis-cli answers to a command, raw."""
         return subprocess.run(
-            ["redis-cli", "-p", str(self.port), *arguments], check=True, capture_output=True, timeout=10
+            ["redis-cli", "-p", str(self.port), *self.entry, *arguments], check=True, capture_output=True, timeout=10
         ).stdout
 
     def put(self, name: str, value: bytes) -> None:
         """Stores a value of any size."""
-        command = ["redis-cli", "-p", str(self.port), "-x", "SET", name]
+        command = ["redis-cli", "-p", str(self.port), *self.entry, "-x", "SET", name]
         subprocess.run(command, input=value, check=True, capture_output=True, timeout=10)
 
     def names(self) -> list[str]:
@@ -92,16 +95,22 @@ class RedisServer:
         return sorted(self.cli("--scan").decode().split())
 
 
-@contextmanager
-def redis_server(*options: str, tls: bool = False) -> Iterator[RedisServer]:
-    """A running redis-server. Where none is installed the test is skipped, and fails in CI (`CI=true`)."""
+def installed() -> str:
+    """The path of redis-server. Where none is installed the test is skipped, and fails in CI (`CI=true`)."""
     binary = shutil.which("redis-server")
-    if binary is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("redis-server is not installed: CI must have one (tests/redis_setup.sh)")
-        pytest.skip("redis-server is not installed: this test needs a real one (apt-get install redis-server)")
+    if binary is not None:
+        return binary
+    if os.environ.get("CI") == "true":
+        pytest.fail("redis-server is not installed: CI must have one (tests/redis_setup.sh)")
+    pytest.skip("redis-server is not installed: this test needs a real one (apt-get install redis-server)")
+
+
+@contextmanager
+def redis_server(*options: str, tls: bool = False, entry: Sequence[str] = ()) -> Iterator[RedisServer]:
+    """A running redis-server."""
+    binary = installed()
     with tempfile.TemporaryDirectory(prefix="plimsoll-redis-") as folder:
-        server = RedisServer(binary, free_port(), Path(folder), options, tls)
+        server = RedisServer(binary, free_port(), Path(folder), options, tls, entry)
         try:
             server.start()
             yield server

@@ -14,7 +14,6 @@ import pytest
 from proxy.cache import counts, remote
 from proxy.cache import redis as caching
 from proxy.cache.cache import Cache
-from proxy.cache.redis import BACKENDS, backend_from_url
 from proxy.cache.remote import READ_BUDGET_S
 from proxy.errors import ConfigError
 from proxy.model.limits import Correction, LearnedLimits, Proof
@@ -552,33 +551,14 @@ def test_a_cache_that_was_closed_knows_what_this_process_knows(server: RedisServ
     ("url", "why"),
     [
         ("memcached://user:hunter2@h", "must begin with redis://, rediss://, unix://"),
-        ("redis://user:hunter2@h:port/0", "an invalid port, file or option"),
-        ("redis://user:hunter2@h:70000/0", "an invalid port, file or option"),
-        ("redis://user:hunter2@h/0?socket_timeout=soon", "an invalid port, file or option"),
-        ("rediss://user:hunter2@h/0?ssl_ca_certs=/no/such/file", "an invalid port, file or option"),
-        ("redis://user:hunter2@h/0?no_such_option=1", "an invalid port, file or option"),
+        ("redis://user:hunter2@h:port/0", "an invalid host, port, path, file or option"),
+        ("redis://user:hunter2@h:70000/0", "an invalid host, port, path, file or option"),
+        ("redis://user:hunter2@h/0?socket_timeout=soon", "an invalid host, port, path, file or option"),
+        ("rediss://user:hunter2@h/0?ssl_ca_certs=/no/such/file", "an invalid host, port, path, file or option"),
+        ("redis://user:hunter2@h/0?no_such_option=1", "an invalid host, port, path, file or option"),
     ],
 )
 def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         Cache(url)
     assert "hunter2" not in str(caught.value)
-
-
-def test_a_backends_place_shows_no_password() -> None:
-    assert backend_from_url("redis://user:hunter2@redis.local/0").address == "redis.local:6379"
-    assert backend_from_url("unix:///run/redis.sock").address == "/run/redis.sock"
-    assert set(BACKENDS) == {"redis", "rediss", "unix"}
-
-
-def test_another_secret_makes_what_was_stored_a_miss_and_what_comes_is_shared_again(server: RedisServer) -> None:
-    async def test(one: Cache, two: Cache) -> None:
-        one.use_secret(b"another one")
-        two.use_secret(b"another one")
-        one.record_proof("m", CALLER, LearnedLimits(window=4_096), Proof(0, 0))
-        await until(lambda: any("limits" in name for name in server.names()))
-        two.record_proof("other", CALLER, LearnedLimits(window=2_048), Proof(0, 0))
-        await two.load_records([("m", CALLER)])
-        await until(lambda: two.learned_limits("m", CALLER).window == 4_096)
-
-    run(test, server.url, caches=2)
