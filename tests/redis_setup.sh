@@ -1,15 +1,15 @@
 #!/bin/sh
-# Finds a redis-server and promtool for the tests, installs them where the system's package manager can, or says what is
+# Finds a redis-server, prometheus and promtool for the tests, installs them where the system's package manager can, or says what is
 # skipped without them. Where everything must be (CI=true) it fails.
 set -u
 missing() {
-	for command in redis-server promtool; do
+	for command in redis-server prometheus promtool; do
 		command -v "$command" >/dev/null 2>&1 || echo "$command"
 	done
 }
 [ -n "$(missing)" ] || exit 0
 if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
-	packages=$(missing | sed 's/promtool/prometheus/')
+	packages=$(missing | sed 's/promtool/prometheus/' | sort -u)
 	# shellcheck disable=SC2086 # one word for each package
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages; } >/dev/null 2>&1
 fi

@@ -110,6 +110,12 @@ def test_every_metric_is_in_the_table() -> None:
     assert table(DEPLOY, "Metrics").keys() == named
 
 
+def test_no_document_names_a_metric_that_there_is_not() -> None:
+    for document in set(documents()) - {"CHANGELOG.md"}:
+        named = set(re.findall(r"\bplimsoll_[a-z_]+", text_of(document)))
+        assert named <= table(DEPLOY, "Metrics").keys(), document
+
+
 def test_every_step_is_in_the_table_with_its_parameters_and_their_defaults() -> None:
     steps = table(RULES, "Steps")
     assert steps.keys() == set(known_steps())

@@ -128,7 +128,8 @@ def _cuts(notes: Iterable[Note]) -> Samples:
 
 
 def _rescued(o: Outcome) -> Samples:
-    return [((), 1)] if (o.too_long or o.healed) and 200 <= o.status < 300 else []
+    original_sent = o.mode == Mode.OBSERVE
+    return [((), 1)] if (o.too_long or o.healed) and not original_sent and 200 <= o.status < 300 else []
 
 
 def _count_error(o: Outcome) -> float | None:

@@ -17,9 +17,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
-KUSTOMIZE = ROOT / "deploy" / "kustomize"
-CHART = ROOT / "deploy" / "helm" / "plimsoll"
-FOLDERS = ("gateway", "overlays/gateway", "overlays/sidecar")  # what can be applied; the others are components
+DEPLOY = ROOT / "deploy"
+KUSTOMIZE = DEPLOY / "kustomize"
+CHART = DEPLOY / "helm" / "plimsoll"
+FOLDERS = ("gateway", "overlays/gateway", "overlays/sidecar")  # what can be applied; the others are parts of these
 VALUES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
 Object = dict[str, Any]
 

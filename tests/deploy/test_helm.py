@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from proxy import __version__
 from tests.deploy.renders import (
     CHART,
+    DEPLOY,
     KUSTOMIZE,
     VALUES,
     Object,
@@ -44,11 +43,7 @@ def test_lint_has_nothing_against_it(name: str) -> None:
 
 
 def test_one_file_sets_every_value() -> None:
-    assert set(keys(DEFAULTS)) - set(keys(values_of("everything"))) == {
-        "metrics.dashboards",
-        "metrics.prometheusRule",
-        "securityContext",
-    }
+    assert set(keys(DEFAULTS)) - set(keys(values_of("everything"))) == {"securityContext"}
 
 
 def keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -67,7 +62,7 @@ def closed(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-CLOSED = {*closed(SCHEMA)} - {"resources", "metrics.dashboards", "metrics.prometheusRule"}
+CLOSED = {*closed(SCHEMA)} - {"resources"}
 
 
 def test_the_schema_has_every_value_and_no_other() -> None:
@@ -130,10 +125,10 @@ def test_the_chart_makes_the_objects_of_the_kustomize_base() -> None:
 
 
 def comparable(one: Object) -> Object:
-    """An object without what cannot be the same: its namespace, labels that only the chart gives to config maps, what a
+    """An object without what cannot be the same: its namespace, labels that name the chart or a gateway, what a
     PodMonitor selects (that of the component serves sidecars, too), and the paths of rules."""
     one["metadata"].pop("namespace", None)
-    if one["kind"] in ("ConfigMap", "PodMonitor"):
+    if one["kind"] in ("ConfigMap", "PodMonitor", "PrometheusRule"):
         one["metadata"].pop("labels", None)
     if one["kind"] == "PodMonitor":
         del one["spec"]["selector"]
@@ -171,29 +166,15 @@ def test_a_network_policy_without_clients_lets_nobody_in() -> None:
     assert "ingress" not in policy["spec"] and "Ingress" in policy["spec"]["policyTypes"]
 
 
-ALERTS = """
-groups:
-- name: g
-  rules:
-  - alert: A
-    expr: up == 0
-    annotations: {summary: "{{ $labels.pod }}"}
-"""
-
-
-def test_files_of_alerts_and_dashboards_are_shipped_as_they_are(tmp_path: Path) -> None:
-    chart = tmp_path / "plimsoll"
-    shutil.copytree(CHART, chart)
-    (chart / "alerts.yaml").write_text(ALERTS)
-    (chart / "dashboards").mkdir(exist_ok=True)
-    (chart / "dashboards" / "board.json").write_text('{"title": "{{ board }}"}')
+def test_alerts_and_boards_are_shipped_as_they_are() -> None:
     shown = {"prometheusRule": {"enabled": True, "labels": {"release": "p"}}, "dashboards": {"enabled": True}}
-    made = charted({"metrics": shown}, chart)
-    (group,) = only(made, "PrometheusRule")["spec"]["groups"]
-    assert group["rules"][0]["annotations"] == {"summary": "{{ $labels.pod }}"}
+    made = charted({"metrics": shown})
+    rule = only(made, "PrometheusRule")
+    assert rule["metadata"]["labels"]["release"] == "p"
+    assert rule["spec"] == yaml.safe_load((DEPLOY / "prometheus/alerts.yaml").read_text())
     boards = only(made, "ConfigMap")
     assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert boards["data"]["board.json"] == '{"title": "{{ board }}"}'
+    assert boards["data"] == {path.name: path.read_text() for path in (DEPLOY / "grafana/dashboards").iterdir()}
 
 
 def test_versions_are_those_of_the_proxy() -> None:

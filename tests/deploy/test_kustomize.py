@@ -11,6 +11,7 @@ import yaml  # type: ignore[import-untyped]
 
 from proxy import __version__
 from tests.deploy.renders import (
+    DEPLOY,
     FOLDERS,
     KUSTOMIZE,
     Object,
@@ -171,22 +172,24 @@ def test_the_example_of_the_readme_renders(tmp_path: Path) -> None:
 
 
 def kustomizations() -> list[Path]:
-    return sorted(path.relative_to(KUSTOMIZE) for path in KUSTOMIZE.rglob("kustomization.yaml"))
+    return sorted(path.relative_to(DEPLOY) for path in DEPLOY.rglob("kustomization.yaml"))
 
 
 @pytest.mark.parametrize("file", kustomizations(), ids=str)
 def test_a_misspelt_field_of_a_kustomization_is_refused(file: Path, tmp_path: Path) -> None:
-    written = yaml.safe_load((KUSTOMIZE / file).read_text())
-    shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
-    used = overlays_with(file)
+    written = yaml.safe_load((DEPLOY / file).read_text())
+    for folder in ("grafana", "kustomize"):
+        shutil.copytree(DEPLOY / folder, tmp_path / folder)
+    used = overlay_with(file.parent)
     for name in written.keys() - {"apiVersion", "kind"}:
         changed = {f"{key}s" if key == name else key: value for key, value in written.items()}
-        (tmp_path / "kustomize" / file).write_text(yaml.safe_dump(changed))
+        (tmp_path / file).write_text(yaml.safe_dump(changed))
         with pytest.raises(Refused, match=f"{name}s"):
-            kustomized(tmp_path / "kustomize" / used)
+            kustomized(tmp_path / used)
 
 
-def overlays_with(file: Path) -> Path:
-    """A folder that can be rendered and uses this file."""
-    parts = {"sidecar": "overlays/sidecar", "monitoring": "overlays/gateway", "autoscaling": "overlays/gateway"}
-    return Path(parts.get(str(file.parent), str(file.parent)))
+def overlay_with(folder: Path) -> Path:
+    """A folder that can be rendered and uses this one."""
+    parts = {"kustomize/sidecar": "sidecar", "kustomize/monitoring": "gateway", "kustomize/autoscaling": "gateway"}
+    overlay = parts.get(str(folder))
+    return folder if overlay is None else Path("kustomize/overlays") / overlay

@@ -124,7 +124,8 @@ def test_what_observe_would_have_done_is_kept_apart_from_what_was_done() -> None
 def test_requests_are_rescued_that_were_answered_and_would_have_failed() -> None:
     too_long, healed = replace(FITTED, too_long=True), replace(FITTED, refusals=("vllm",), healed=True)
     unfit = replace(FITTED, result="unfit", status=400, too_long=True)
-    found = counted(FITTED, too_long, healed, unfit, replace(FITTED, status=400, refusals=("vllm", "vllm")))
+    observed = replace(too_long, mode="observe")
+    found = counted(FITTED, too_long, healed, unfit, observed, replace(FITTED, status=400, refusals=("vllm", "vllm")))
     assert found["plimsoll_rescued_requests_total{endpoint=chat,model=gpt-4}"] == 2
     assert found["plimsoll_heals_total{endpoint=chat,model=gpt-4,result=healed}"] == 1
     assert found["plimsoll_heals_total{endpoint=chat,model=gpt-4,result=failed}"] == 1
