@@ -107,7 +107,7 @@ PROMISES = (
     (
         DEPLOY,
         "Only models of the table or of your rules are labels",
-        "observe/test_metrics.py::test_ten_thousand_invented_names_make_one_series",
+        "observe/test_aggregation.py::test_ten_thousand_invented_names_are_one_model",
     ),
     (
         DEPLOY,
@@ -123,6 +123,21 @@ PROMISES = (
         DEPLOY,
         "When a master dies, requests continue without Redis until the new one is known",
         "e2e/test_redis_failover.py::test_no_request_fails_while_the_master_dies_and_lessons_are_shared_again",
+    ),
+    (
+        DEPLOY,
+        "sampled goes with its headers as they came",
+        "e2e/test_traces.py::test_a_request_that_is_not_sampled_goes_as_it_came",
+    ),
+    (
+        DEPLOY,
+        "no content, no key, nothing about the caller",
+        "e2e/test_secrets.py::test_whatever_fails_nothing_is_told",
+    ),
+    (
+        DEPLOY,
+        "A stop exports what is queued",
+        "e2e/test_traces.py::test_processes_export_what_is_queued_when_they_stop",
     ),
 )
 

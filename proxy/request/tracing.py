@@ -27,26 +27,28 @@ class RequestTrace(msgspec.Struct):
     started: int
     ended: int = 0
     attempts: tuple[AttemptSpan, ...] = ()
-    _open: AttemptSpan | None = None
+    _attempt_id: str = ""  # of the attempt under way
+    _attempt_started: int = 0
+    _attempt_status: int = 0
 
     def attempt(self, headers: Headers) -> list[Header]:
         """Begins the span of an attempt, and returns its headers: the upstream's spans become children of it."""
         self.stop()
-        self._open = AttemptSpan(new_span_id(), time.time_ns(), 0)
-        context = TraceContext(self.context.trace_id, self._open.span_id, self.context.flags)
+        self._attempt_id, self._attempt_started, self._attempt_status = new_span_id(), time.time_ns(), 0
+        context = TraceContext(self.context.trace_id, self._attempt_id, self.context.flags)
         return with_trace_context(headers, context)
 
     def answered(self, status: int) -> None:
         """The upstream responded with this status."""
-        if self._open is not None:
-            self._open = msgspec.structs.replace(self._open, status=status)
+        self._attempt_status = status
 
     def stop(self) -> None:
         """Ends the attempt's span, if there is one. The last call ends the request's own span."""
         self.ended = time.time_ns()
-        if self._open is not None:
-            self.attempts = (*self.attempts, msgspec.structs.replace(self._open, ended=self.ended))
-            self._open = None
+        if self._attempt_id:
+            span = AttemptSpan(self._attempt_id, self._attempt_started, self.ended, self._attempt_status)
+            self.attempts = (*self.attempts, span)
+            self._attempt_id = ""
 
     def result(self) -> Trace:
         """The trace, for the outcome."""

@@ -96,6 +96,7 @@ def test_a_misspelt_value_is_refused(path: str) -> None:
         {"settings": {"PLIMSOLL_API_KEY": "sk-1"}},
         {"settings": {"PLIMSOLL_SUMMARY_API_KEY": "sk-1"}},
         {"settings": {"PLIMSOLL_SECRET": "0123"}},
+        {"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=1"}},
         {"settings": {"PLIMSOLL_MODE": ["fit"]}},
         {"rules": {"../ladder.toml": ""}},
         {"service": {"port": 0}},
