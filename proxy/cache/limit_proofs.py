@@ -17,7 +17,8 @@ was over it by our own count. Figures that contradict our count prove nothing, n
 itself contains (`wire.echoes`). A row that the operator wrote in windows.toml is never overridden.
 
 Kinds. A refusal that names its figure proves `window`, `max_input` or `scale` (how much more than we the upstream
-counts); one that asks for alternating roles proves `alternates`. A refusal without a figure proves at most that the
+counts); one that asks for alternating roles proves `alternates`, one for reasoning as it was `binds`, and one that
+adds the reply to the prompt `shared`. A refusal without a figure proves at most that the
 window is smaller than what was refused: `supposed`. That is stored only for models whose window is unknown and only for
 minutes, and never derived from a request that an earlier `supposed` had already cut, so suppositions do not add up. A
 response also proves `max_input`, if the upstream reported the same prompt tokens for several different prompts
@@ -49,7 +50,7 @@ import msgspec
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof
 from proxy.model.structs import replace
 
-KIND = "limits:1"  # part of the name under which a record is stored; another format needs another number
+KIND = "limits:2"  # part of the name under which a record is stored; another format needs another number
 # Seconds that a proof is valid unless it is proven again. A named figure is probed every minute, so its expiry only
 # cleans up. A supposed window lasts long enough that a conversation does not pay a refusal at every turn, and is gone
 # soon where it was wrong (a gateway's brief outage, a limit of another kind).
@@ -58,8 +59,11 @@ LIFETIME_S: Mapping[str, float] = {
     "max_input": 21_600.0,
     "scale": 21_600.0,
     "alternates": 86_400.0,
+    "binds": 86_400.0,
+    "shared": 86_400.0,
     "supposed": 600.0,
 }
+FACTS = ("alternates", "binds", "shared")  # kinds that are no figures; they are not probed
 MAX_LIFETIME_S = max(LIFETIME_S.values())
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
@@ -94,6 +98,8 @@ class LimitProofs:
             found.get("scale", 1.0),
             supposed=window is None and supposed is not None,
             alternates="alternates" in found,
+            binds="binds" in found,
+            shared="shared" in found,
         )
 
     def after_refusal(self, learned: LearnedLimits, proof: Proof) -> LimitProofs:
@@ -105,8 +111,7 @@ class LimitProofs:
             values["max_input"] = learned.max_input
         if learned.scale != 1.0:
             values["scale"] = learned.scale
-        if learned.alternates:
-            values["alternates"] = 1
+        values |= {kind: 1 for kind in FACTS if getattr(learned, kind)}
         return self._with({kind: replace(proof, value=value) for kind, value in values.items()})
 
     def after_answer(self, used: int, reply: int, now: float, *, agrees: bool, probed: bool) -> LimitProofs:

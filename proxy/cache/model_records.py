@@ -21,7 +21,7 @@ from proxy.cache import calibration, limit_proofs
 from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus
 from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
 from proxy.cache.keyring import Keyring
-from proxy.cache.limit_proofs import LIFETIME_S, LimitProofs
+from proxy.cache.limit_proofs import FACTS, LIFETIME_S, LimitProofs
 from proxy.cache.remote import Remote, Values
 from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
 from proxy.cache.stats import LookupStats
@@ -250,7 +250,7 @@ class ModelRecords:
         ]
 
     def _probe_at(self, key: Key, kind: str, now: float) -> float | None:
-        if kind == "alternates":
+        if kind in FACTS:
             return None
         age = self._untested_for(key, now)
         return now if age > self._clock() - self._unreachable_at else max(now, now + self._probe_after - age)

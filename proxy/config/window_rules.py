@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,6 +74,26 @@ class RolesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_name(self.model)
 
 
+class ReplyRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[reply]]`: whether the reply of these models counts against the window (`shared`) or not (`separate`)."""
+
+    model: str
+    reply: Literal["separate", "shared"]
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+
+
+class ReasoningRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[reasoning]]`: whether reasoning in a conversation with these models is bound to what stands before it."""
+
+    model: str
+    bound: bool
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+
+
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
@@ -109,6 +129,8 @@ class WindowRules:
     sums: tuple[SumRow, ...] = ()
     limit_fields: tuple[LimitFieldRow, ...] = ()
     roles: tuple[RolesRow, ...] = ()
+    replies: tuple[ReplyRow, ...] = ()
+    reasoning: tuple[ReasoningRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -118,6 +140,8 @@ class WindowRules:
             self.sums + other.sums,
             self.limit_fields + other.limit_fields,
             self.roles + other.roles,
+            self.replies + other.replies,
+            self.reasoning + other.reasoning,
         )
 
 
@@ -128,6 +152,8 @@ TABLES: Mapping[str, Any] = {
     "beside": SumRow,
     "limit": LimitFieldRow,
     "roles": RolesRow,
+    "reply": ReplyRow,
+    "reasoning": ReasoningRow,
 }
 
 

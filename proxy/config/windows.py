@@ -16,7 +16,15 @@ from typing import Generic, TypeVar
 
 from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
-from proxy.config.window_rules import FallbackRow, LimitFieldRow, RolesRow, WindowRow, WindowRules
+from proxy.config.window_rules import (
+    FallbackRow,
+    LimitFieldRow,
+    ReasoningRow,
+    ReplyRow,
+    RolesRow,
+    WindowRow,
+    WindowRules,
+)
 from proxy.model.limits import UNKNOWN_WINDOW, Window
 from proxy.model.names import name_of
 
@@ -24,7 +32,7 @@ CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILDCARD = re.compile(r"[*?\[]")
-Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow)
+Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow)
 
 
 class RowIndex(Generic[Row]):
@@ -66,6 +74,8 @@ class Windows:
         self._fallbacks = RowIndex(rules.fallbacks)
         self._limit_fields = RowIndex(rules.limit_fields)
         self._roles = RowIndex(rules.roles)
+        self._replies = RowIndex(rules.replies)
+        self._reasoning = RowIndex(rules.reasoning)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
@@ -78,8 +88,15 @@ class Windows:
         names = model_names.variants(model)
         fields = (limit.field for name in names if (limit := self._limit_fields.match(name)))
         alternates = (roles.alternate for name in names if (roles := self._roles.match(name)))
-        window = window_of(self._lookups(model))
-        return replace(window, limit_field=next(fields, None), alternates=next(alternates, None))
+        replies = (row.reply for name in names if (row := self._replies.match(name)))
+        bound = (found.bound for name in names if (found := self._reasoning.match(name)))
+        return replace(
+            window_of(self._lookups(model)),
+            limit_field=next(fields, None),
+            alternates=next(alternates, None),
+            separate=next(replies, None) == "separate",
+            binds=next(bound, None),
+        )
 
     def is_known(self, model: str) -> bool:
         """Whether the model's window is not a guess."""

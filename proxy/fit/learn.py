@@ -43,6 +43,7 @@ SUPPOSED, REFUSED = "supposed", "refusal"  # values of `Window.source` for learn
 BODY = "body"  # `Refusal.bounds`: a limit in bytes
 ONCE = "request"  # `Refusal.bounds`: a limit of this request alone
 ROLES = "roles"  # `Refusal.bounds`: the order of roles, not a length
+REASONING = "reasoning"  # `Refusal.bounds`: reasoning behind what was changed, not a length
 
 
 def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
@@ -55,6 +56,11 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     if refusal.bounds == ROLES:
         told = facts.window.alternates is not None or alternation.alternates(sent.messages)
         return None if told else apply_learned(facts, replace(facts.learned, alternates=True))
+    if refusal.bounds == REASONING:
+        told = facts.window.binds is not None or not _was_changed(sent)
+        return None if told else apply_learned(facts, replace(facts.learned, binds=True))
+    if sent.window.separate and refusal.completion:  # it counts the reply after all
+        return apply_learned(facts, replace(facts.learned, shared=True))
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
     if learned == facts.learned and sent.excess > 0 and not sent.window.guessed:
         return None  # our own count already exceeded the window
@@ -87,7 +93,11 @@ def with_learned(window: Window, learned: LearnedLimits) -> Window:
     if learned.max_input is not None:
         window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
         window = replace(window, tokens=max(window.tokens, learned.max_input), source=REFUSED, guessed=False)
-    return replace(window, alternates=True) if learned.alternates and window.alternates is None else window
+    if learned.alternates and window.alternates is None:
+        window = replace(window, alternates=True)
+    if learned.binds and window.binds is None:
+        window = replace(window, binds=True)
+    return replace(window, separate=False) if learned.shared and window.separate else window
 
 
 def named_prompt(sent: Draft, refusal: Refusal) -> int | None:
@@ -108,7 +118,7 @@ def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
     if true is None or true <= 0 or true == sent.prompt:
         return learned
     if true < sent.prompt:
-        bounded = refusal.limit is not None and true + (sent.reply or 0) >= refusal.limit and not refusal.at_least
+        bounded = refusal.limit is not None and true + _reply(sent) >= refusal.limit and not refusal.at_least
         if not bounded or sent.meter.quality is Quality.EXACT or not _plausible(sent, true):
             return learned
     scale = learned.scale * (CUT_SHORT if refusal.at_least else 1) * true / max(1, sent.prompt)
@@ -118,7 +128,7 @@ def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
     """The limit that the upstream named, if it differs from the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
-    if limit is None and sent.window.guessed and sent.prompt + sent.least_reply > UNKNOWN_WINDOW:
+    if limit is None and sent.window.guessed and sent.prompt + _least(sent) > UNKNOWN_WINDOW:
         limit, supposed = UNKNOWN_WINDOW, True
     if limit is None or limit <= 0:
         return learned
@@ -130,13 +140,13 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 
 def _limit(sent: Draft, refusal: Refusal) -> int | None:
     if refusal.limit is None and refusal.excess is not None:
-        return sent.prompt + sent.least_reply - refusal.excess
+        return sent.prompt + _least(sent) - refusal.excess
     return refusal.limit
 
 
 def _less(sent: Draft) -> int:
     """A window smaller than what was sent, in tokens, for a refusal without usable figures."""
-    return max(1, int(UNKNOWN_REFUSAL_SHRINK * min(sent.window.tokens, sent.prompt + sent.least_reply)))
+    return max(1, int(UNKNOWN_REFUSAL_SHRINK * min(sent.window.tokens, sent.prompt + _least(sent))))
 
 
 def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
@@ -149,6 +159,10 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
         return NOTHING_LEARNED
     if refusal.bounds == ROLES:
         return LearnedLimits(alternates=after.alternates)
+    if refusal.bounds == REASONING:
+        return LearnedLimits(binds=after.binds)
+    if sent.window.separate and after.shared:
+        return LearnedLimits(shared=True)
     limit, true = _limit(sent, refusal), named_prompt(sent, refusal)
     if true is not None and not _plausible(sent, true, refusal.at_least):
         return NOTHING_LEARNED
@@ -162,7 +176,7 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
             proved = replace(proved, max_input=None if limit == told.max_input else limit)
         elif limit != told.tokens or told.guessed:
             proved = replace(proved, window=limit)
-    if true is not None and not opaque and true + (sent.reply or 0) >= (limit or sent.window.tokens):
+    if true is not None and not opaque and true + _reply(sent) >= (limit or sent.window.tokens):
         most = PLAUSIBLE[sent.meter.quality]
         proved = replace(proved, scale=after.scale if 1 / most <= after.scale <= most else 1.0)
     return proved
@@ -178,4 +192,18 @@ def _over(sent: Draft, true: int | None, limit: int) -> bool:
     """Whether prompt and reply reach a limit, by our count with its margin or by the upstream's count `true`."""
     margin, prompt = sent.meter.margin, sent.prompt
     counted = prompt + margin.of(prompt) - margin.base + min(margin.base, prompt // SMALL_PROMPT)
-    return max(counted, true or 0) + (sent.reply or 0) >= limit
+    return max(counted, true or 0) + _reply(sent) >= limit
+
+
+def _was_changed(sent: Draft) -> bool:
+    """Whether a message is not as the client sent it, or is missing."""
+    return bool(sent.drops) or any(message.why for message in sent.messages)
+
+
+def _reply(sent: Draft) -> int:
+    """The reply limit that was sent, as far as it counts against the window."""
+    return sent.window.counted(sent.reply or 0)
+
+
+def _least(sent: Draft) -> int:
+    return sent.window.counted(sent.least_reply)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.fit import alternation, placement
+from proxy.fit import alternation, binding, placement
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
@@ -10,6 +10,12 @@ from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import Draft, Facts, Ladder, LadderStep, Note, Plan, Want
 from proxy.model.structs import replace
 
+# What a cut may have left behind that the API or the model refuses: after all steps, in this order.
+SETTLING = (
+    (placement.NAME, placement.in_place),
+    (binding.NAME, binding.unbound),
+    (alternation.NAME, alternation.in_turn),
+)
 CLAMP = "clamp_output"  # the step that lowers reply limits
 
 
@@ -40,14 +46,11 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         elif after is not draft:
             notes.append(note(ladder_step.step, draft, after))
             draft = after
-    draft = _made(draft, notes)
-    after = placement.in_place(first, draft)
-    if after is not draft:
-        notes.append(note(placement.NAME, draft, after))
-        draft = after
-    after = alternation.in_turn(first, draft)
-    if after is not draft:
-        notes.append(note(alternation.NAME, draft, after))
+    after = _made(draft, notes)
+    for name, settle in SETTLING:
+        draft, after = after, settle(first, after)
+        if after is not draft:
+            notes.append(note(name, draft, after))
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
         if after is not draft:

@@ -86,6 +86,9 @@ class MessageFormat(Protocol):
     def misplaced(self, messages: Sequence[Message]) -> Collection[int]:
         """The places of messages that the API accepts only beside others, which are no longer there."""
 
+    def without_reasoning(self, message: Message) -> bytes | None:
+        """The message's JSON without its reasoning, empty if nothing else is in it; None if it has none."""
+
     def write(self, text: str) -> bytes:
         """The JSON of a message of our own. The user speaks in it: what we write must not rank as instructions."""
 
@@ -161,6 +164,11 @@ def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 def nowhere_misplaced(messages: Sequence[Message]) -> Collection[int]:
     """No place. For the `MessageFormat` of an API whose runs may stand anywhere."""
     return ()
+
+
+def never_reasoning(message: Message) -> bytes | None:
+    """None. For the `MessageFormat` of an API whose reasoning is not bound to other messages."""
+    return None
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):

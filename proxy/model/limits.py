@@ -35,7 +35,9 @@ class Window:
 
     `source`: where the figures are from. `guessed`: the model is unknown. `can`: the model's capabilities (tools,
     vision, schema, ...); None if unknown. `limit_field`: the only field that the model accepts for a reply limit; None
-    if it accepts either. `alternates`: user and assistant must alternate; None if unknown.
+    if it accepts either. `alternates`: user and assistant must alternate; None if unknown. `separate`: the reply does
+    not count, because the model writes until the window is full. `binds`: the reasoning in a conversation is only valid
+    behind the same messages; None if unknown.
     """
 
     tokens: int
@@ -46,6 +48,8 @@ class Window:
     can: frozenset[str] | None = None
     limit_field: str | None = None
     alternates: bool | None = None
+    separate: bool = False
+    binds: bool | None = None
 
     def floor(self, floor: int) -> int:
         """The smallest useful reply in this window; `floor` is that of a large window."""
@@ -57,16 +61,25 @@ class Window:
             return margin
         return Margin(self.tokens // MARGIN_PART, margin.share)
 
+    def counted(self, reply: int) -> int:
+        """The tokens of a reply limit, or of a reserve, that count against the window."""
+        return 0 if self.separate else reply
+
+    def load(self, prompt: int, reserve: int) -> float:
+        """The load of the window: `(prompt + reserve) / tokens`, where the reply counts."""
+        return (prompt + (0 if self.separate else reserve)) / self.tokens
+
     def excess(self, prompt: int, reply: int, margin: Margin) -> int:
         """Tokens by which prompt, reply and margin exceed the window; the prompt fits if the result is at most 0."""
         own = self.margin(margin)
-        over = prompt + reply + own.of(prompt) - self.tokens
+        over = prompt + (0 if self.separate else reply) + own.of(prompt) - self.tokens
         if self.max_input is None:
             return over
         return max(over, prompt + own.of(prompt) - own.base - self.max_input)
 
     def fits(self, prompt: int, reply: int, margin: Margin) -> bool:
-        """Whether `prompt + reply + margin <= tokens` and the prompt is within `max_input`."""
+        """Whether `prompt + reply + margin <= tokens`, without the reply where it is `separate`, and the prompt is
+        within `max_input`."""
         return self.excess(prompt, reply, margin) <= 0
 
 
@@ -101,7 +114,8 @@ class LearnedLimits:
     of its counts to ours (`scale` from refusals, `correction` from usage).
 
     `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
-    assistant must alternate.
+    assistant must alternate. `binds`: reasoning is bound to what stands before it. `shared`: the reply counts
+    against the window, for this request.
     """
 
     window: int | None = None
@@ -109,12 +123,15 @@ class LearnedLimits:
     scale: float = 1.0
     supposed: bool = False
     alternates: bool = False
+    binds: bool = False
+    shared: bool = False
     correction: Correction | None = None
 
     @property
     def bounds(self) -> bool:
-        """Whether it limits requests: by a window, a bound on the prompt, or the order of roles."""
-        return self.window is not None or self.max_input is not None or self.alternates
+        """Whether it limits requests: by a window, a bound on the prompt, or what may stand where."""
+        found = self.window is not None or self.max_input is not None
+        return found or self.alternates or self.binds or self.shared
 
 
 NOTHING_LEARNED = LearnedLimits()

@@ -30,7 +30,8 @@ class Refusal:
     """An upstream's refusal of a request for its length, with the figures that it names, in tokens.
 
     `bounds`: what `limit` limits: the `window`; the `input` alone; the `body`, in bytes; this `request` alone, without
-    a conclusion about the window; or `roles`: the roles do not alternate, and the length was not refused. `at_least`:
+    a conclusion about the window; `roles`: the roles do not alternate, or `reasoning`: it is bound to what was cut, and
+    the length was not refused. `at_least`:
     the upstream stopped counting, so `prompt` is a lower bound. `rule`: the row of rules/refusals.toml that matched.
     `quotes`: the passages that matched; text that the client itself sent proves nothing.
     """

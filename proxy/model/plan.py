@@ -119,7 +119,7 @@ class Draft:
     @property
     def load(self) -> float:
         """The load of the window: `(prompt + reserve) / window`."""
-        return (self.prompt + self.reserve) / self.window.tokens
+        return self.window.load(self.prompt, self.reserve)
 
     @property
     def excess(self) -> int:
@@ -140,8 +140,10 @@ class Draft:
     @property
     def held(self) -> int:
         """Tokens that a cut leaves free for the reply: the reserve, of which at most half the window counts
-        (`clamp_output` lowers the rest), but at least the floor."""
-        requested = max(self.reserve, self.least_reply)
+        (`clamp_output` lowers the rest), but at least the floor. Where the reply does not count against the window, a
+        cut leaves it no more than the default."""
+        reserve = min(self.reserve, self.default_reserve) if self.window.separate else self.reserve
+        requested = max(reserve, self.window.counted(self.least_reply))
         return min(requested, max(self.floor, int(self.window.tokens * MAX_RESERVE_SHARE)))
 
     @property

@@ -64,5 +64,5 @@ class AnswerLearning:
             if not probed or sent is None or tap is None or not tap.content_seen or tap.error:
                 return
             used, agrees = sent, True
-        reply = outcome.reply_sent or 0
+        reply = self.knowledge.windows.find(outcome.model_sent).counted(outcome.reply_sent or 0)
         self.cache.record_answer(outcome.model_sent, figures.tenant, used, reply, agrees=agrees, probed=probed)

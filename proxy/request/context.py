@@ -337,7 +337,7 @@ def figures_of(context: RequestContext) -> Figures:
         return Figures(outcome, scanned.tenant, scanned.probing)
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
-    load = (total.prompt + reserve) / window.tokens
+    load = window.load(total.prompt, reserve)
     outcome = Outcome(
         received.api.name,
         "",

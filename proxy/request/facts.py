@@ -101,7 +101,10 @@ class Knowledge:
         """A model's window from the operator's rows, the tables and the upstream's list."""
         found = self.windows.find(model)
         listed = self.listing.window(model) if found.guessed else None
-        return found if listed is None else replace(listed, limit_field=found.limit_field, alternates=found.alternates)
+        if listed is None:
+            return found
+        about = {name: getattr(found, name) for name in ("limit_field", "alternates", "separate", "binds")}
+        return replace(listed, **about)
 
     def window_now(
         self, model: str, ladder: Ladder, cap: int | None, learned: LearnedLimits = NOTHING_LEARNED

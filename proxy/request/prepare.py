@@ -306,7 +306,7 @@ def _proves(scan: Scan, ladder: Ladder, window: Window) -> bool:
         return False
     reserve = scan.reserve or ladder.default_reserve
     most = scan.most + PROOF_MARGIN
-    return most + reserve <= ladder.least_at * window.tokens and window.fits(most, reserve, NO_MARGIN)
+    return window.load(most, reserve) <= ladder.least_at and window.fits(most, reserve, NO_MARGIN)
 
 
 def _is_below(total: Total, scan: Scan, ladder: Ladder, window: Window) -> bool:
@@ -316,7 +316,7 @@ def _is_below(total: Total, scan: Scan, ladder: Ladder, window: Window) -> bool:
         return True
     reply = window.floor(ladder.floor) if scan.reserve is None else scan.reserve
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
-    below = total.prompt + reserve < ladder.least_at * window.tokens
+    below = window.load(total.prompt, reserve) < ladder.least_at
     return below and window.fits(total.prompt, reply, total.margin)
 
 
@@ -325,4 +325,4 @@ def _load(counted: Counted | None, scan: Scan, ladder: Ladder) -> float:
     if counted is None or counted.total is None or counted.window.guessed:
         return 0.0
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
-    return (counted.total.prompt + reserve) / counted.window.tokens
+    return counted.window.load(counted.total.prompt, reserve)

@@ -28,6 +28,7 @@ REWRITTEN = 2  # tokens per byte of a call's arguments, at most: they are parsed
 Raws = dict[str, msgspec.Raw]
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
+without_reasoning = conversation.never_reasoning
 
 
 class _Entry(msgspec.Struct):

@@ -31,6 +31,7 @@ ALLOWED = {
     ("wire", "images"): "a segment of URL paths",
     ("wire", "messages"): "a segment of paths, a key of /inspect, and what error bodies repeat the request under",
     ("wire", "refusal"): "a table in rules/refusals.toml",
+    ("wire", "reasoning"): "what a row of rules/refusals.toml bounds",
     ("wire", "tools"): "a part of the request in /inspect",
     ("wire", "system"): "a part of the request in /inspect",
     ("wire", "role"): "a key of /inspect",

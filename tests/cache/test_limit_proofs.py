@@ -39,8 +39,10 @@ def lived(found: Sequence[tuple[LearnedLimits | None, int, float]]) -> LimitProo
 
 
 def test_what_was_proved_is_learned_with_its_proof() -> None:
-    record = LimitProofs().after_refusal(LearnedLimits(8_192, 7_000, 1.2, alternates=True), PROOF)
-    assert record.learned(NOW) == LearnedLimits(8_192, 7_000, 1.2, alternates=True)
+    record = LimitProofs().after_refusal(
+        LearnedLimits(8_192, 7_000, 1.2, alternates=True, binds=True, shared=True), PROOF
+    )
+    assert record.learned(NOW) == LearnedLimits(8_192, 7_000, 1.2, alternates=True, binds=True, shared=True)
     assert record.proofs["window"] == replace(PROOF, value=8_192)
 
 

@@ -83,7 +83,7 @@ def test_a_family_of_the_users_is_found_before_the_built_in_ones(tmp_path: Path)
     families = load_rules(tmp_path).families
     assert families.find("azure/gpt-4o-mine-2").name == "mine"
     assert families.find("gpt-4o").name == "gpt-4o"
-    assert (families.find("claude-3-opus").ratio, families.find("claude-sonnet-4-5").name) == (None, "claude-4-5")
+    assert (families.find("claude-opus-4").ratio, families.find("claude-sonnet-4-5").name) == (None, "claude-4-5")
     assert check_rules(tmp_path) == []
 
 

@@ -91,8 +91,14 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('limit = [{ model = "", field = "max_tokens" }]', "limit 1 (): model must not be empty"),
         ("roles = [{ model = 'm' }]", "roles 1 (m): missing field alternate"),
         ("roles = [{ model = ' ', alternate = true }]", "roles 1 ( ): model must not be empty"),
+        ("reply = [{ model = 'm', reply = 'x' }]", "reply 1 (m): reply: Invalid enum value 'x'"),
+        ("reply = [{ model = ' ', reply = 'shared' }]", "reply 1 ( ): model must not be empty"),
+        ("reasoning = [{ model = '', bound = true }]", "reasoning 1 (): model must not be empty"),
         ("window = 5", "window 1: expected object, got int"),
-        ('[windows]\nmodel = "m"', "windows: unknown table, must be one of window, gap, beside, limit, roles"),
+        (
+            '[windows]\nmodel = "m"',
+            "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning",
+        ),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',

@@ -205,6 +205,14 @@ def test_whose_templates_want_turns_is_known_by_their_names(shipped: Windows) ->
     assert not any(shipped.find(name).alternates for name in others)
 
 
+def test_whose_reply_is_separate_and_whose_reasoning_is_bound_is_known_by_their_names(shipped: Windows) -> None:
+    separate = ("claude-sonnet-4-5", "anthropic/claude-opus-4.5", "claude-haiku-4-5@20251001", "claude-opus-5-5")
+    assert all(shipped.find(name).separate for name in separate)
+    shared = ("claude-opus-4-20250514", "claude-opus-4-1", "claude-3-7-sonnet-20250219", "claude-3-5-haiku", "gpt-4o")
+    assert not any(shipped.find(name).separate for name in shared)
+    assert shipped.find("claude-fable-5-1").binds and shipped.find("claude-opus-5").binds is None
+
+
 def test_gpt_5_bounds_the_prompt_within_its_window(shipped: Windows) -> None:
     window = shipped.find("gpt-5-mini-2025-08-07")
     assert (window.tokens, window.max_input, window.max_output) == (400_000, 272_000, 128_000)

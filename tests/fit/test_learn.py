@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from proxy.fit.learn import LEAST_SUPPOSED, PLAUSIBLE, UNKNOWN_REFUSAL_SHRINK, apply_learned, learn, proven
 from proxy.fit.plan import plan
+from proxy.model.conversation import Block
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, Window
 from proxy.model.outcome import Refusal
-from proxy.model.plan import Draft, Facts
+from proxy.model.plan import Draft, Drop, Facts
 from proxy.model.structs import replace
 from tests.makers import WordMeter, draft, facts, ladder, prompt, user, words
 
@@ -124,6 +125,35 @@ def test_a_refusal_of_neighbours_teaches_that_roles_alternate_where_they_did_not
     taught = learn(known, users, refusal)
     assert taught is not None and taught.window.alternates and taught.learned == LearnedLimits(alternates=True)
     assert taught.window.tokens == 1000 and learn(taught, users, refusal) is None
+
+
+def test_a_refusal_of_reasoning_behind_a_change_teaches_that_it_is_bound() -> None:
+    known, refusal = facts(1000), Refusal("r", bounds="reasoning")
+    untouched = draft([user("a"), user("b")], 1000)
+    assert learn(known, untouched, refusal) is None  # it is the client's own
+    for what in (replace(untouched, drops=(Drop(3, "old"),)), untouched.with_blocks([changed(untouched)])):
+        taught = learn(known, what, refusal)
+        assert taught is not None and taught.window.binds and taught.learned == LearnedLimits(binds=True)
+        assert learn(taught, what, refusal) is None
+        assert proves(what, refusal) == LearnedLimits(binds=True)
+
+
+def changed(found: Draft) -> Block:
+    (message,) = found.blocks[0].messages
+    return replace(found.blocks[0], messages=(replace(message, why="shortened"),))
+
+
+def test_a_refusal_that_adds_the_reply_teaches_that_it_counts() -> None:
+    window = Window(1000, separate=True)
+    known = replace(facts(1000), window=window)
+    what = replace(draft([user(words(300))], 1000, max_tokens=900), window=window)
+    assert what.excess <= 0
+    refusal = Refusal("r", limit=1000, prompt=307, completion=900)
+    taught = learn(known, what, refusal)
+    assert taught is not None and taught.window == Window(1000) and taught.learned == LearnedLimits(shared=True)
+    assert proven(what, refusal, taught.learned, window, opaque=False) == LearnedLimits(shared=True)
+    alone = learn(known, what, Refusal("r", limit=250, prompt=307))
+    assert alone is not None and alone.window.separate and alone.window.tokens == 250
 
 
 def test_what_was_learned_lies_over_the_table() -> None:

@@ -75,6 +75,14 @@ def test_excess_is_what_does_not_fit_to_the_token() -> None:
     assert replace(found, window=Window(100, 110)).excess == 144
 
 
+def test_a_separate_reply_counts_nowhere_and_a_cut_leaves_it_the_default() -> None:
+    found = draft([user(words(93))], 2000, max_tokens=60_000)
+    separate = replace(found, window=Window(2000, separate=True), default_reserve=300, ladder_floor=50)
+    assert (separate.excess, separate.load, separate.possible) == (100 - 2000, 0.05, True)
+    assert (separate.held, separate.room) == (300, 1700) and found.excess > 0
+    assert not replace(separate, window=Window(99, separate=True)).possible
+
+
 def test_the_room_is_the_largest_prompt_that_fits() -> None:
     assert draft([user("a")], 1000, max_tokens=100).room == 900
     assert draft([user("a")], 1000, WordMeter(margin=Margin(15, 0.25)), max_tokens=360).room == 500

@@ -105,6 +105,19 @@ def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Pat
         assert source(one.known("gpt-4"))[0] == (8_192 if rules is None else 7_000)  # others know nothing of it
 
 
+def test_other_facts_about_a_model_are_told_by_rows_and_by_refusals(tmp_path: Path) -> None:
+    rows = (
+        'reply = [{ model = "claude-opus-4-5", reply = "shared" }]\nreasoning = [{ model = "mine", bound = false }]\n'
+    )
+    (tmp_path / "windows.toml").write_text(rows)
+    one = knowledge(rules=tmp_path)
+    assert one.known("claude-sonnet-4-5").separate and not one.known("claude-opus-4-5").separate
+    for model in ("claude-sonnet-4-5", "mine", NOBODY):
+        teach(one, model, LearnedLimits(binds=True, shared=True))
+    assert not believed(one, "claude-sonnet-4-5").separate and believed(one, NOBODY).binds
+    assert believed(one, "mine").binds is False  # as the user says
+
+
 def test_who_takes_turns_only_is_told_by_rows_and_by_refusals(tmp_path: Path) -> None:
     (tmp_path / "windows.toml").write_text('roles = [{ model = "gemma-2*", alternate = false }]\n')
     one = knowledge(rules=tmp_path)

@@ -101,6 +101,16 @@ def join(message: Message, messages: Sequence[Message]) -> bytes | None:
     return bytes(_put(msgspec.Raw(message.raw), (CONTENT,), _raw(content)))
 
 
+def without_reasoning(message: Message) -> bytes | None:
+    """The message's JSON without its thinking blocks, empty if it has no other block; None if it has none."""
+    types = [block.get("type") for block in _blocks(message)]
+    if not any(named in REASONING for named in types):
+        return None
+    fields = RAWS.decode(message.raw)
+    blocks = [raw for raw, named in zip(_BLOCKS.decode(fields[CONTENT]), types, strict=True) if named not in REASONING]
+    return msgspec.json.encode({**fields, CONTENT: blocks}) if blocks else b""
+
+
 def write(text: str) -> bytes:
     """The JSON of a user message of our own."""
     return msgspec.json.encode({"role": USER, CONTENT: text})

@@ -36,6 +36,7 @@ _CALLS = msgspec.json.Decoder(list[Raws])
 
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
+without_reasoning = conversation.never_reasoning
 
 
 def parts(message: Message) -> tuple[Part, ...]:

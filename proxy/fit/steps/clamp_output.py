@@ -27,9 +27,10 @@ def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with a reply limit that fits.
 
-    Returns the same draft if not even the floor fits: then the prompt must shrink first.
+    Returns the same draft if not even the floor fits: then the prompt must shrink first; and where the reply does not
+    count against the window.
     """
-    if draft.reply is None:
+    if draft.reply is None or draft.window.separate:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
@@ -46,7 +47,7 @@ def squeezed(draft: Draft) -> Draft:
     The limit first uses the margin, then falls below the floor (seed 001's third example). Returns the same draft if
     the prompt alone does not fit.
     """
-    if draft.reply is None or not draft.possible:
+    if draft.reply is None or draft.window.separate or not draft.possible:
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     reply = clamp(draft.window.tokens, draft.prompt, asked, draft.margin, min(asked, draft.floor))

@@ -70,4 +70,4 @@ def holds(draft: Draft, spare: float) -> bool:
     """Whether prompt and reserve, plus the share `spare` of them, fit into the window. False for a guessed window."""
     if draft.window.guessed or draft.excess > 0:
         return False
-    return math.floor((draft.prompt + draft.reserve) * (1 + spare)) <= draft.window.tokens
+    return math.floor((draft.prompt + draft.window.counted(draft.reserve)) * (1 + spare)) <= draft.window.tokens

@@ -33,6 +33,11 @@ def test_a_limit_that_does_not_fit_is_lowered_to_what_is_left() -> None:
     assert (after.reply, after.excess) == (100, 0)
 
 
+def test_a_limit_that_does_not_count_against_the_window_is_left_alone() -> None:
+    before = asking(60_000, size=12_000, separate=True)
+    assert apply(before, KNOWN, Params()) is before and squeezed(before) is before
+
+
 def test_the_margin_is_left_free() -> None:
     before = replace(asking(5000, size=4993, floor=1), meter=WordMeter(margin=Margin(40, 0.1)))
     assert apply(before, KNOWN, Params()).reply == 10_000 - 5000 - 40 - 500
