@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from starlette.routing import Router
@@ -18,6 +19,7 @@ from proxy.cache.cache import Cache
 from proxy.config.reload import Reloader
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import SETTINGS, Settings
+from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
 from proxy.fit.alternation import NAME as ALTERNATION
@@ -31,6 +33,8 @@ from proxy.observe.aggregation import Known
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
 from proxy.request.answers import AnswerLearning
+from proxy.request.backends import Builder
+from proxy.request.backends import close as close_routes
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
@@ -41,6 +45,7 @@ from proxy.request.planning import PlanBuilder
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector
+from proxy.request.routes import Backend, Routes
 from proxy.request.scanning import BodyScanner
 from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.traces import Traces, make_traces
@@ -51,7 +56,9 @@ from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
 from proxy.upstreams.models_listing import ModelsListing
-from proxy.upstreams.upstream import Upstream
+from proxy.upstreams.routing import routing
+from proxy.upstreams.senders import make_senders
+from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.paths import one_path
 
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
@@ -69,6 +76,7 @@ class Loaded(NamedTuple):
     settings: Settings
     rules: Rules
     windows: Windows
+    senders: Mapping[str, Sender] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -92,6 +100,7 @@ class Services:
     inspecting: Inspecting
     reloader: Reloader[Loaded]
     traces: Traces | None = None
+    routes: Routes | None = None
     ready: bool = False
     _watch: asyncio.Task[None] | None = None
 
@@ -102,6 +111,12 @@ class Services:
         asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
         self._watch = asyncio.create_task(self.reloader.watch())
         self.ready = True
+
+    def go_offline(self) -> None:
+        """Calls no upstream from now on, not even for lists of models."""
+        backends = () if self.routes is None else self.routes.backends.values()
+        for knowledge in (self.knowledge, *(backend.knowledge for backend in backends)):
+            knowledge.offline = True
 
     async def close(self) -> None:
         """Ends requests and background work, and closes connections and threads."""
@@ -115,6 +130,8 @@ class Services:
         for provider in self.providers.values():
             await provider.close()
         self.pool.close()
+        if self.routes is not None:
+            await close_routes(self.routes)
         await self.knowledge.close()
         await self.cache.close()
         await self.upstream.close()
@@ -123,7 +140,7 @@ class Services:
         """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
         it belongs to the gateway of that time."""
         self._adopt_keys(loaded.settings)
-        self.settings, self.rules, self.windows = loaded
+        self.settings, self.rules, self.windows, senders = loaded
         self.knowledge = self.knowledge.with_rules(loaded.windows, loaded.rules.families)
         self.providers = {
             kind: provider.with_rules(loaded.rules, self.knowledge) for kind, provider in self.providers.items()
@@ -131,21 +148,25 @@ class Services:
         self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules))
         fixed = self.gateway.settings
         planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
+        healer, learning = Healer(self.knowledge, planner.plans, self.pool), AnswerLearning(self.knowledge, self.cache)
+        default = Backend(DEFAULT, self.upstream, self.knowledge, planner, healer, learning)
+        self.routes = Builder(fixed, loaded.rules, senders, default, self.extra_calls, self.routes).routes()
         self.gateway = self.gateway.with_rules(
             planner,
-            Healer(self.knowledge, planner.plans, self.pool),
-            AnswerLearning(self.knowledge, self.cache),
+            healer,
+            learning,
             RefusalDetector(loaded.rules.refusals),
-            _billed(self.extra_calls, self.upstream, self.clients),
+            _billed(self.extra_calls, self.upstream, self.clients, self.routes),
+            self.routes,
         )
-        self.inspecting = Inspecting(fixed, planner, self.knowledge, self.cache, self.budget)
+        self.inspecting = Inspecting(fixed, planner, self.knowledge, self.cache, self.budget, self.routes)
 
     def _adopt_keys(self, settings: Settings) -> None:
         """Uses the keys of these settings. What else has changed takes effect at the next start."""
         before, followed = self.settings, {"api_key"}
         self.upstream.use_key(settings.api_key)
         for kind, client in self.clients.items():
-            if client.dedicated:
+            if client.dedicated and isinstance(client.upstream, Upstream):
                 client.upstream.use_key(want_kinds()[kind].upstream(settings)[1])
                 followed.add(f"{kind}_api_key")
         if settings.secret is not None and before.secret is not None:
@@ -164,13 +185,15 @@ def build(
     tell: Callable[[Outcome], None] | None = None,
     folder: Path | None = None,
     reread: Callable[[], Settings] | None = None,
+    variables: Callable[[], Mapping[str, str]] | None = dict,
 ) -> Services:
-    """The services for these settings. `reread` reads the settings again, with their files. Raises `ConfigError` for
+    """The services for these settings. `reread` reads the settings again, with their files. `variables` reads the
+    environment, for the keys that rules name; None: nothing will be sent, and no key is read. Raises `ConfigError` for
     wrong settings and rules."""
     reread = reread or (lambda: settings)
     followed = [one for one in (settings.rules, settings.keys) if one is not None]
-    reloader = Reloader(followed, lambda: _load(reread()), lambda loaded: services.adopt(loaded), event)
-    _, rules, windows = _load(settings)
+    reloader = Reloader(followed, lambda: _load(reread(), variables), lambda loaded: services.adopt(loaded), event)
+    _, rules, windows, senders = _load(settings, variables)
     cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
     upstream = Upstream(
@@ -205,19 +228,23 @@ def build(
         exporter,
     )
     tell = tell or make_access_log(settings.log)
+    healer, learning = Healer(knowledge, planner.plans, pool), AnswerLearning(knowledge, cache)
+    default = Backend(DEFAULT, upstream, knowledge, planner, healer, learning)
+    routes = Builder(settings, rules, senders, default, extra_calls).routes()
     gateway = Gateway(
         settings,
         planner,
-        Healer(knowledge, planner.plans, pool),
-        AnswerLearning(knowledge, cache),
+        healer,
+        learning,
         knowledge,
         upstream,
         RefusalDetector(rules.refusals),
         metrics,
         budget,
         tell if exporter is None else _both(tell, exporter),
-        _billed(extra_calls, upstream, clients),
+        _billed(extra_calls, upstream, clients, routes),
         None if traces is None else traces.tracer,
+        routes,
     )
     services = Services(
         settings,
@@ -234,24 +261,30 @@ def build(
         background,
         extra_calls,
         gateway,
-        Inspecting(settings, planner, knowledge, cache, budget),
+        Inspecting(settings, planner, knowledge, cache, budget, routes),
         reloader,
         traces,
+        routes,
     )
     return services
 
 
-def _load(settings: Settings) -> Loaded:
-    """The rules that settings name. Raises `ConfigError`."""
+def _load(settings: Settings, variables: Callable[[], Mapping[str, str]] | None) -> Loaded:
+    """The rules that settings name, with the keys that they name. Raises `ConfigError`."""
     rules = load_rules(
         settings.rules, default=settings.ladder, defaults=_defaults(settings), overrides=_budgets(settings)
     )
-    return Loaded(settings, rules, load_windows(rules.windows))
+    keys = None if variables is None else variables()
+    senders = make_senders(settings, routing(rules.upstreams).routes, keys, event)
+    return Loaded(settings, rules, load_windows(rules.windows), senders)
 
 
-def _billed(extra_calls: ExtraCalls, upstream: Upstream, clients: Mapping[str, InternalClient]) -> ExtraCalls | None:
-    """The extra calls, if the operator may be billed for some."""
-    return extra_calls if upstream.has_key or any(client.dedicated for client in clients.values()) else None
+def _billed(
+    extra_calls: ExtraCalls, upstream: Upstream, clients: Mapping[str, InternalClient], routes: Routes | None
+) -> ExtraCalls | None:
+    """The extra calls, if the operator may be billed for what callers cause."""
+    billed = upstream.has_key or any(client.dedicated for client in clients.values()) or routes is not None
+    return extra_calls if billed else None
 
 
 def _planner(

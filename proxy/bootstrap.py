@@ -6,7 +6,7 @@ import errno
 import gc
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from proxy import __version__
@@ -34,16 +34,18 @@ def start(
     remarks: Iterable[str] = (),
     folder: Path | None = None,
     reread: Callable[[], Settings] | None = None,
+    variables: Callable[[], Mapping[str, str]] = dict,
 ) -> int:
     """Serves until it is stopped, and returns the exit code.
 
     `remarks` on the settings become events. Several workers share their metrics through `folder`. `reread` reads the
-    settings again, with their files. Raises ConfigError for wrong settings and rules, and where it cannot listen.
+    settings again, with their files; `variables` reads the environment, for the keys that rules name. Raises
+    ConfigError for wrong settings and rules, and where it cannot listen.
     """
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     log = make_access_log(settings.log)
-    services = build(settings, log, folder, reread)
+    services = build(settings, log, folder, reread, variables)
     listeners = listen(settings.host, settings.port)
     admin_listeners = (
         [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)

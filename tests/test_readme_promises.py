@@ -14,6 +14,16 @@ README, DEPLOY = "README.md", "deploy/README.md"
 # A document, a sentence of it, and the test that fails if the sentence is not true.
 PROMISES = (
     (
+        DEPLOY,
+        "and nowhere else",
+        "e2e/test_upstreams.py::test_the_model_decides_and_each_upstream_gets_its_own_key",
+    ),
+    (
+        DEPLOY,
+        "It is spent only for callers whose own key the default upstream accepted",
+        "e2e/test_upstreams.py::test_only_a_caller_whose_own_key_was_accepted_spends_the_operators",
+    ),
+    (
         README,
         "A request that is too long is made to fit wherever anything may be cut",
         "laws/test_ladders.py::test_a_request_whose_texts_can_give_way_is_never_refused",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Iterable, Sequence
 
 from proxy.cache.contents import Contents
@@ -46,24 +47,41 @@ class Cache:
         self._remote = Remote(backend_from_url(url), SECRET_NAME, event) if url else None
         self.shared = self._remote is not None  # whether there is a backend
         self._counts = SharedCounts(self.memory, self._remote, self._keyring, self._stats) if self._remote else None
-        self._records = ModelRecords(upstream, self._remote, self._keyring, self._stats, probe_after=probe_after)
+        self._upstreams: list[ModelRecords] = []
+        self.use_upstream(upstream)
+        self.contents = Contents(self._remote, self._keyring, self._stats)
+
+    def use_upstream(self, upstream: str) -> None:
+        """Begins the records of an upstream, and uses them from now on."""
+        self._records = ModelRecords(upstream, self._remote, self._keyring, self._stats, probe_after=self.probe_after)
+        self._upstreams.append(self._records)
         # Bound methods instead of wrappers: every request calls them.
         self.has_tenant_records = self._records.has_tenant_records
         self.has_corrections = self._records.has_corrections
         self.correction = self._records.correction
-        self.contents = Contents(self._remote, self._keyring, self._stats)
+        if self._remote is not None and self._remote.started:
+            self._remote.spawn(self._records.refresh_loop())
+
+    def beside(self, upstream: str) -> Cache:
+        """The cache of another upstream: its model records are its own, all else is shared. `start` and `close` of the
+        first one serve both."""
+        other = copy.copy(self)
+        other.use_upstream(upstream)
+        return other
 
     def use_secret(self, secret: bytes) -> None:
         """Uses another secret of the operator from now on."""
         self._keyring.use(secret)
-        self._records.revote()
+        for records in self._upstreams:
+            records.revote()
 
     async def start(self) -> None:
         """Starts the background tasks, which connect and share. Does not wait for the backend."""
         if self._remote is None:
             return
         self._remote.start()
-        self._remote.spawn(self._records.refresh_loop())
+        for records in self._upstreams:
+            self._remote.spawn(records.refresh_loop())
         if not self._keyring.can_seal:
             self._remote.spawn(self._keyring.agree_loop(self._remote))
 
@@ -72,7 +90,7 @@ class Cache:
         if self._remote is None:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._records.refresh(), CLOSE_TIMEOUT_S)
+            await asyncio.wait_for(asyncio.gather(*(records.refresh() for records in self._upstreams)), CLOSE_TIMEOUT_S)
         await self._remote.close()
 
     async def fetch_counts(self, keys: Sequence[CountKey]) -> None:
@@ -113,7 +131,8 @@ class Cache:
 
     def forget(self, model: str) -> None:
         """Invalidates what was learned about a model and its counts, for every tenant, worker and replica."""
-        self._records.forget(model)
+        for records in self._upstreams:
+            records.forget(model)
 
     def proofs(self, model: str | None = None, tenant: bytes | None = None) -> list[ProofView]:
         """The valid proofs, of all models and tenants or of these."""

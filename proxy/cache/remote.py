@@ -99,6 +99,11 @@ class Remote:
         """Whether a read would be sent now."""
         return self.read_breaker.closed and self._active_reads < MAX_ACTIVE_READS and not self._closed
 
+    @property
+    def started(self) -> bool:
+        """Whether background tasks run."""
+        return bool(self._tasks)
+
     def start(self) -> None:
         """Starts the background tasks. The first probe connects, so that no request has to."""
         self.spawn(self._write_loop())

@@ -200,7 +200,8 @@ def serve(arguments: argparse.Namespace) -> int:
         folder = Path(stack.enter_context(_folder())) if settings.workers > 1 else None
         from proxy.bootstrap import start
 
-        return start(settings, unknown_variables(_environ(arguments)), folder, partial(_read, arguments))
+        environ = partial(_environ, arguments)
+        return start(settings, unknown_variables(environ()), folder, partial(_read, arguments), environ)
 
 
 def _folder() -> TemporaryDirectory[str]:
@@ -214,8 +215,8 @@ def inspect(arguments: argparse.Namespace) -> int:
     """`plimsoll inspect`: shows the plan for a body. Returns 1 if the body cannot be made to fit."""
     from proxy.app import build
 
-    services = build(replace(settings_of(arguments), redis=None), lambda outcome: None)
-    services.knowledge.offline = True
+    services = build(replace(settings_of(arguments), redis=None), lambda outcome: None, variables=None)
+    services.go_offline()
     headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
     if arguments.lorebook:
         headers.append((b"x-plimsoll-lorebook", arguments.lorebook.encode()))

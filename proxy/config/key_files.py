@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from proxy.config import otel
-from proxy.config.settings import PREFIX, SETTINGS
 from proxy.errors import ConfigError
 
 FOLDER = "PLIMSOLL_KEYS"
 MAX_BYTES = 65_536  # a longer file is no setting
-NAMES = frozenset(setting.name for setting in SETTINGS) | otel.NAMES
+VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def with_key_files(environ: Mapping[str, str], folder: str | None = None) -> Mapping[str, str]:
     """An environment whose variables are overridden by the files of `PLIMSOLL_KEYS`, or of `folder` if that is given.
-    Files with other names than those of settings are ignored, unless their names begin as ours do.
+    Files whose names are no names of variables, in capitals, are ignored.
 
     Raises `ConfigError` if the folder or a file cannot be read; no error contains a part of a file.
     """
@@ -33,7 +32,7 @@ def with_key_files(environ: Mapping[str, str], folder: str | None = None) -> Map
 
 
 def _is_setting(path: Path) -> bool:
-    return (path.name in NAMES or path.name.startswith(PREFIX)) and path.name != FOLDER and path.is_file()
+    return VARIABLE.fullmatch(path.name) is not None and path.name != FOLDER and path.is_file()
 
 
 def _text_of(path: Path) -> str:

@@ -1,8 +1,8 @@
 """Loads the rules: the built-in folder, and the user's folder merged over it, as one immutable, validated value.
 
 The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
-windows.toml, refusals.toml and families.toml come before the built-in rows. A refusal or veto replaces the built-in row
-with its name; a family does so at that row's position.
+windows.toml, refusals.toml, upstreams.toml and families.toml come before the built-in rows. A refusal, veto or upstream
+replaces the built-in row with its name; a family does so at that row's position.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from proxy.config.ladders import (
     parse_lorebook_rules,
 )
 from proxy.config.lorebooks import PARSERS
+from proxy.config.upstreams import FILE as UPSTREAMS
+from proxy.config.upstreams import UpstreamRow, parse_upstreams
 from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
@@ -37,7 +39,7 @@ from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
-FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", "summary.txt"})
+FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", UPSTREAMS, "summary.txt"})
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
@@ -55,6 +57,7 @@ class Rules:
     lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     lorebook_rules: tuple[LorebookRule, ...] = ()
     families: Families = BUILT_IN
+    upstreams: tuple[UpstreamRow, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -173,6 +176,7 @@ def read_rules(
         lorebooks=MappingProxyType(lorebooks),
         lorebook_rules=lorebook_rules,
         families=_families(reader),
+        upstreams=_upstreams(reader),
     )
     return rules, reader.problems
 
@@ -262,6 +266,16 @@ def _families(reader: RulesReader) -> Families:
         reader.report(layer, FILE, problems)
         families = Families(merge_families(rows, families.rows)) if rows else families
     return families
+
+
+def _upstreams(reader: RulesReader) -> tuple[UpstreamRow, ...]:
+    """The rows of all layers; of two with the same name the upper one."""
+    found: dict[str, UpstreamRow] = {}
+    for layer in reader.layers:
+        rows, problems = parse_upstreams(reader.toml(layer, UPSTREAMS), layer.folder)
+        reader.report(layer, UPSTREAMS, problems)
+        found = {**found, **{row.name: row for row in rows if row.name not in found}}
+    return tuple(found.values())
 
 
 def _refusals(reader: RulesReader) -> refusals.Rules:

@@ -214,8 +214,8 @@ class Prompt:
     own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
     client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
     matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
-    its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so
-    nothing is cut before it refuses.
+    its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so nothing is cut before
+    it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it.
     """
 
     model: str
@@ -230,3 +230,4 @@ class Prompt:
     opaque: bool = False
     api: str = CHAT
     managed: bool = False
+    bound: bool = False

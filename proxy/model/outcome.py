@@ -106,3 +106,4 @@ class Outcome(msgspec.Struct, frozen=True):
     extra_tokens: int = 0
     extra_seconds: float = 0.0
     trace: Trace | None = None
+    upstream: str = ""  # the name of the one that was asked last, if there are several

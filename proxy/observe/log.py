@@ -127,6 +127,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     truncated: bool = False
     bytes_in: int = 0
     bytes_out: int = 0
+    upstream: str = ""
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -165,6 +166,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.truncated,
         o.bytes_in,
         o.bytes_out,
+        o.upstream,
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -190,7 +192,8 @@ def text_line(o: Outcome, at: float) -> str:
     named = f" model={model} window={o.window:,}" if o.model else ""
     head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint} {o.path}".rstrip()
     how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
-    more = f" attempts={o.attempts}" if o.attempts > 1 else ""
+    more = f" upstream={o.upstream}" if o.upstream else ""
+    more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"
     marked = f" id={o.request_id}" * bool(o.request_id) + (f" trace={o.trace.trace_id}" if o.trace else "")

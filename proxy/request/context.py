@@ -32,6 +32,7 @@ import time
 
 import msgspec
 
+from proxy.config.upstreams import DEFAULT
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
 from proxy.model.api import Api
@@ -143,7 +144,8 @@ class Record(msgspec.Struct):
     """Attempts, times and costs of a request while it is under way. Times of `time.perf_counter`, in seconds.
 
     `result` is the outcome's label so far. `counting` is the count that runs while the upstream works. `cost` is what
-    extra calls cost, None before the first one. `trace`: if the request is sampled.
+    extra calls cost, None before the first one. `trace`: if the request is sampled. `upstream` is where the latest
+    attempt went, if there are several.
     """
 
     result: str = ""
@@ -156,6 +158,7 @@ class Record(msgspec.Struct):
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
+    upstream: str = ""
     _sent_at: float = 0.0
     _waiting_since: float = 0.0
 
@@ -192,7 +195,8 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestContext(msgspec.Struct):
-    """The latest value of each stage of one request, and its record. `room`: its body's share of the memory budget."""
+    """The latest value of each stage of one request, and its record. `room`: its body's share of the memory budget.
+    `upstream`: the one that it is planned for, if there are several."""
 
     received: Received
     scanned: Scanned | None = None
@@ -202,6 +206,7 @@ class RequestContext(msgspec.Struct):
     record: Record = msgspec.field(default_factory=Record)
     room: Room | None = None
     figures: Figures | None = None
+    upstream: str = ""
 
     @property
     def proven(self) -> bool:
@@ -255,6 +260,8 @@ class RequestContext(msgspec.Struct):
             found = [] if total is None or scanned is None else total_headers(total, scanned.scan.reserve)
         if self.received.mode is Mode.OBSERVE:
             found.append(OBSERVED)
+        if self.record.upstream not in ("", DEFAULT):
+            found.append((b"x-plimsoll-upstream", self.record.upstream.encode()))
         if scanned is not None and scanned.controls is not NOTHING_ASKED and (notes := self.notices()):
             found.append((b"x-plimsoll-notice", header_value("; ".join(notes))))
         return found
@@ -305,6 +312,7 @@ class RequestContext(msgspec.Struct):
             extra_tokens=cost.tokens,
             extra_seconds=cost.seconds,
             trace=None if record.trace is None else record.trace.result(),
+            upstream=record.upstream,
         )
 
 

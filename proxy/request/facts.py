@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from proxy.cache.cache import Cache
 from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, with_learned
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Prompt
+from proxy.model.conversation import CHAT, Prompt
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Window
 from proxy.model.outcome import Outcome, Refusal
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
@@ -41,12 +42,21 @@ class ResolvedModel:
     counted_as: int
 
 
-@dataclass(slots=True)
+class Peers(Protocol):
+    """The knowledge of the other upstreams."""
+
+    def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
+        """The knowledge of the upstream that a request of an API goes to if it is moved from `home` to a model; None
+        if it may not be moved there."""
+
+
+@dataclass(slots=True, eq=False)
 class Knowledge:
     """Windows from the operator's rows, the tables, refusals and the upstream's model list. Meters by the model's
     family, with learned ratios.
 
-    `limit` is the operator's bound on every window, in tokens. `offline`: no upstream is called.
+    `limit` is the operator's bound on every window, in tokens. `offline`: no upstream is called. `peers`: if there are
+    other upstreams.
     """
 
     limit: int | None
@@ -55,6 +65,7 @@ class Knowledge:
     cache: Cache
     listing: ModelsListing
     offline: bool = False
+    peers: Peers | None = field(default=None, repr=False)
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
@@ -79,7 +90,19 @@ class Knowledge:
 
     def tenant(self, headers: Headers, model: str) -> bytes:
         """The tenant of a request with these headers (`tenant_of`). Empty if nothing was learned that depends on it."""
-        return tenant_of(headers) if self.cache.shared or self.cache.has_tenant_records(model) else b""
+        depends = self.cache.shared or self.peers is not None or self.cache.has_tenant_records(model)
+        return tenant_of(headers) if depends else b""
+
+    def serving(self, model: str, api: str, headers: Headers) -> Knowledge | None:
+        """The knowledge of the upstream that a request of an API goes to if it is moved to a model; None if it may not
+        be moved there."""
+        return self if self.peers is None else self.peers.serving(self, model, api, headers)
+
+    def candidates(self, ladder: Ladder, api: str, headers: Headers, bound: bool = False) -> dict[str, Knowledge]:
+        """The models that a request may be moved to, in order, each with the knowledge of its upstream. A request that
+        is `bound` stays on its own."""
+        found = ((name, self.serving(name, api, headers)) for name in _allowed(ladder))
+        return {name: one for name, one in found if one is self or (one is not None and not bound)}
 
     def learned(self, model: str, tenant: bytes) -> LearnedLimits:
         """The limits that refusals proved for a model and a tenant, and the correction of its counts from answers.
@@ -139,13 +162,19 @@ class Knowledge:
         return window if self.limit is None else capped(window, self.limit, LIMIT)
 
     async def ready(
-        self, model: str, ladder: Ladder, cap: int | None, headers: Headers, learned: LearnedLimits = NOTHING_LEARNED
+        self,
+        model: str,
+        ladder: Ladder,
+        cap: int | None,
+        headers: Headers,
+        learned: LearnedLimits = NOTHING_LEARNED,
+        api: str = CHAT,
     ) -> None:
         """Waits for the upstream's list if the model or a candidate is unknown, and until its encodings are loaded."""
-        for name in (model, *_allowed(ladder)):
+        for name, knowledge in {model: self, **self.candidates(ladder, api, headers)}.items():
             own = name == model and (cap is not None or learned.window is not None)
-            if not own and self.known(name).guessed:
-                await self._inquire(name, headers)
+            if not own and knowledge.known(name).guessed:
+                await knowledge.inquire(name, headers)
             if not loaded(needed := self.families.find(name).encoding):
                 await asyncio.to_thread(encoding, needed)
 
@@ -160,12 +189,13 @@ class Knowledge:
     ) -> Facts:
         """The facts for this prompt, with what was `learned` of its model."""
         model = prompt.model
-        await self.ready(model, ladder, cap, headers, learned)
+        await self.ready(model, ladder, cap, headers, learned, prompt.api)
         window = self.window_now(model, ladder, cap, learned)
-        candidates = tuple(self._candidate(prompt, name, ladder, cap, tenant) for name in _allowed(ladder))
+        allowed = self.candidates(ladder, prompt.api, headers, prompt.bound).items()
+        candidates = tuple(one.candidate(prompt, name, ladder, cap, tenant) for name, one in allowed)
         return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)
 
-    def _candidate(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, tenant: bytes) -> CandidateModel:
+    def candidate(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, tenant: bytes) -> CandidateModel:
         """A client's cap applies to every model that its request may be moved to; but it is no window of an unknown
         model."""
         learned = self.learned(model, tenant)
@@ -174,10 +204,12 @@ class Knowledge:
             window = self.window_now(model, ladder, cap, learned)
         return CandidateModel(model, window, partial(self.meter, prompt, model, learned))
 
-    async def refresh(self, model: str, ladder: Ladder, tenant: bytes) -> None:
+    async def refresh(self, model: str, ladder: Ladder, tenant: bytes, api: str = CHAT, headers: Headers = ()) -> None:
         """Reads what other replicas learned of the models that a request may go to. Waits for Redis, at most its time
-        budget, and only if the records are not fresh."""
-        await self.cache.load_records([(name, tenant) for name in (model, *_allowed(ladder))])
+        budget for each upstream, and only if the records are not fresh."""
+        named = {model: self, **self.candidates(ladder, api, headers)}
+        for knowledge in dict.fromkeys(named.values()):
+            await knowledge.cache.load_records([(name, tenant) for name, one in named.items() if one is knowledge])
 
     def counted_as(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> int:
         """A hash of everything that a model's counts depend on besides the request."""
@@ -229,7 +261,7 @@ class Knowledge:
         await self.listing.load(model, headers, max_age=self.cache.probe_after)
         return self.known(model) != before
 
-    async def _inquire(self, model: str, headers: Headers) -> None:
+    async def inquire(self, model: str, headers: Headers) -> None:
         """Reads the upstream's list of models; logs an unknown model once."""
         if not self.offline:
             await self.listing.load(model, headers)

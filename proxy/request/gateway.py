@@ -13,6 +13,7 @@ import msgspec
 
 from proxy.apis import error_body
 from proxy.config.settings import Settings
+from proxy.config.upstreams import DEFAULT
 from proxy.errors import ClientError, stopped
 from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
@@ -33,7 +34,7 @@ from proxy.http.relay import (
 )
 from proxy.http.server.cycle import Cycle
 from proxy.model.api import Api
-from proxy.model.outcome import Outcome, Refusal, Usage
+from proxy.model.outcome import PASSTHROUGH, Outcome, Refusal, Usage
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
@@ -45,11 +46,12 @@ from proxy.request.heal import Healer
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
+from proxy.request.routes import Routes, no_upstreams
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
-from proxy.upstreams.upstream import Upstream
-from proxy.wire.controls import NOTHING_ASKED, controls
+from proxy.upstreams.upstream import Sender, Upstream
+from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
 from proxy.wire.paths import shown
 from proxy.wire.report import plan_headers
@@ -87,6 +89,7 @@ class Gateway:
     tell: Callable[[Outcome], None]
     extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
     tracer: Tracer | None = None
+    routes: Routes | None = None  # set if there are several upstreams
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
@@ -98,6 +101,7 @@ class Gateway:
         learning: AnswerLearning,
         refusals: RefusalDetector,
         extra_calls: ExtraCalls | None,
+        routes: Routes | None,
     ) -> Gateway:
         """The gateway for further requests under other rules; those that this one has begun stay with it."""
         return replace(
@@ -108,6 +112,7 @@ class Gateway:
             knowledge=planner.knowledge,
             refusals=refusals,
             extra_calls=extra_calls,
+            routes=routes,
             _finished=[],
         )
 
@@ -124,9 +129,9 @@ class Gateway:
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            await self._prepare(context, scope, receive, cycle)
+            planner = await self._prepare(context, scope, receive, cycle)
             if context.proven and context.total is None:
-                self.planner.count_later(context)
+                planner.count_later(context)
             await self._exchange(context, target, receive, send, cycle)
         except ClientError as error:
             context.end(context.record.result or "rejected", error.status)
@@ -135,7 +140,8 @@ class Gateway:
         except UpstreamError as failure:
             context.end("upstream_error", failure.status)
             if failure.code == UNREACHABLE:
-                self.knowledge.mark_unreachable()
+                knowledge = self.knowledge if self.routes is None else self.routes.asked(context).knowledge
+                knowledge.mark_unreachable()
             await _fail(context, send, failure.for_client())
         except BrokenOff:
             context.record.result = "broken_off"
@@ -157,13 +163,16 @@ class Gateway:
             context.record.stop_waiting()
             self._finish(context)
 
-    async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> None:
-        """Reads the request and prepares what to send. The client's time is not counted as our own."""
+    async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> Planner:
+        """Reads the request and prepares what to send; returns the planner of its upstream. The client's time is not
+        counted as our own."""
         settings, head = self.settings, context.received
         asked = controls(head.headers)
         mode = asked.mode or head.mode
         if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
             context.received = Received(head.api, mode, head.path, head.headers, asked)
+            if self.routes is None and asked.upstream not in (None, DEFAULT):
+                raise no_upstreams()
         context.room = room = Room(self.budget)
         body = body_if_received(cycle, settings.max_body, room)
         if body is None:
@@ -171,9 +180,11 @@ class Gateway:
         context.received = Received(head.api, mode, head.path, head.headers, asked, body)
         began = time.perf_counter()
         try:
-            await self.planner.prepare(context)
+            planner = self.planner if self.routes is None else (await self.routes.begin(context)).planner
+            await planner.prepare(context)
         finally:
             context.record.own_seconds += time.perf_counter() - began
+        return planner
 
     async def _exchange(
         self, context: RequestContext, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
@@ -181,8 +192,17 @@ class Gateway:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         empty: Attempt | None = None
         for left in reversed(range(MAX_HEALS + 1)):
-            with interrupt_on_disconnect(receive, cycle):
-                attempt = await self._attempt(context, target)
+            try:
+                with interrupt_on_disconnect(receive, cycle):
+                    attempt = await self._attempt(context, target)
+            except UpstreamError as failure:
+                if left and self.routes is not None and await self.routes.stay(context, failure):
+                    continue
+                raise
+            if self.routes is not None and left and attempt.refusal is None and attempt.answer.status >= 400:
+                if await self.routes.stay(context):
+                    await attempt.answer.close()
+                    continue
             if empty is not None:
                 if attempt.refusal is None and attempt.answer.status < 400:  # its length was not the reason
                     await attempt.answer.close()
@@ -208,14 +228,18 @@ class Gateway:
         payload, headers = planned.payload, received.headers
         if payload is not received.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
+        upstream: Sender = self.upstream
+        if self.routes is not None:
+            backend = self.routes.target(context)
+            upstream, record.upstream = backend.upstream, backend.name
         record.attempt()
         if record.trace is not None:
             headers = record.trace.attempt(headers)
-        answer = await self.upstream.send("POST", target, headers, payload)
+        answer = await upstream.send("POST", target, headers, payload)
         if record.trace is not None:
             record.trace.answered(answer.status)
         record.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
-        if self.extra_calls is not None:
+        if self.extra_calls is not None and record.upstream in ("", DEFAULT):  # only there a client's own key is used
             self.extra_calls.record_response(caller_of(headers), answer.status)
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)
@@ -227,7 +251,7 @@ class Gateway:
             answer.unread(body)
         if unreadable(answer):
             await answer.close()
-            answer = await self.upstream.send("POST", target, plainly(headers), payload)
+            answer = await upstream.send("POST", target, plainly(headers), payload)
         try:
             seen, refusal = await self.refusals.at(received.api, answer, near=not context.proven)
         except BaseException:
@@ -255,8 +279,9 @@ class Gateway:
         if record.counting is not None:
             record.counting.cancel()  # the client waits now: the request is counted anew, and at once
         began = time.perf_counter()
+        healer = self.healer if self.routes is None else self.routes.home(context).healer
         try:
-            return await self.healer.heal(context, refusal)
+            return await healer.heal(context, refusal)
         finally:
             record.own_seconds += time.perf_counter() - began
 
@@ -334,7 +359,8 @@ class Gateway:
         try:
             context.close()
             outcome = outcome_of(context)
-            self.learning.learn(context, outcome)
+            learning = self.learning if self.routes is None else self.routes.asked(context).learning
+            learning.learn(context, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
         except Exception as error:
@@ -349,9 +375,22 @@ class Gateway:
             trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
         try:
-            await passthrough(scope, receive, send, self.upstream, self._passed, seconds, rate, trace)
+            upstream, done = self._upstream_of(scope)
+            await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
+        except ClientError as error:
+            self._passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
+            await send_error(send, error, error_body(scope["path"], error))
         finally:
             self.metrics.in_flight.dec()
+
+    def _upstream_of(self, scope: Scope) -> tuple[Sender, Callable[[Outcome], None]]:
+        """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""
+        if self.routes is None:
+            if value_of(scope["headers"], UPSTREAM) not in (None, DEFAULT.encode()):
+                raise no_upstreams()
+            return self.upstream, self._passed
+        backend = self.routes.other(scope["headers"], target_of(scope))
+        return backend.upstream, lambda outcome: self._passed(replace(outcome, upstream=backend.name))
 
     def log_unfitted(self, method: str, target: bytes) -> None:
         """Logs an endpoint that is passed through, once."""

@@ -56,7 +56,9 @@ class Healer:
         said = _header_values(received.headers)
         heavy = len(scanned.plain) > HEAVY_BYTES
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
-        facts, scanned = self._learn(scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed)
+        knowledge = self.knowledge.serving(sent.plan.draft.model, received.api.name, received.headers)
+        knowledge = knowledge if sent.plan.draft.model != sent.prompt.model and knowledge else self.knowledge
+        facts, scanned = self._learn(knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed)
         context.scanned = scanned
         if facts is None and (uncut or sent.prompt.managed):
             facts = sent.facts
@@ -72,13 +74,21 @@ class Healer:
         return True
 
     def _learn(
-        self, scanned: Scanned, planned: Planned, sent: Draft, ladder: Ladder, refusal: Refusal, *, proves: bool
+        self,
+        knowledge: Knowledge,
+        scanned: Scanned,
+        planned: Planned,
+        sent: Draft,
+        ladder: Ladder,
+        refusal: Refusal,
+        *,
+        proves: bool,
     ) -> tuple[Facts | None, Scanned]:
         """The facts after a refusal of the draft that was sent, None if it taught nothing; and the request as it is to
         be planned with them. Where `proves`, the tenant's next requests use the lesson too. A draft that was moved to
-        another model teaches about that model."""
+        another model teaches about that model, in the `knowledge` of its upstream."""
         assert planned.prompt is not None and planned.facts is not None
-        knowledge, facts, moved = self.knowledge, planned.facts, sent.model != planned.prompt.model
+        facts, moved = planned.facts, sent.model != planned.prompt.model
         kept = knowledge.learned(sent.model, scanned.tenant)
         if moved:
             facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)

@@ -20,6 +20,7 @@ from proxy.request.context import Received, RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.model_records import learned_of
 from proxy.request.prepare import Planner
+from proxy.request.routes import Routes
 from proxy.request.work import INLINE_BYTES
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
@@ -37,6 +38,7 @@ class Inspecting:
     knowledge: Knowledge
     cache: Cache
     budget: Budget
+    routes: Routes | None = None
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -72,11 +74,15 @@ class Inspecting:
 
     async def _plan(self, context: RequestContext) -> dict[str, object]:
         received, knowledge, planner = context.received, self.knowledge, self.planner
-        context.scanned = planner.scanner.scan_now(received)
+        if self.routes is None:
+            context.scanned = planner.scanner.scan_now(received)
+        else:
+            backend = await self.routes.choose(context)
+            knowledge, planner = backend.knowledge, backend.planner
         scanned = await planner.scan(context)
         model, controls, tenant = scanned.model, scanned.controls, tenant_of(received.headers)
         ladder = planner.ladder_for(model, controls)
-        await knowledge.refresh(model, ladder, tenant)
+        await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
         scanned = context.scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
         planned = context.planned = await planner.plans.build(received, scanned, ladder, context.record)
@@ -85,4 +91,5 @@ class Inspecting:
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
         report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
-        return {**report, "learned": learned_of(self.cache, knowledge.families, model, tenant)}
+        where = {} if self.routes is None else {"upstream": self.routes.target(context).name}
+        return {**report, **where, "learned": learned_of(knowledge.cache, knowledge.families, model, tenant)}

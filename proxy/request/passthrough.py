@@ -31,7 +31,7 @@ from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
 from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
 from proxy.request.tracing import RequestTrace
-from proxy.upstreams.upstream import Upstream
+from proxy.upstreams.upstream import Sender
 from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_of
 from proxy.wire.paths import shown
 
@@ -45,7 +45,7 @@ async def passthrough(
     scope: Scope,
     receive: Receive,
     send: Send,
-    upstream: Upstream,
+    upstream: Sender,
     on_done: Callable[[Outcome], None],
     body_seconds: float = BODY_SECONDS,
     rate: float = 0.0,
@@ -83,7 +83,7 @@ class _Passage:
         scope: Scope,
         receive: Receive,
         send: Send,
-        upstream: Upstream,
+        upstream: Sender,
         body_seconds: float,
         rate: float,
         trace: RequestTrace | None,

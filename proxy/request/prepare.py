@@ -95,12 +95,14 @@ class Planner:
 
     async def _plan(self, context: RequestContext) -> Planned:
         received = context.received
-        scanned = context.scanned = self.scanner.scan_now(received)
+        scanned = context.scanned
+        if scanned is None:
+            scanned = context.scanned = self.scanner.scan_now(received)
         if scanned is None or scanned.scan.seen.keyed:
             scanned = await self.scan(context)
         scanned, ladder = self._with_rules(context, scanned)
         if scanned.tenant:
-            scanned = await self._with_learned(scanned, ladder)
+            scanned = await self._with_learned(received, scanned, ladder)
         context.scanned, scan = scanned, scanned.scan
         if (window := self._window_to_prove(scanned, ladder)) is not None:
             if _proves(scan, ladder, window):
@@ -135,11 +137,11 @@ class Planner:
         tenant = self.knowledge.tenant(context.received.headers, scan.model)
         return Scanned(plain, scan, controls, ladder, lore, tenant), ladder
 
-    async def _with_learned(self, scanned: Scanned, ladder: Ladder) -> Scanned:
+    async def _with_learned(self, received: Received, scanned: Scanned, ladder: Ladder) -> Scanned:
         """The scanned body with what refusals proved for its tenant, here and in other replicas."""
         knowledge, model = self.knowledge, scanned.scan.model
         if knowledge.shared:
-            await knowledge.refresh(model, ladder, scanned.tenant)
+            await knowledge.refresh(model, ladder, scanned.tenant, received.api.name, received.headers)
         return replace(scanned, learned=knowledge.learned(model, scanned.tenant))
 
     def _default_rules(self, model: str) -> tuple[Ladder, tuple[Entry, ...]]:
@@ -205,24 +207,28 @@ class Planner:
         Returns the request as it is to be planned again, or None."""
         knowledge, plan, learned = self.knowledge, _plan_of(planned), scanned.learned
         before = plan.before
-        limited = [] if planned.facts is None else self._limited_candidates(planned.facts, scanned.tenant)
+        limited = {} if planned.facts is None else self._limited_candidates(received, planned.facts, scanned.tenant)
         is_learned = before.window.source in (REFUSED, SUPPOSED)
         if is_learned or learned.scale != 1.0 or learned.max_input is not None:  # which holds beside a window's cap
-            limited.append(before.model)
+            limited[before.model] = knowledge
         if not limited:
             newer = before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, received.headers)
             return scanned if newer else None
         if plan.possible:
-            due = [model for model in limited if knowledge.claim_probe(model, scanned.tenant)]
+            due = [model for model, one in limited.items() if one.claim_probe(model, scanned.tenant)]
             if not due:
                 return None
         unlearned = replace(learned, window=None, max_input=None, scale=1.0, supposed=False)
         return replace(scanned, learned=unlearned, probing=True)
 
-    def _limited_candidates(self, facts: Facts, tenant: bytes) -> list[str]:
-        """The models that a request may be moved to and that have learned limits."""
-        names = [candidate.model for candidate in facts.candidates]
-        return [name for name in names if (known := self.knowledge.learned(name, tenant)).bounds or known.scale != 1.0]
+    def _limited_candidates(self, received: Received, facts: Facts, tenant: bytes) -> dict[str, Knowledge]:
+        """The models that a request may be moved to and that have learned limits, with the knowledge of them."""
+        found: dict[str, Knowledge] = {}
+        for candidate in facts.candidates:
+            one = self.knowledge.serving(candidate.model, received.api.name, received.headers)
+            if one is not None and ((known := one.learned(candidate.model, tenant)).bounds or known.scale != 1.0):
+                found[candidate.model] = one
+        return found
 
     def _unfit(self, context: RequestContext, scanned: Scanned, ladder: Ladder, planned: Planned) -> Planned:
         """The original bytes if the ladder forwards what does not fit, or if only a guess or the upstream's list says

@@ -149,7 +149,7 @@ class TotalCounter:
         heavy = scan.new > HEAVY_BYTES
         marks = await self.pool.run(heavy, self.totals.marks, scan, learned)
         total = self.totals.known(marks)
-        await self.knowledge.ready(scan.model, ladder, cap, received.headers, learned)
+        await self.knowledge.ready(scan.model, ladder, cap, received.headers, learned, api.name)
         if total is None:
             part = await self.pool.run(heavy, self.totals.unknown, api, marks, scanned.plain, scan)
             total = await self._count(marks, part, scan.new, learned)

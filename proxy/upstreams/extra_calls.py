@@ -61,11 +61,13 @@ class ExtraCalls:
     def denial_reason(self, caller: bytes, has_key: bool) -> str:
         """Why a call that is billed to the operator is not permitted for a caller: `keyless`, `unaccepted` or
         `over_budget`. Empty if it is permitted."""
+        return self.caller_refusal(caller, has_key) or ("" if self.left else "over_budget")
+
+    def caller_refusal(self, caller: bytes, has_key: bool) -> str:
+        """Why a caller may not spend the operator's money: `keyless` or `unaccepted`. Empty if it may."""
         if not has_key and not self.allow_keyless:
             return "keyless"
-        if time.monotonic() >= (self._accepted_until.get(caller) or 0.0):
-            return "unaccepted"
-        return "" if self.left else "over_budget"
+        return "unaccepted" if time.monotonic() >= (self._accepted_until.get(caller) or 0.0) else ""
 
     @property
     def left(self) -> int:

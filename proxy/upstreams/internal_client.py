@@ -18,7 +18,7 @@ import msgspec
 from proxy.upstreams.extra_calls import CallCost, CallDenied, ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.upstream import CREDENTIALS, Upstream
+from proxy.upstreams.upstream import CREDENTIALS, Sender
 from proxy.wire.headers import QUERY, Header
 from proxy.wire.paths import KEY_IN_QUERY
 
@@ -41,22 +41,30 @@ class InternalClient:
 
     `dedicated`: the upstream is configured for these calls and is not the one that clients use. It never receives a
     client's headers, and all calls are billed to the operator. Otherwise a call carries the client's own headers, and
-    only calls for clients without a key are billed to the operator, if the upstream has the operator's key.
+    only calls for clients without a key are billed to the operator, if the upstream has the operator's key. `anyone`:
+    every caller may spend the operator's money, within the budget.
     """
 
-    upstream: Upstream
+    upstream: Sender
     kind: str
     extra_calls: ExtraCalls
     queue: FairQueue
     dedicated: bool = False
+    anyone: bool = False
 
     def permits(self, headers: Headers) -> bool:
         """Whether a call may be made for the client that sent these headers. A denial is recorded."""
-        caller = caller_of(headers)
-        reason = self.extra_calls.denial_reason(caller, caller != ANONYMOUS) if self._operator_pays(caller) else ""
+        reason = self._denial(caller_of(headers))
         if reason:
             self.extra_calls.record_call(self.kind, reason)
         return not reason
+
+    def _denial(self, caller: bytes) -> str:
+        if not self._operator_pays(caller):
+            return ""
+        if self.anyone:
+            return "" if self.extra_calls.left else "over_budget"
+        return self.extra_calls.denial_reason(caller, caller != ANONYMOUS)
 
     def _operator_pays(self, caller: bytes) -> bool:
         return self.dedicated or (caller == ANONYMOUS and self.upstream.has_key)

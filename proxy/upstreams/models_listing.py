@@ -16,7 +16,7 @@ from proxy.config.models_response import window_from_models
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
-from proxy.upstreams.upstream import CREDENTIALS, Upstream
+from proxy.upstreams.upstream import CREDENTIALS, Sender
 
 REQUEST_WAIT_S = 2.0  # how long a client's request waits for the list; a later response serves the next request
 FETCH_TIMEOUT_S = 15.0
@@ -35,7 +35,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 class ModelsListing:
     """One upstream's list of models. `version` changes with each new list, so that callers can cache what they read."""
 
-    upstream: Upstream
+    upstream: Sender
     version: int = 0
     _windows: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MAX_MODELS))
     _body: bytes = b""

@@ -17,6 +17,7 @@ from proxy.http.client.answer import Answer, Reply, UpstreamError
 from proxy.http.client.egress import DIRECT, PORTS, Egress
 from proxy.http.client.pool import MAX_CONNECTIONS, Pool, Timeouts, WireRequest
 from proxy.http.client.response import TransportError
+from proxy.upstreams.access import Access, response_headers
 from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
 
@@ -27,6 +28,8 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
 CHUNKED = (b"transfer-encoding", b"chunked")
+UNAUTHORIZED = 401
+KEY_REFUSED = "upstream_key_refused"
 
 
 class Link(Protocol):
@@ -39,6 +42,29 @@ class Link(Protocol):
         """Closes its connections."""
 
 
+class Sender(Protocol):
+    """What requests are sent to: an `Upstream`, or a library that translates them."""
+
+    async def send(
+        self,
+        method: str,
+        target: bytes,
+        headers: Sequence[Header],
+        body: bytes | AsyncIterator[bytes] | None = None,
+    ) -> Answer:
+        """Sends a request and waits for the head of its answer. Raises UpstreamError."""
+
+    async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
+        """Sends a WebSocket's handshake. Raises UpstreamError."""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the operator pays for its requests."""
+
+    async def close(self) -> None:
+        """Closes its connections."""
+
+
 class Upstream:
     """A provider at a base URL.
 
@@ -46,7 +72,8 @@ class Upstream:
     `/v1/models?x` is sent as it is, with `http://host:8000` it becomes `/models?x`, and a path that does not
     begin with `/v1/` is appended whole. Raises ConfigError where the URL is none that can be sent to.
 
-    Connections leave as `egress` says, unless a `link` is given that has its own way.
+    Connections leave as `egress` says, unless a `link` is given that has its own way. With `access` it is another
+    upstream than the clients' own: no credential of a client goes to it (`proxy.upstreams.access`).
     """
 
     def __init__(
@@ -58,11 +85,13 @@ class Upstream:
         connections: int = MAX_CONNECTIONS,
         event: Event = ignore,
         link: Link | None = None,
+        access: Access | None = None,
     ) -> None:
         self._url = _base_url(base)
         self._path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self.use_key(api_key)
+        self.access = access
         self._link: Link = link or _pool(self._url, timeouts, egress, connections, event)
 
     def use_key(self, api_key: str | None) -> None:
@@ -85,21 +114,34 @@ class Upstream:
         """
         ready = self._headers(method, target, headers, body)
         try:
-            return Answer(await self._link.send(WireRequest(method, self.target(target), ready, body or b"")))
+            answer = Answer(await self._link.send(WireRequest(method, self.target(target), ready, body or b"")))
         except TransportError as error:
             raise UpstreamError.of(error) from error
+        return answer if self.access is None else await self._checked(answer)
 
     async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
         """Sends a client's WebSocket handshake: the answer is 101, and its connection may be taken, or says why not.
         Otherwise as `send`."""
         ready = [*self._headers("GET", target, headers, None), *SWITCH]
         try:
-            return Answer(await self._link.send(WireRequest("GET", self.target(target), ready, b"", upgrades=True)))
+            answer = Answer(await self._link.send(WireRequest("GET", self.target(target), ready, b"", upgrades=True)))
         except TransportError as error:
             raise UpstreamError.of(error) from error
+        return answer if self.access is None else await self._checked(answer)
+
+    async def _checked(self, answer: Answer) -> Answer:
+        """The answer of another upstream than the clients' own. Raises UpstreamError where it refuses the operator's
+        key: its words may contain a part of the key, and the client's own key is not meant."""
+        if answer.status == UNAUTHORIZED and self.has_key:
+            await answer.close()
+            raise UpstreamError(502, KEY_REFUSED, "The upstream refused the key that the proxy's operator gave it.")
+        answer.headers = response_headers(answer.headers)
+        return answer
 
     def target(self, target: bytes) -> bytes:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
+        if self.access is not None:
+            target = self.access.target(target)
         rest = target[len(CLIENT_PREFIX) :]
         if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"/", b"?", b""):
             return (self._path + rest) if self._path or rest.startswith(b"/") else b"/" + rest
@@ -108,9 +150,12 @@ class Upstream:
     def _headers(
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None
     ) -> list[Header]:
-        ours = [self._host, *to_upstream(headers)]
-        if self._key and self._lends_key(method, target, headers):
-            ours.append((b"authorization", self._key))
+        if self.access is not None:
+            ours = [self._host, *self.access.request_headers(method, target, headers)]
+        else:
+            ours = [self._host, *to_upstream(headers)]
+            if self._key and self._lends_key(method, target, headers):
+                ours.append((b"authorization", self._key))
         length = value_of(ours, b"content-length")
         if body is not None and not isinstance(body, bytes):
             return ours if length is not None else [*ours, CHUNKED]
@@ -127,8 +172,8 @@ class Upstream:
 
     @property
     def has_key(self) -> bool:
-        """Whether it has a key of its own for clients that send none."""
-        return bool(self._key)
+        """Whether it has a key of the operator's."""
+        return bool(self._key) if self.access is None else self.access.key is not None
 
     @property
     def connections(self) -> int:

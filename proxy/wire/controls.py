@@ -9,6 +9,7 @@ from proxy.errors import bad_header
 from proxy.model.plan import Mode
 
 PREFIX = b"x-plimsoll-"
+UPSTREAM = PREFIX + b"upstream"
 MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may say {"pin": true}; never forwarded
 
 
@@ -16,7 +17,7 @@ MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may sa
 class Controls:
     """The values of a request's control headers; None or empty for those that it does not have.
 
-    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names.
+    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one.
     """
 
     mode: Mode | None = None
@@ -24,6 +25,7 @@ class Controls:
     window: int | None = None
     pins: frozenset[int] = frozenset()
     lorebooks: tuple[str, ...] = ()
+    upstream: str | None = None
 
 
 NOTHING_ASKED = Controls()
@@ -40,6 +42,7 @@ def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
         window=_tokens(values.get(b"x-plimsoll-window")),
         pins=_pins(values.get(b"x-plimsoll-pin")),
         lorebooks=_names(values.get(b"x-plimsoll-lorebook")),
+        upstream=values.get(UPSTREAM) or None,
     )
 
 

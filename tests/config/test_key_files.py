@@ -27,7 +27,7 @@ def test_a_file_is_a_setting_and_outranks_the_variable(tmp_path: Path) -> None:
 
 
 def test_the_key_of_a_collector_may_be_a_file(tmp_path: Path) -> None:
-    folder = mounted(tmp_path, OTEL_EXPORTER_OTLP_TRACES_HEADERS="api-key=of-the-file\n", OTEL_UNKNOWN="x")
+    folder = mounted(tmp_path, OTEL_EXPORTER_OTLP_TRACES_HEADERS="api-key=of-the-file\n", other="x")
     environ = {"PLIMSOLL_KEYS": str(folder), "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
     found = with_key_files(environ)
     assert found.keys() - environ.keys() == {"OTEL_EXPORTER_OTLP_TRACES_HEADERS"}

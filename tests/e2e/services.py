@@ -51,9 +51,11 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def plimsoll(url: str, **environment: str) -> AsyncIterator[Running]:
-    """A proxy before the upstream at `url`."""
+    """A proxy before the upstream at `url`. Its rules find keys in `environment`."""
     outcomes: list[Outcome] = []
-    services = build(read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), outcomes.append)
+    services = build(
+        read_settings({"PLIMSOLL_UPSTREAM": url, **environment}), outcomes.append, variables=lambda: environment
+    )
     async with serving(create_app(services)) as server:
         yield Running(services, server.ports[0], outcomes)
 

@@ -27,8 +27,9 @@ def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_d
         async with recording(script) as up:
             headers = [*ALICE, (b"x-mine", b"1"), (b"content-encoding", b"gzip"), (b"accept", b"text/plain")]
             account, queue = ExtraCalls(1_000), FairQueue(8, 8, 8, 8)
-            own = InternalClient(Upstream(up.url), "own", account, queue)
-            dedicated = InternalClient(Upstream(up.url, api_key="sk-2"), "dedicated", account, queue, dedicated=True)
+            clients, ours = Upstream(up.url), Upstream(up.url, api_key="sk-2")
+            own = InternalClient(clients, "own", account, queue)
+            dedicated = InternalClient(ours, "dedicated", account, queue, dedicated=True)
             for client in (own, dedicated):
                 status, payload = await client.post(b"/v1/embeddings", b"{}", headers, 1_000)
                 assert (status, payload) == (418, b"0123456789" * 10)
@@ -39,8 +40,8 @@ def test_the_clients_own_upstream_gets_its_headers_but_those_of_its_body_and_a_d
             assert theirs.header(b"authorization") == [b"Bearer sk-2"] and theirs.header(b"x-mine") == []
             await dedicated.close()
             await own.close()
-            assert (own.upstream.connections, dedicated.upstream.connections) == (1, 0)
-            await own.upstream.close()
+            assert (clients.connections, ours.connections) == (1, 0)
+            await clients.close()
 
     run(check())
 

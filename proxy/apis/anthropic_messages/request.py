@@ -26,6 +26,8 @@ BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1
 
 LIMIT = "max_tokens"
 NEEDS = (("vision", b'"image"'),)
+# Files, containers and hidden content that the upstream has stored, signed or encrypted.
+BOUND = (b'"file_id"', b'"container"', b'"signature"', b'"encrypted_content"')
 PIN = "pin"
 # Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
 # window.
@@ -88,6 +90,7 @@ def parse(
         pins=frozenset(pins),
         opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
         api=API_NAME,
+        bound="container" in fields or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
         managed=any(sign in fields.get("context_management", b"") for sign in CLEARING),
     )
 

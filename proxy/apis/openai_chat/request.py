@@ -23,6 +23,7 @@ NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
+BOUND = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
 PIN = "pin"
 
@@ -89,6 +90,7 @@ def parse(
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
         opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
+        bound=not plain and any(oversized_json.find(body, mark) >= 0 for mark in BOUND),
     )
 
 

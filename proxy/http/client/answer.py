@@ -33,6 +33,12 @@ class UpstreamError(Exception):
         super().__init__(message)
         self.status, self.code, self.message = status, code, message
 
+    @property
+    def unconnected(self) -> bool:
+        """Whether there was no connection at all."""
+        cause = self.__cause__
+        return isinstance(cause, TransportError) and cause.fault in (Fault.CONNECT, Fault.CONNECT_TIMEOUT)
+
     @classmethod
     def of(cls, error: TransportError) -> UpstreamError:
         """Converts a transport error."""

@@ -1,0 +1,126 @@
+"""Makes the upstreams of upstreams.toml and everything that serves them, beside the default one; it routes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.config.upstreams import ANY, DEFAULT, UpstreamRow
+from proxy.model.structs import replace
+from proxy.request.answers import AnswerLearning
+from proxy.request.facts import Knowledge
+from proxy.request.heal import Healer
+from proxy.request.planning import PlanBuilder
+from proxy.request.prepare import Planner
+from proxy.request.routes import Backend, Routes
+from proxy.request.totals import TotalCounter, Totals
+from proxy.request.wants import Parts, Provider, want_kinds
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.fair_queue import FairQueue
+from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.models_listing import ModelsListing
+from proxy.upstreams.routing import Route, routing
+from proxy.upstreams.upstream import Sender, Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Makes the upstreams of the rules beside `default`.
+
+    `senders` send to them, by name. `before` are the upstreams under earlier rules: connections and knowledge of those
+    that stay are kept.
+    """
+
+    settings: Settings
+    rules: Rules
+    senders: Mapping[str, Sender]
+    default: Backend
+    extra_calls: ExtraCalls
+    before: Routes | None = None
+
+    def routes(self) -> Routes | None:
+        """The upstreams, and what chooses among them; None if there is only the default one."""
+        if not self.rules.upstreams:
+            self.default.knowledge.peers = None
+            return None
+        table = routing(self.rules.upstreams)
+        backends = {self.default.name: self.default}
+        for route in table.routes:
+            backends[route.row.name] = self._backend(route)
+        routes = Routes(table, backends, self.extra_calls)
+        for backend in backends.values():
+            backend.knowledge.peers = routes
+        return routes
+
+    def _backend(self, route: Route) -> Backend:
+        row, before = route.row, self._kept(route.row)
+        upstream = self._upstream(row, before)
+        knowledge = self._knowledge(row, upstream, before)
+        planner = self._planner(row, upstream, knowledge)
+        pool = planner.plans.pool
+        learning = AnswerLearning(knowledge, knowledge.cache)
+        return Backend(row.name, upstream, knowledge, planner, Healer(knowledge, planner.plans, pool), learning, route)
+
+    def _kept(self, row: UpstreamRow) -> Backend | None:
+        """The upstream of this row under earlier rules, if it is reached in the same way."""
+        found = None if self.before is None else self.before.backends.get(row.name)
+        return found if found is not None and found.row is not None and _reached(found.row) == _reached(row) else None
+
+    def _upstream(self, row: UpstreamRow, before: Backend | None) -> Sender:
+        """The sender of a row; the one that is in use, with the key and headers of the row as it is now."""
+        sender = self.senders[row.name]
+        if before is not None and isinstance(before.upstream, Upstream) and isinstance(sender, Upstream):
+            before.upstream.access = sender.access
+            return before.upstream
+        return sender
+
+    def _knowledge(self, row: UpstreamRow, upstream: Sender, before: Backend | None) -> Knowledge:
+        default = self.default.knowledge
+        limits = [limit for limit in (self.settings.context_total_token_limit, row.window) if limit is not None]
+        if before is None:
+            cache, listing = default.cache.beside(f"{row.name} {row.url}"), ModelsListing(upstream)
+        else:
+            cache, listing = before.knowledge.cache, before.knowledge.listing
+        return Knowledge(min(limits, default=None), default.windows, default.families, cache, listing)
+
+    def _planner(self, row: UpstreamRow, upstream: Sender, knowledge: Knowledge) -> Planner:
+        default = self.default.planner
+        totals = TotalCounter(
+            knowledge, default.totals.counts, Totals(knowledge), default.totals.prefixes, default.totals.pool
+        )
+        plans = PlanBuilder(
+            knowledge, default.plans.counts, self._providers(row, upstream, knowledge), default.plans.pool
+        )
+        return replace(default, knowledge=knowledge, totals=totals, plans=plans)
+
+    def _providers(self, row: UpstreamRow, upstream: Sender, knowledge: Knowledge) -> dict[str, Provider]:
+        """What fulfils wants for requests to an upstream: that upstream itself, unless the settings name another."""
+        providers: dict[str, Provider] = {}
+        for kind, want in want_kinds().items():
+            if want.upstream(self.settings) != (None, None):
+                providers[kind] = self.default.planner.plans.providers[kind]
+                continue
+            queue = FairQueue(*want.limits)
+            client = InternalClient(
+                upstream, kind, self.extra_calls, queue, dedicated=upstream.has_key, anyone=row.callers == ANY
+            )
+            providers[kind] = want.create(Parts(self.settings, self.rules, knowledge, knowledge.cache, client))
+        return providers
+
+
+def _reached(row: UpstreamRow) -> tuple[str | None, ...]:
+    """How an upstream is reached, without its key."""
+    return row.url, row.api, row.provider, row.ca, row.cert, row.cert_key
+
+
+async def close(routes: Routes) -> None:
+    """Ends the extra calls for requests to the upstreams of rows, and closes these."""
+    for backend in routes.backends.values():
+        if backend.row is not None:
+            for kind, provider in backend.planner.plans.providers.items():
+                if provider is not routes.backends[DEFAULT].planner.plans.providers[kind]:
+                    await provider.close()
+            await backend.knowledge.listing.close()
+            await backend.upstream.close()

@@ -1,0 +1,64 @@
+"""The upstreams under changed rules: what is kept, and what is made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxy.app import Loaded, Services, build
+from proxy.config.rules import load_rules
+from proxy.config.settings import read_settings
+from proxy.model.limits import LearnedLimits, Proof
+from proxy.upstreams.routing import routing
+from proxy.upstreams.senders import make_senders
+from proxy.upstreams.upstream import Upstream
+
+ROW = '[[upstream]]\nname = "{name}"\nurl = "{url}"\nmodels = ["{name}-*"]\n{more}\n'
+
+
+def row(name: str, url: str = "http://127.0.0.1:9/v1", more: str = "") -> str:
+    return ROW.format(name=name, url=url, more=more)
+
+
+def made(folder: Path, *rows: str) -> Services:
+    (folder / "upstreams.toml").write_text("".join(rows), "utf-8")
+    return build(read_settings({"PLIMSOLL_RULES": str(folder)}))
+
+
+def reload(services: Services, folder: Path, *rows: str, **keys: str) -> None:
+    (folder / "upstreams.toml").write_text("".join(rows), "utf-8")
+    rules = load_rules(folder)
+    senders = make_senders(services.settings, routing(rules.upstreams).routes, keys)
+    services.adopt(Loaded(services.settings, rules, services.windows, senders))
+
+
+def test_a_row_that_stays_keeps_its_connections_and_what_was_learned(tmp_path: Path) -> None:
+    services = made(tmp_path, row("a"), row("b"))
+    assert services.routes is not None
+    a, b = (services.routes.backends[name] for name in "ab")
+    a.knowledge.cache.record_proof("m", b"t", LearnedLimits(window=9_000), Proof(0, 0))
+    reload(services, tmp_path, row("a", more='key = "K"'), row("b", "http://127.0.0.1:10/v1"), K="op")
+    kept, anew = (services.routes.backends[name] for name in "ab")
+    assert kept.upstream is a.upstream and anew.upstream is not b.upstream
+    assert kept.knowledge.learned("m", b"t").window == 9_000 and anew.knowledge.learned("m", b"t").window is None
+    assert isinstance(kept.upstream, Upstream) and kept.upstream.has_key
+    assert services.gateway.routes is services.routes and services.knowledge.peers is services.routes
+
+
+def test_rows_may_go_and_come(tmp_path: Path) -> None:
+    services = made(tmp_path)
+    assert services.routes is None
+    reload(services, tmp_path, row("a"))
+    assert services.routes is not None and set(services.routes.backends) == {"default", "a"}
+    reload(services, tmp_path)
+    assert services.routes is None and services.gateway.routes is None and services.knowledge.peers is None
+
+
+def test_each_upstream_has_its_own_pool_list_and_records(tmp_path: Path) -> None:
+    services = made(tmp_path, row("a"), row("b"))
+    assert services.routes is not None
+    backends = services.routes.backends.values()
+    for parts in zip(
+        *((b.upstream, b.knowledge, b.knowledge.cache, b.knowledge.listing) for b in backends), strict=True
+    ):
+        assert len({id(part) for part in parts}) == 3
+    assert len({id(b.knowledge.cache.memory) for b in backends}) == 1  # counts are the same everywhere
