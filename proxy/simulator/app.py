@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.simulator import anthropic_messages
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -96,7 +97,8 @@ class Simulator:
             config = with_overrides(config, request)
             self._authorize(request, config)
             response = await _route(request, config)
-        except ApiError as error:
+        except ApiError as found:
+            error = anthropic_messages.failure(found) if request.path in anthropic_messages.PATHS else found
             extra = ((b"retry-after-ms", b"10"),) if error.status == 429 else ()
             response = _json(error.status, error.body(), extra)
         await respond(response, config, receive, send)
@@ -105,7 +107,8 @@ class Simulator:
         """Raises the errors that do not depend on the body: injected failures and a wrong key."""
         if config.status:
             raise failure(config.status)
-        if config.api_key and request.header(b"authorization") != f"Bearer {config.api_key}".encode():
+        own = request.path in anthropic_messages.PATHS  # it has its own header for the key
+        if config.api_key and not own and request.header(b"authorization") != f"Bearer {config.api_key}".encode():
             raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
         if self.failures < config.fail_first:
             self.failures += 1
@@ -113,6 +116,8 @@ class Simulator:
 
 
 async def _route(request: RecordedRequest, config: SimulatorConfig) -> Response:
+    if request.path in anthropic_messages.PATHS:
+        return await anthropic_messages.answer(request, config)
     name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
     method = METHODS.get("/v1/models" if name else request.path)
     if method is None:

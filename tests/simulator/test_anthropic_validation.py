@@ -1,0 +1,279 @@
+"""Every rule of the Messages API, with Anthropic's wording; and what is valid."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.simulator.anthropic_validation import AnthropicError, Request, is_separate, sign, validate
+
+ASK, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+SYSTEM = {"role": "system", "content": "s"}
+TOOLS = [{"name": "f", "input_schema": {"type": "object"}}]
+MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
+BINDING = "claude-fable-5-1"
+
+
+def use(ident: str = "t", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": ident, "name": "f", "input": {}, **more}
+
+
+def result(ident: str = "t") -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": ident, "content": "r"}
+
+
+def text(said: str = "x", **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **more}
+
+
+def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+def body(*messages: Any, **fields: Any) -> dict[str, Any]:
+    return {"model": "claude-opus-4-8", "max_tokens": 2048, "tools": TOOLS, **fields, "messages": list(messages)}
+
+
+def error(sent: dict[str, Any], *betas: str, max_output: int | None = None, counting: bool = False) -> str:
+    """The text of the error; empty for a valid request."""
+    found = validate(Request(sent, betas, max_output, counting))
+    assert found is None or found.status == 400
+    return "" if found is None else found.message
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [ASK],
+        [ASK, ASK, ANSWER, ANSWER, ASK],
+        [ASK, said("assistant", use()), said("user", result())],
+        [ASK, said("assistant", text(), use("a"), use("b")), said("user", result("b"), result("a"), text())],
+        [ASK, said("assistant", use("a"), use("b")), said("user", result("a")), said("user", result("b"), text())],
+        [ASK, SYSTEM, SYSTEM, ANSWER, ASK, SYSTEM],
+        [ASK, said("assistant", use()), said("user", result()), SYSTEM, ANSWER, ASK],
+        [
+            ASK,
+            said(
+                "assistant",
+                {"type": "server_tool_use", "id": "s"},
+                {"type": "web_search_tool_result", "tool_use_id": "s"},
+            ),
+            SYSTEM,
+        ],
+        [ASK, said("assistant", {"type": "server_tool_use", "id": "s"})],
+    ],
+)
+def test_what_is_valid(messages: list[Any]) -> None:
+    assert error(body(*messages)) == ""
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "messages: at least one message is required"),
+        ("x", "messages: Input should be a valid list"),
+        ([{"role": "tool", "content": "x"}], "messages.0.role: Input should be 'user' or 'assistant'"),
+        ([ANSWER], 'messages: first message must use the "user" role'),
+        ([SYSTEM, ANSWER], "use the top-level 'system' parameter for the initial system prompt"),
+        (
+            [ASK, SYSTEM, ASK],
+            (
+                "messages.1: role 'system' must precede an 'assistant' message or end the "
+                "array; the directive-only form (content: [] with output_config) is accepted "
+                "at any position"
+            ),
+        ),
+        (
+            [ASK, ANSWER, SYSTEM],
+            (
+                "messages.2: role 'system' must follow a 'user' message or an 'assistant' "
+                "message ending in a server tool result"
+            ),
+        ),
+        ([{"role": "user"}], "messages.0.content: Input should be a valid list"),
+        ([{"role": "user", "content": ""}], "all messages must have non-empty content except"),
+        ([said("user", text(""))], "messages: text content blocks must be non-empty"),
+        (
+            [ASK, said("assistant", use(input="{}")), ASK],
+            "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
+        ),
+        (
+            [ASK, said("assistant", use("toolu_1")), ASK],
+            (
+                "messages.1: `tool_use` ids were found without `tool_result` blocks "
+                "immediately after: toolu_1. Each `tool_use` block must have a corresponding "
+                "`tool_result` block in the next message."
+            ),
+        ),
+        ([ASK, said("assistant", use())], "messages.1: `tool_use` ids were found without `tool_result`"),
+        ([ASK, said("assistant", use()), said("user", text(), result())], "`tool_use` ids were found without"),
+        ([ASK, said("assistant", use()), said("user", result(), result())], "`tool_use` ids were found without"),
+        (
+            [ASK, ANSWER, said("user", result("toolu_9"))],
+            (
+                "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: "
+                "toolu_9. Each `tool_result` block must have a corresponding `tool_use` block "
+                "in the previous message."
+            ),
+        ),
+        (
+            [ASK, said("assistant", use()), said("user", result()), said("assistant", result()), ASK],
+            "messages.3: `tool_result` blocks can only be in `user` messages",
+        ),
+        ([ASK, said("assistant", use(), use()), said("user", result())], "messages: `tool_use` ids must be unique"),
+        (
+            [ASK, said("assistant", {"type": "web_search_tool_result", "tool_use_id": "s"}), ASK],
+            "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s.",
+        ),
+        (
+            [ASK, said("assistant", {"type": "server_tool_use", "id": "s"}), ASK],
+            "`server_tool_use` ids were found without a corresponding result block: s.",
+        ),
+        (
+            [ASK, ANSWER],
+            ("This model does not support assistant message prefill. The conversation must end with a user message."),
+        ),
+    ],
+)
+def test_messages_that_are_refused(messages: Any, text: str) -> None:
+    assert text in error({**body(), "messages": messages})
+
+
+def test_an_older_model_takes_a_prefill_and_no_system_message_inside() -> None:
+    assert error(body(ASK, ANSWER, model="claude-sonnet-4-5")) == error(body(ASK, ANSWER, model="claude-3-haiku")) == ""
+    space = {"role": "assistant", "content": "a "}
+    assert (
+        error(body(ASK, space, model="claude-3-haiku"))
+        == "messages: final assistant content cannot end with trailing whitespace"
+    )
+    assert (
+        error(body(ASK, SYSTEM, model="claude-sonnet-4-5"))
+        == "messages.1: role 'system' is not supported on this model"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"x": 1}, "x: Extra inputs are not permitted"),
+        ({"context_management": {}}, "context_management: Extra inputs are not permitted"),
+        ({"max_tokens": -1}, "max_tokens: Input should be greater than or equal to 0"),
+        (
+            {"max_tokens": 5000},
+            ("max_tokens: 5000 > 4096, which is the maximum allowed number of output tokens for claude-opus-4-8"),
+        ),
+        ({"model": 7}, "model: Input should be a valid string"),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 1000}},
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        ),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+            "`max_tokens` must be greater than `thinking.budget_tokens`",
+        ),
+    ],
+)
+def test_fields_that_are_refused(fields: dict[str, Any], text: str) -> None:
+    assert error(body(ASK, **fields), max_output=4096) == text
+
+
+def test_required_fields_are_named() -> None:
+    for name in ("model", "messages", "max_tokens"):
+        assert error({k: v for k, v in body(ASK).items() if k != name}) == f"{name}: Field required"
+    counted = {k: v for k, v in body(ASK).items() if k != "max_tokens"}
+    assert error(counted, counting=True) == "" and "Extra inputs" in error(body(ASK), counting=True)
+
+
+def test_a_beta_opens_its_field() -> None:
+    assert error(body(ASK, context_management={}), "context-management-2025-06-27") == ""
+
+
+def test_history_with_tools_needs_their_definitions() -> None:
+    told = [ASK, said("assistant", use()), said("user", result())]
+    assert (
+        error(body(*told, tools=[])) == "Requests which include `tool_use` or `tool_result` blocks must define tools."
+    )
+
+
+def test_at_most_four_marks_of_caching() -> None:
+    told = [ASK, said("assistant", use()), said("user", {**result(), "content": [text(**MARK)]}, text(**MARK))]
+    assert error(body(*told, tools=[{**TOOLS[0], **MARK}], system=[text(**MARK)])) == ""
+    assert error(body(*told, tools=[{**TOOLS[0], **MARK}], system=[text(**MARK)], **MARK)) == (
+        "A maximum of 4 blocks with cache_control may be provided. Found 5."
+    )
+
+
+THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+THOUGHT = {"type": "thinking", "thinking": "t", "signature": "of another"}
+
+
+def test_in_an_open_tool_loop_thinking_comes_first() -> None:
+    def loop(*blocks: dict[str, Any]) -> str:
+        return error(body(ASK, said("assistant", *blocks), said("user", result()), **THINKS))
+
+    assert loop(THOUGHT, use()) == ""
+    assert loop(use()).startswith(
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but "
+        "found `tool_use`. When `thinking` is enabled"
+    )
+    assert loop(text(), THOUGHT, use()).startswith(
+        "messages.1.content.0.type: If an assistant message contains any thinking "
+        "blocks, the first block must be `thinking` or `redacted_thinking`. Found "
+        "`text`."
+    )
+    assert error(body(ASK, ANSWER, ASK, **THINKS)) == ""
+
+
+def signed(model: str, **fields: Any) -> dict[str, Any]:
+    """A conversation whose thinking block the simulator itself signed."""
+    sent = body(ASK, model=model, system="s", **fields)
+    thought = {"type": "thinking", "thinking": "t", "signature": sign(sent, 1, "t")}
+    return body(ASK, said("assistant", thought, text()), ASK, model=model, system="s", **fields)
+
+
+def test_thinking_is_unmodified() -> None:
+    for model in ("claude-sonnet-4-5", BINDING):
+        sent = signed(model)
+        assert error(sent) == ""
+        sent["messages"][1]["content"][0]["thinking"] = "u"
+        assert error(sent) == "messages.1.content.0: Invalid `signature` in `thinking` block"
+
+
+@pytest.mark.parametrize("change", [{"system": "t"}, {"tools": [*TOOLS, {"name": "g"}]}, {"messages": 0}])
+def test_thinking_is_bound_to_what_stands_before_it(change: dict[str, Any]) -> None:
+    for model in ("claude-sonnet-4-5", BINDING):
+        sent = signed(model)
+        changed = {**sent, **change}
+        changed["messages"] = (
+            [{"role": "user", "content": "other"}, *sent["messages"][1:]] if "messages" in change else sent["messages"]
+        )
+        found = error(changed)
+        assert (found == "") is (model != BINDING)
+        assert model != BINDING or "The block is bound to a different conversation. Remove the block, or set" in found
+        drops = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        assert error({**changed, "thinking": drops}, "thinking-binding-controls-2026-08-01") == ""
+
+
+def test_marks_of_caching_bind_nothing() -> None:
+    sent = signed(BINDING)
+    sent["system"], sent["tools"] = "s", [{**TOOLS[0], **MARK}]
+    assert error(sent) == ""
+
+
+def test_the_reply_is_separate_since_4_5() -> None:
+    new = ("claude-sonnet-4-5", "claude-opus-4-5-20251101", "claude-haiku-5", "claude-opus-4-10")
+    old = ("claude-3-5-sonnet", "claude-opus-4-1", "claude-opus-4-20250514", "claude-sonnet-4-0", "claude-2.1")
+    assert all(map(is_separate, new)) and not any(map(is_separate, old))
+
+
+def test_the_envelope() -> None:
+    found = json.loads(AnthropicError(404, "x").body())
+    assert found == {
+        "type": "error",
+        "error": {"type": "not_found_error", "message": "x"},
+        "request_id": "req_simulator",
+    }
+    kinds = [json.loads(AnthropicError(status, "x").body())["error"]["type"] for status in (400, 500, 529)]
+    assert kinds == ["invalid_request_error", "api_error", "overloaded_error"]
