@@ -151,3 +151,12 @@ class Api(Protocol):
 
     def error_event(self, error: ErrorFields) -> bytes:
         """The server-sent event that reports an error in a stream that has begun."""
+
+    def refusal_stream(self, error: ErrorFields, model: str, created: int) -> bytes | None:
+        """The whole stream that tells a client which asked for one that its request is too long, if clients look for it
+        there; None: an error response tells it. `created`: seconds since 1970."""
+
+    @property
+    def hold_s(self) -> float:
+        """How long a stream's first events may wait for one that proves that the request is not refused, in seconds,
+        if its length is near the window."""

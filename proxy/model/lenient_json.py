@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -74,3 +74,11 @@ def compacted(text: str) -> str:
         return compact(msgspec.json.decode(text))
     except BROKEN:
         return text
+
+
+def object_of(pairs: Iterable[tuple[str, bytes]]) -> bytes:
+    """The JSON of an object with these keys and values; the values are JSON, and keep their bytes."""
+    written: list[bytes] = []
+    for key, raw in pairs:
+        written += [b"," if written else b"{", msgspec.json.encode(key), b":", raw]
+    return b"".join((*written, b"}")) if written else b"{}"

@@ -45,7 +45,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import Planner
-from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
+from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
 from proxy.request.routes import Routes, no_upstreams
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
@@ -58,6 +58,7 @@ from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
+EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 MAX_HEALS = 2  # smaller requests that are sent after a refusal (section 2)
 # Headers that describe the body's bytes: they are wrong for another payload.
 OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
@@ -146,7 +147,8 @@ class Gateway:
         except BrokenOff:
             context.record.result = "broken_off"
         except ClientDisconnected:
-            context.end("cancelled", CLIENT_LEFT)
+            if not _has_all(context):
+                context.end("cancelled", CLIENT_LEFT)
         except asyncio.CancelledError:  # the server stops
             context.record.result = "stopped"
             if context.answered is not None:
@@ -253,7 +255,8 @@ class Gateway:
             await answer.close()
             answer = await upstream.send("POST", target, plainly(headers), payload)
         try:
-            seen, refusal = await self.refusals.at(received.api, answer, near=not context.proven)
+            seconds = hold_seconds(context)
+            seen, refusal = await self.refusals.at(received.api, answer, not context.proven and seconds > 0, seconds)
         except BaseException:
             await answer.close()
             raise
@@ -416,7 +419,21 @@ class Gateway:
 
 async def _fail(context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header] = ()) -> None:
     """Sends an error of the proxy's own, in the shape of the request's API."""
+    scanned = context.scanned
+    if scanned is not None and scanned.scan.stream:
+        stream = context.received.api.refusal_stream(error, scanned.model, int(time.time()))
+        if stream is not None:
+            context.end(context.record.result, 200)
+            await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})
+            await send({"type": "http.response.body", "body": stream})
+            return
     await send_error(send, error, error_body(context.received.path, error), extra)
+
+
+def _has_all(context: RequestContext) -> bool:
+    """Whether a client that has left has its whole answer: some leave at the last event."""
+    tap = None if context.answered is None else context.answered.tap
+    return tap is not None and tap.done
 
 
 def _may_be_refused(context: RequestContext, attempt: Attempt) -> bool:

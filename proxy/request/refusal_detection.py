@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from proxy.http.client.answer import Answer
 from proxy.model.api import Api
 from proxy.model.outcome import Refusal
+from proxy.request.context import RequestContext
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise
 from proxy.wire.response_prefix import MAX_REFUSAL, NO_EVENT, ResponsePrefix, is_empty, read_prefix, refusal_in
 from proxy.wire.tap import ENCODED, PLAIN, STREAM, uncoded
 
 FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
+MAX_HELD = 1 << 20  # bytes of a stream that wait longer: its first events may repeat the instructions and the tools
+NEAR_LOAD = 0.8  # of the window: our count may be wrong by less
 REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: the request may be sent again
 
 
@@ -24,10 +27,13 @@ class RefusalDetector:
 
     rules: Rules
 
-    async def at(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
+    async def at(
+        self, api: Api, answer: Answer, near: bool, seconds: float | None = None
+    ) -> tuple[bytes, Refusal | None]:
         """The bytes that were read of the answer, and the refusal, or None. Raises UpstreamError.
 
-        `near`: the request may be too long. Then the events before a stream's first content wait for it.
+        `near`: the request may be too long. Then the events before a stream's first content wait for it, at most so
+        many `seconds` (None: `FIRST_EVENT_S`).
         """
         if answer.status >= 400:
             body = await answer.read(LOOK)
@@ -37,7 +43,7 @@ class RefusalDetector:
         if answer.status != 200 or coding_of(answer) not in PLAIN:
             return b"", None
         if kind.startswith(STREAM.encode()):
-            return await self._stream(api, answer, near)
+            return await self._stream(api, answer, near, FIRST_EVENT_S if seconds is None else seconds)
         return await self._plain(api, answer) if b"json" in kind else (b"", None)
 
     async def _plain(self, api: Api, answer: Answer) -> tuple[bytes, Refusal | None]:
@@ -49,15 +55,16 @@ class RefusalDetector:
         body = await (answer.next() if length is None else answer.read(MAX_REFUSAL))
         return body, refusal_in(api, self.rules, body)
 
-    async def _stream(self, api: Api, answer: Answer, near: bool) -> tuple[bytes, Refusal | None]:
+    async def _stream(self, api: Api, answer: Answer, near: bool, seconds: float) -> tuple[bytes, Refusal | None]:
         """Waits for the first event; for later ones only if the request is `near`. Comments that an upstream sends as
         keep-alives reach the client in time."""
         seen = await answer.next()
         shown = read_prefix(api, self.rules, seen)
+        most = LOOK if seconds <= FIRST_EVENT_S else MAX_HELD
         try:
             if seen and _waits(shown, near):
-                async with asyncio.timeout(FIRST_EVENT_S):
-                    while _waits(shown, near) and len(seen) < LOOK and (chunk := await answer.next()):
+                async with asyncio.timeout(seconds):
+                    while _waits(shown, near) and len(seen) < most and (chunk := await answer.next()):
                         seen += chunk
                         shown = read_prefix(api, self.rules, seen)
         except TimeoutError:
@@ -70,6 +77,20 @@ def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     kind = (value_of(answer.headers, b"content-type") or b"").lower()
     streams = answer.whole and answer.status == 200 and kind.startswith(STREAM.encode())
     return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
+
+
+def hold_seconds(context: RequestContext) -> float:
+    """How long the first events of a stream may wait for content: long where the request is near its window, and not
+    at all for one that runs in the background, whose client only wants its id."""
+    scanned, counted, plan = context.scanned, context.counted, context.plan
+    if scanned is None or scanned.scan.background:
+        return 0.0
+    if plan is not None:
+        near = plan.trusting or plan.draft.load >= NEAR_LOAD
+    else:
+        total = None if counted is None else counted.total
+        near = total is None or counted is None or total.prompt >= NEAR_LOAD * counted.window.tokens
+    return context.received.api.hold_s if near else FIRST_EVENT_S
 
 
 def _waits(shown: ResponsePrefix, near: bool) -> bool:

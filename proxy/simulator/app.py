@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages
+from proxy.simulator import anthropic_messages, responses
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -59,7 +59,8 @@ def simulator(config: SimulatorConfig | None = None) -> Simulator:
 
 class Simulator:
     """The application, and what tests read from it: the last requests received (newest last), how many clients
-    disconnected early, how many requests are in flight, and how many failures were injected."""
+    disconnected early, how many requests are in flight, how many failures were injected, and which responses it
+    stored."""
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
@@ -67,6 +68,7 @@ class Simulator:
         self.disconnects = 0
         self.in_flight = 0
         self.failures = 0
+        self.stored: responses.Stored = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope: HTTP and lifespan. A WebSocket is closed at once."""
@@ -96,7 +98,7 @@ class Simulator:
         try:
             config = with_overrides(config, request)
             self._authorize(request, config)
-            response = await _route(request, config)
+            response = await _route(request, config, self.stored)
         except ApiError as found:
             error = anthropic_messages.failure(found) if request.path in anthropic_messages.PATHS else found
             extra = ((b"retry-after-ms", b"10"),) if error.status == 429 else ()
@@ -115,11 +117,11 @@ class Simulator:
             raise failure(config.fail_status)
 
 
-async def _route(request: RecordedRequest, config: SimulatorConfig) -> Response:
+async def _route(request: RecordedRequest, config: SimulatorConfig, stored: responses.Stored) -> Response:
     if request.path in anthropic_messages.PATHS:
         return await anthropic_messages.answer(request, config)
     name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
-    method = METHODS.get("/v1/models" if name else request.path)
+    method = "POST" if responses.serves(request.path) else METHODS.get("/v1/models" if name else request.path)
     if method is None:
         raise ApiError(404, f"Invalid URL ({request.method} {request.path})")
     if request.method != method:
@@ -132,6 +134,8 @@ async def _route(request: RecordedRequest, config: SimulatorConfig) -> Response:
         raise ApiError(400, "We could not parse the JSON body of your request.")
     if request.path == "/v1/embeddings":
         return _json(200, embeddings(body, config.synonyms))
+    if responses.serves(request.path):
+        return await responses.respond_to(request.path, raw, body, config, stored)
     return await _chat(raw, body, config)
 
 

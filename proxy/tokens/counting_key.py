@@ -52,9 +52,10 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
         family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / family.factor
     assistant_text = recipe.assistant_text + (recipe.schema_assistant_text[schema - 1] if schema else 0)
-    rules = CountingRules(partial(_count, family.encoding), recipe, family.images, assistant_text, unit, family.second)
+    count = partial(_count, family.encoding)
+    rules = CountingRules(count, recipe, family.images, assistant_text, unit, family.second, model)
     encoded = encoding(family.encoding).name if family.own else family.encoding
-    name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}")
+    name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}|{model}")
     if opaque:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
     return CountingKey(family, rules, name.encode(), xxh3_64_intdigest(name.encode(), SEED))

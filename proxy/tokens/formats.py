@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
-from proxy.tokens import anthropic_messages, messages, request_overhead
+from proxy.tokens import anthropic_messages, messages, openai_responses, request_overhead
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
@@ -26,7 +26,8 @@ class BodyFormat:
     message is known, not assumed. `fixed_costs`: tokens besides the messages, from the head and the text of the first
     message with one of the roles `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
     `is_certain`: whether the head contains all that it costs. `keys`: the fields that these figures depend on; of them
-    `tools` and `schemas` may be long. `has_schema`: whether messages cost more because a response schema is set.
+    `tools` and `schemas` may be long. `parts`: bytes of every message with a part of uncertain cost. `has_schema`:
+    whether messages cost more because a response schema is set.
     """
 
     keys: tuple[str, ...]
@@ -38,6 +39,7 @@ class BodyFormat:
     fixed_as_text: Callable[[Head, CountingRules], Figures]
     is_certain: Callable[[Head, CountingRules], bool]
     has_schema: Callable[[Head], bool] = _no_schema
+    parts: bytes = b""
     instructions: tuple[str, ...] = ()
 
 
@@ -51,6 +53,7 @@ CHAT = BodyFormat(
     fixed_as_text=request_overhead.fixed_as_text,
     is_certain=request_overhead.is_certain,
     has_schema=request_overhead.has_schema,
+    parts=b"[",
     instructions=("system", "developer"),
 )
 MESSAGES = BodyFormat(
@@ -62,5 +65,16 @@ MESSAGES = BodyFormat(
     fixed_costs=anthropic_messages.fixed_costs,
     fixed_as_text=anthropic_messages.fixed_as_text,
     is_certain=anthropic_messages.is_certain,
+    parts=b"[",
 )
-FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT, "messages": MESSAGES}  # by the API's name
+RESPONSES = BodyFormat(
+    keys=openai_responses.KEYS,
+    tools=("tools",),
+    schemas=("text",),
+    costs=openai_responses.costs,
+    certain=openai_responses.certain,
+    fixed_costs=openai_responses.fixed_costs,
+    fixed_as_text=openai_responses.fixed_as_text,
+    is_certain=openai_responses.is_certain,
+)
+FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT, "messages": MESSAGES, "responses": RESPONSES}  # by the API's name

@@ -21,7 +21,8 @@ Fields = Mapping[str, Json]
 @dataclass(frozen=True, slots=True)
 class CountingRules:
     """How messages are counted. `count`: tokens of a text. `assistant_text`: tokens per assistant message with text.
-    `unit`: tokens of the encoding per token of the model, for images. `second`: tokens of one second of audio."""
+    `unit`: tokens of the encoding per token of the model, for images. `second`: tokens of one second of audio.
+    `model`: its name, where models of one recipe differ."""
 
     count: Callable[[str], int]
     recipe: Recipe
@@ -29,6 +30,7 @@ class CountingRules:
     assistant_text: int = 0
     unit: float = 1.0
     second: int = 10
+    model: str = ""
 
 
 def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:

@@ -153,11 +153,11 @@ class RequestMeter:
         """Whether the cost of every part of the prompt is known, not assumed."""
         if not self._head[-1]:
             return False
-        return not self.prompt.opaque or all(self._certain(message) for message in self.prompt.messages)
+        return not self.prompt.opaque or all(not m.hidden and self._certain(m) for m in self.prompt.messages)
 
     def _certain(self, message: Message) -> bool:
-        if b"[" not in message.raw:
-            return True  # no parts
+        if self.body.parts not in message.raw:
+            return True
         key = xxh3_128_digest(message.raw, self.counting.seed ^ CERTAIN_SALT)
         found = self.memory.get(key)
         if found is None:

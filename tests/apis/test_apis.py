@@ -8,6 +8,7 @@ import pytest
 
 from proxy.apis import apis, by_path, error_body, stream_format
 from proxy.apis.openai_chat import API
+from proxy.apis.openai_responses import API as RESPONSES
 from proxy.errors import bad_header, does_not_fit, overloaded
 
 
@@ -15,6 +16,7 @@ def test_every_package_with_an_api_is_found_and_no_name_or_path_is_taken_twice()
     assert API in apis()
     assert len({api.name for api in apis()}) == len(apis())
     assert len(by_path()) == sum(len(api.paths) for api in apis())
+    assert by_path()["/v1/responses"] is by_path()["/openai/v1/responses"] is RESPONSES
     assert by_path()["/v1/chat/completions"] is by_path()["/chat/completions"] is API
 
 
@@ -28,6 +30,6 @@ def test_an_error_has_all_four_keys_of_openais_contract_on_every_path(path: str)
 
 def test_an_error_in_a_stream_is_an_event_with_the_same_json() -> None:
     error = overloaded()
-    for path in ("/v1/chat/completions", "/v1/responses"):
+    for path in ("/v1/chat/completions", "/v1/files"):
         assert stream_format(path).error_event(error) == b"data: " + error_body(path, error) + b"\n\n"
         assert stream_format(path).is_end_of_stream(b"data: [DONE]\n\n")

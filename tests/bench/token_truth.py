@@ -2,6 +2,7 @@
 
     python tests/bench/token_truth.py http://127.0.0.1:8080 --data DIR     asks a running proxy (/inspect)
     python tests/bench/token_truth.py --direct --data DIR                  counts in this process
+    python tests/bench/token_truth.py ... --api responses --skip NAME      requests of another API, without some sources
 
 DIR holds token_truth*.jsonl.gz: rows of provider, model, endpoint, request, prompt_tokens and features.
 """
@@ -18,24 +19,31 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.apis.openai_chat import request
+from proxy.apis import apis
 from proxy.fit.blocks import runs
+from proxy.model.api import Api
+from proxy.model.limits import Quality
 from proxy.tokens.meter import meter_for
 from proxy.wire.scan import NotUnderstood
 
-INSPECT = "/inspect/v1/chat/completions"
+CHAT = "chat"
+INSPECT = "/inspect"
 SECONDS = 30
 SLACK = 8  # tokens: an under-count of more could turn a request that fits by our count into a refusal
-NEAR = 0.03
-OPENAI = re.compile(r"gpt-|o\d|chatgpt")
+NEAR, CLOSE = 0.03, 3  # a share of the truth; tokens
+OPENAI = re.compile(r"gpt-|o\d|chatgpt|codex|computer")
+HOSTS = ("openai", "azure", "chatgpt", "copilot")
 # What no count of the request can show: the data of files, sounds and images was not recorded with it.
 UNSEEN = {"file", "audio", "image", "web_search", "custom_tool", "base64_stripped"}
 TARGET = "OpenAI and Azure, text and tools"
+EXACT = Quality.EXACT.value
+COUNTABLE = "OpenAI and Azure, counted exactly"
 
 Row = Mapping[str, Any]
 
@@ -68,12 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.direct and not options.url:
         print("nothing to ask: give the address of a running proxy, or --direct", file=sys.stderr)
         return 2
-    ask = directly if options.direct else over_http(options.url.rstrip("/") + INSPECT)
-    groups, failed = measured((row for file in files for row in rows(file)), ask)
+    api = next(api for api in apis() if api.name == options.api)
+    ask = partial(directly, api) if options.direct else over_http(options.url.rstrip("/") + INSPECT + api.paths[0])
+    found = (row for file in files for row in rows(file, api.name, options.skip))
+    groups, failed = measured(found, ask)
     for title in ("set", "provider", "feature", "quality"):
         print(table(title, groups[title]), end="\n\n")
     if failed:
-        print(f"not counted: {failed} rows whose body is no chat request, or that were refused")
+        print(f"not counted: {failed} rows whose body is no request of this API, or that were refused")
     return 0
 
 
@@ -81,15 +91,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", nargs="?", help="where the proxy listens")
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder of the recorded rows")
+    parser.add_argument("--api", default=CHAT, choices=[api.name for api in apis()], help="whose requests are counted")
+    parser.add_argument("--skip", action="append", default=[], help="a part of the names of sources that are left out")
     parser.add_argument("--direct", action="store_true", help="count in this process, without a proxy")
     return parser.parse_args(arguments)
 
 
-def rows(file: Path) -> Iterator[Row]:
-    """The chat rows of a file that tell what was counted."""
+def rows(file: Path, api: str = CHAT, skip: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of an API in a file that tell what was counted, without those of some sources."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            if row["endpoint"] == "chat" and row["prompt_tokens"]:
+            if row["endpoint"] == api and row["prompt_tokens"] and not any(name in row["source"] for name in skip):
                 yield row
 
 
@@ -112,7 +124,10 @@ def measured(found: Iterable[Row], ask: Ask) -> tuple[dict[str, Any], int]:
 def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
     """The groups that a row belongs to."""
     features = set(row["features"])
-    if row["provider"].startswith(("openai", "azure")) and OPENAI.match((row["model"] or "").lower()):
+    if row["provider"].startswith(HOSTS) and OPENAI.match((row["model"] or "").lower()):
+        if row["endpoint"] != CHAT:
+            yield "set", COUNTABLE if count.quality == EXACT else "OpenAI and Azure, with parts of unknown cost"
+            return
         yield "set", TARGET if not features & UNSEEN else "OpenAI and Azure, with images, sounds or files"
     else:
         yield "set", "all others"
@@ -122,10 +137,10 @@ def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
         yield "feature", feature
 
 
-def directly(body: bytes) -> Count | None:
+def directly(api: Api, body: bytes) -> Count | None:
     """Counts a body in this process."""
     try:
-        prompt = request.parse(body)
+        prompt = api.parse(body)
     except NotUnderstood:
         return None
     meter = meter_for(prompt, prompt.model, _MEMORY)
@@ -162,7 +177,7 @@ def over_http(url: str) -> Ask:
 
 def table(title: str, groups: Mapping[str, Sequence[Count]]) -> str:
     """One line a group: rows, and shares of them in per cent."""
-    head = f"{title:<46} {'rows':>6} {'exact':>7} {'in 3 %':>7} {f'>{SLACK} under':>9} {'>margin':>8}"
+    head = f"{title:<46} {'rows':>6} {'exact':>7} {'in 3':>6} {'in 3 %':>7} {f'>{SLACK} under':>9} {'>margin':>8}"
     lines = [_line(name, counts) for name, counts in sorted(groups.items(), key=lambda item: -len(item[1]))]
     return "\n".join([head, *lines])
 
@@ -172,10 +187,11 @@ def _line(name: str, counts: Sequence[Count]) -> str:
         return 100 * sum(map(holds, counts)) / len(counts)
 
     exact = share(lambda c: c.under == 0)
+    close = share(lambda c: abs(c.under) <= CLOSE)
     near = share(lambda c: abs(c.under) <= NEAR * c.truth)
     under = share(lambda c: c.under > SLACK)
     beyond = share(lambda c: c.under > c.margin)
-    return f"{name[:46]:<46} {len(counts):>6} {exact:>7.1f} {near:>7.1f} {under:>9.2f} {beyond:>8.2f}"
+    return f"{name[:46]:<46} {len(counts):>6} {exact:>7.1f} {close:>6.1f} {near:>7.1f} {under:>9.2f} {beyond:>8.2f}"
 
 
 if __name__ == "__main__":

@@ -61,7 +61,8 @@ class Case:
 
     def opened(self, before: Draft) -> int:
         """The uid from which the newest block begins: its calls may be unanswered yet."""
-        return min(int(m["x-uid"]) for one in before.blocks[-1].messages for m in self.dialect.unfold(one))
+        newest = [m for one in before.blocks[-1].messages for m in self.dialect.unfold(one)]
+        return min(int(m["x-uid"]) for m in newest if "x-uid" in m)
 
     def counted(self, prompt: Prompt) -> Draft:
         """What the client sent, counted."""

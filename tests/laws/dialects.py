@@ -11,6 +11,7 @@ import msgspec
 
 from proxy.apis.anthropic_messages import request as anthropic_request
 from proxy.apis.openai_chat import request
+from proxy.apis.openai_responses import request as responses
 from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.plan import Draft, Plan
 from tests.apis import invented
@@ -25,7 +26,7 @@ MIXED = 3  # every so many user messages directly behind results are entries of 
 class Dialect:
     """`body`: a request from chat messages, the reply limits by name, and the fields before and behind. `unfold`: a
     message as messages of chat. `frame`: all of a message that no step may change. `changing`: the fields that a plan
-    may change.
+    may change. `gathered`: calls that are messages of their own, put together as chat has them.
     """
 
     name: str
@@ -35,10 +36,11 @@ class Dialect:
     unfold: Callable[[Message], list[dict[str, Any]]]
     frame: Callable[[Message], object]
     changing: tuple[str, ...]
+    gathered: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
 
     def parsed(self, draft: Draft) -> list[dict[str, Any]]:
         """What a draft would send, as messages of chat."""
-        return [unfolded for message in draft.messages for unfolded in self.unfold(message)]
+        return self.gathered([unfolded for message in draft.messages for unfolded in self.unfold(message)])
 
 
 def chat_body(told: Talk, limits: Mapping[str, int], head: Mapping[str, Any], tail: Mapping[str, Any]) -> bytes:
@@ -140,6 +142,75 @@ def invented_frame(message: Message) -> object:
     return list(raws), others, [{k: v for k, v in e.items() if k not in texts} for e in entries]
 
 
+def responses_body(told: Talk, limits: Mapping[str, int], head: Mapping[str, Any], tail: Mapping[str, Any]) -> bytes:
+    """The same conversation in the Responses API: calls and results are items. The first item of a message has its
+    uid."""
+    orders = {"instructions": told[0]["content"]} if told[0]["role"] == "system" else {}
+    cap = {"max_output_tokens": max(limits.values())} if limits else {}
+    items: list[dict[str, Any]] = []
+    for m in told[len(orders) :]:
+        found = _items(m, items)
+        items += [{"x-uid": m["x-uid"], **found[0]}, *({**item, "x-more": 1} for item in found[1:])]
+    rest = {"tools": [{"type": "function", "name": "search", "parameters": None}], "stream": tail.get("stream", False)}
+    return msgspec.json.encode({"x-first": 1.50, **head, **orders, "input": items, **cap, **rest, "x-last": "é"})
+
+
+def _items(m: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if m["role"] in ("tool", "function"):
+        ident = m.get("tool_call_id") or (before[-1].get("call_id", "f") if before else "f")
+        return [{"type": "function_call_output", "call_id": ident, "output": _listed(m["content"], "input_text")}]
+    calls = m.get("tool_calls") or []
+    found = [{"type": "function_call", "call_id": c["id"], **c["function"]} for c in calls]
+    if "function_call" in m:
+        found = [{"type": "function_call", "call_id": f"f{m['x-uid']}", **m["function_call"]}]
+    if found and not m["content"]:
+        return found
+    kind = "output_text" if m["role"] == "assistant" else "input_text"
+    return [{"role": m["role"], "content": _listed(m["content"], kind)}, *found]
+
+
+def _listed(content: Any, kind: str) -> Any:
+    if not isinstance(content, list):
+        return content
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "x-part": 1}
+    return [{**part, "type": kind} if part["type"] == "text" else image for part in content]
+
+
+def responses_unfold(message: Message) -> list[dict[str, Any]]:
+    """An item as a message of chat."""
+    value = json.loads(message.raw)
+    if isinstance(value, str):
+        return [{"role": "system", "content": value, "x-uid": ORDERS}]
+    uid = {"x-uid": value["x-uid"]} if "x-uid" in value else {}
+    if value.get("type") == "function_call":
+        return [{"role": "assistant", "content": None, "tool_calls": [{"id": value["call_id"]}], **uid}]
+    if value.get("type") == "function_call_output":
+        return [{"role": "tool", "tool_call_id": value["call_id"], "content": value["output"], **uid}]
+    return [{"role": value["role"], "content": value["content"], **uid}]
+
+
+def responses_gathered(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls next to each other as one message: those without a uid are of the message before them."""
+    found: list[dict[str, Any]] = []
+    for m in told:
+        if m.get("tool_calls") and "x-uid" not in m:
+            found[-1] = {**found[-1], "tool_calls": [*found[-1].get("tool_calls", []), *m["tool_calls"]]}
+        else:
+            found.append(m)
+    return found
+
+
+def responses_frame(message: Message) -> object:
+    """Every field but content, output and arguments with its bytes; parts that are no text."""
+    value = json.loads(message.raw)
+    if isinstance(value, str):
+        return None
+    raws = msgspec.json.decode(message.raw, type=dict[str, msgspec.Raw])
+    texts = ("content", "output", "arguments")
+    parts = [part for key in texts if isinstance(value.get(key), list) for part in value[key] if "text" not in part]
+    return list(raws), {key: bytes(raw) for key, raw in raws.items() if key not in texts}, parts
+
+
 CHAT = Dialect(
     "chat",
     request.parse,
@@ -167,4 +238,14 @@ MESSAGES = Dialect(
     anthropic.frame,
     ("model", "messages", "system", "max_tokens"),
 )
-DIALECTS = (CHAT, INVENTED, MESSAGES)
+RESPONSES = Dialect(
+    "responses",
+    responses.parse,
+    responses.render,
+    responses_body,
+    responses_unfold,
+    responses_frame,
+    ("model", "instructions", "input", "max_output_tokens"),
+    responses_gathered,
+)
+DIALECTS = (CHAT, INVENTED, MESSAGES, RESPONSES)

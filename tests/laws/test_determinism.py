@@ -19,7 +19,7 @@ from proxy.fit.plan import plan
 from proxy.tokens.meter import meter_for
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
-from tests.laws.dialects import CHAT, DIALECTS
+from tests.laws.dialects import DIALECTS, INVENTED
 from tests.laws.meters import CharMeter
 from tests.tokens.remembering import Remembering
 
@@ -49,7 +49,7 @@ dialect = next(dialect for dialect in DIALECTS if dialect.name == sys.argv[2])
 def sent(told, ladder, cut=False):
     told = [{**message, "x-uid": i} for i, message in enumerate(told)]
     prompt = dialect.parse(dialect.body(told, {"max_tokens": 200}, {"model": "gpt-4o"}, {}))
-    meter = meter_for(prompt, "gpt-4o", memory) if dialect is CHAT else CharMeter()
+    meter = CharMeter() if dialect is INVENTED else meter_for(prompt, "gpt-4o", memory)
     made = plan(prompt, ladders[ladder], Facts(Window(5000), meter))
     assert made.fits and (made.changed or not cut)
     return dialect.render(prompt, made)

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from proxy.apis.openai_chat import request
 from proxy.apis.openai_chat.scan import scan
+from proxy.apis.openai_responses.scan import scan as scan_responses
 from proxy.fit.plan import start
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
 from tests.apis import invented
-from tests.laws.dialects import INVENTED
+from tests.laws.dialects import INVENTED, RESPONSES
 from tests.laws.meters import ByteMeter
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
@@ -135,6 +136,28 @@ def test_no_prompt_of_another_api_is_larger_than_its_bytes_prove(
     body = escaped(body) if plain else body
     most = invented.scan(body).most
     counted = start(invented.parse(body), ladder(), Facts(Window(10**6), ByteMeter(encoding=encoding))).prompt
+    assert most is not None and counted <= most
+
+
+@given(
+    told=st.lists(messages(), min_size=1, max_size=5),
+    model=st.sampled_from((*EXACT, "gpt-5.2", "gpt-5.4", "gpt-5.6")),
+    schema=st.none() | schemas,
+    answer=st.none() | schemas,
+    plain=st.booleans(),
+)
+def test_no_input_of_responses_is_larger_than_its_bytes_prove(
+    told: list[list[dict[str, Any]]], model: str, schema: Any, answer: Any, plain: bool
+) -> None:
+    talk = [{"content": None, **m, "x-uid": i} for i, m in enumerate(m for one in told for m in one)]
+    fields = json.loads(RESPONSES.body(talk, {}, {"model": model}, {}))
+    if schema is not None:
+        fields["tools"] = [{"type": "function", "name": "f", "parameters": schema}]
+    if answer is not None:
+        fields["text"] = {"format": {"type": "json_schema", "name": "a", "schema": answer}}
+    body = json.dumps(fields, ensure_ascii=plain, separators=(",", ":")).encode()
+    most, sent = scan_responses(body).most, RESPONSES.parse(body)
+    counted = start(sent, ladder(), Facts(Window(10**6), meter_for(sent, model, Remembering()))).prompt
     assert most is not None and counted <= most
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.fit.blocks import runs
 from proxy.fit.plan import plan
 from proxy.model.conversation import Prompt
 from proxy.model.plan import Draft, Facts
@@ -33,9 +34,13 @@ def drafts(
     found, whole = [], asked(dialect, told, window)
     for end in [*starts[1:], len(told)]:
         prompt = asked(dialect, told[:end], window)
-        if [m.raw for m in prompt.messages] == [m.raw for m in whole.messages[: len(prompt.messages)]]:
+        if _runs(prompt) == _runs(whole)[: len(_runs(prompt))]:
             found.append(plan(prompt, ladder(ladder_step("prune_history")), known or facts(window)).draft)
     return found
+
+
+def _runs(prompt: Prompt) -> list[list[bytes]]:
+    return [[m.raw for m in run] for run in runs(prompt.messages)]
 
 
 def asked(dialect: Dialect, told: list[dict[str, Any]], window: int) -> Prompt:

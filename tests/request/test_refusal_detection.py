@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import API
+from proxy.apis.openai_responses import API as RESPONSES
 from proxy.config.rules import load_rules
+from proxy.fit.plan import plan
 from proxy.http.client.answer import Answer
+from proxy.model.api import Api
+from proxy.model.limits import Margin, Quality, Window
 from proxy.model.outcome import Refusal
+from proxy.model.plan import Mode
+from proxy.model.scan import Scan, Total
+from proxy.model.structs import replace
 from proxy.request import refusal_detection as module
-from proxy.request.refusal_detection import RefusalDetector, coding_of, plainly, unreadable
+from proxy.request.context import Counted, Planned, Received, RequestContext, Scanned
+from proxy.request.refusal_detection import RefusalDetector, coding_of, hold_seconds, plainly, unreadable
 from proxy.wire.headers import Header
+from tests.makers import facts, ladder, prompt, user
 
 LOOKING = RefusalDetector(load_rules(None).refusals)
 ERROR = b'{"error":{"message":"This model\'s maximum context length is 4096 tokens.","code":null}}'
@@ -159,3 +168,38 @@ def test_only_a_refusal_that_cannot_be_read_is_worth_another_question() -> None:
 def test_another_question_asks_for_plain_text() -> None:
     asked = [(b"accept-encoding", b"br"), (b"x", b"y"), (b"accept-encoding", b"zstd")]
     assert plainly(asked) == [(b"x", b"y"), (b"accept-encoding", b"identity")]
+
+
+CREATED = b'data: {"type":"response.created","response":{"instructions":"%b"}}\n\n' % (b"x" * 90_000)
+FAILED = b'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed","error":%b}}\n\n'
+TOO_LONG = b'{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}'
+
+
+def test_events_that_repeat_a_long_request_are_held_back_if_their_api_refuses_after_them() -> None:
+    async def looked(seconds: float | None) -> tuple[bytes, Refusal | None]:
+        reply = Reply(200, [EVENTS], CREATED, CREATED, FAILED % TOO_LONG)
+        return await asyncio.wait_for(LOOKING.at(RESPONSES, Answer(reply), True, seconds), 20)
+
+    seen, refusal = asyncio.run(looked(10.0))
+    assert refusal is not None and seen.startswith(CREATED * 2)
+    assert asyncio.run(looked(None)) == (CREATED, None)
+
+
+def request(
+    prompt: int | None, *, background: bool = False, window: int = 1000, api: Api = RESPONSES
+) -> RequestContext:
+    """A request that was counted so, or not at all."""
+    total = None if prompt is None else Total(prompt, Margin(), Quality.EXACT, 1)
+    scanned = Scanned(b"", Scan("m", None, True, None, background=background))
+    return RequestContext(Received(api, Mode.FIT), scanned, Counted(Window(window), total))
+
+
+def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_not_wait() -> None:
+    assert hold_seconds(request(900)) == hold_seconds(request(None)) == RESPONSES.hold_s > module.FIRST_EVENT_S
+    assert hold_seconds(request(300)) == hold_seconds(request(900, api=API)) == module.FIRST_EVENT_S
+    assert hold_seconds(request(900, background=True)) == 0
+    assert hold_seconds(RequestContext(Received(RESPONSES, Mode.FIT))) == 0
+    made = plan(prompt([user("one two three")]), ladder(), facts(10_000))
+    planned = replace(request(900), planned=Planned(plan=made))
+    assert hold_seconds(planned) == module.FIRST_EVENT_S
+    assert hold_seconds(replace(planned, planned=Planned(plan=replace(made, trusting=True)))) == RESPONSES.hold_s

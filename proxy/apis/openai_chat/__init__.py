@@ -32,6 +32,8 @@ class ChatCompletions:
 
     error_body = staticmethod(response.error_body)
     error_event = staticmethod(response.error_event)
+    refusal_stream = staticmethod(response.refusal_stream)
+    hold_s = response.HOLD_S
 
 
 API: Api = ChatCompletions()

@@ -11,6 +11,7 @@ from proxy.apis.openai_chat import messages as chat_messages
 from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
+from proxy.model.lenient_json import object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -109,10 +110,10 @@ def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
     whole = _itself if outline is None else outline.whole
-    written = b",".join(_object((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
+    written = b",".join(object_of((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
     fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
     pins = frozenset(i for i, value in enumerate(values) if isinstance(value, dict) and value.get(PIN) is True)
-    return _object(fields.items()), pins
+    return object_of(fields.items()), pins
 
 
 def without_stream(body: bytes) -> bytes:
@@ -123,7 +124,7 @@ def without_stream(body: bytes) -> bytes:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotUnderstood(reason(error)) from None
     whole = _itself if outline is None else outline.whole
-    return _object((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
+    return object_of((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
 
 
 def _places(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
@@ -214,7 +215,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
     if draft.model != prompt.model and draft.window.limit_field is not None:
         fields = _in_field(fields, draft.window.limit_field)
-    return _object(fields.items())
+    return object_of(fields.items())
 
 
 def _in_field(fields: Mapping[str, bytes], field: str) -> dict[str, bytes]:
@@ -228,10 +229,3 @@ def _limits(head: Mapping[str, bytes], reply: int) -> dict[str, bytes]:
     """The limits that the client set, lowered to `reply` tokens if they are larger; none is added."""
     limits = {key: _limit(head.get(key)) for key in LIMITS}
     return {key: str(reply).encode() for key, limit in limits.items() if limit is not None and limit > reply}
-
-
-def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    written: list[bytes] = []
-    for key, raw in pairs:
-        written += [b"," if written else b"{", msgspec.json.encode(key), b":", raw]
-    return b"".join((*written, b"}")) if written else b"{}"

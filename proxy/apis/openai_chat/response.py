@@ -21,6 +21,7 @@ from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
 
 KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
+HOLD_S = 1.0  # a refusal comes in the first event, or in the one that follows the role
 FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 
 # Finish reasons of responses that are no failures, whatever their content; None: the response goes on.
@@ -156,6 +157,10 @@ def error_body(error: ErrorFields) -> bytes:
 def error_event(error: ErrorFields) -> bytes:
     """The event that reports an error of the proxy's own in a stream that has begun."""
     return errors.error_event(error, too_long=MESSAGES)
+
+
+def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
+    """None: clients read an error response."""
 
 
 def _has_text(data: bytes) -> bool:

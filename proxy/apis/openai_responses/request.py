@@ -1,0 +1,263 @@
+"""A request as a neutral prompt, and a planned prompt as JSON again. What no step changed keeps its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from proxy.apis.openai_responses import items as items_format
+from proxy.apis.openai_responses.items import (
+    APPROVALS,
+    CALLS,
+    COMPACTION,
+    HOSTED,
+    INSTRUCTIONS,
+    MESSAGE,
+    OUTPUTS,
+    REASONING,
+    REFERENCE,
+    REQUIRED,
+    ROLES,
+    USER,
+    type_of,
+)
+from proxy.apis.openai_responses.scan import BOUNDED, INPUT, UNPROVABLE_PARTS, hidden_tokens, items_of, keeps_reasoning
+from proxy.model import oversized_json
+from proxy.model.conversation import Call, Kind, Message, Prompt
+from proxy.model.lenient_json import RAWS, object_of
+from proxy.model.names import name_of
+from proxy.model.plan import Plan
+from proxy.model.scan import KnownPrefix
+from proxy.model.structs import replace
+from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+
+PATH = "/v1/responses"
+BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
+AZURE_PATHS = ("/openai/v1/responses", "/openai/responses")
+NAME = "responses"
+
+LIMIT = "max_output_tokens"
+LEAST_REPLY = 16  # the least limit that OpenAI accepts, in tokens
+STORED = ("previous_response_id", "conversation")  # what the provider has stored precedes the input
+NEEDS = (("vision", b'"input_image"'),)
+STREAM = "stream"
+STREAMING = (STREAM, "stream_options")
+PIN = "pin"
+SEALED = frozenset({REASONING, COMPACTION})
+UNSPOKEN = frozenset({"additional_tools", "compaction_trigger", "configuration_update"})
+KNOWN = frozenset({*CALLS, *OUTPUTS, *HOSTED, *UNSPOKEN, *REQUIRED, REFERENCE})
+OUTPUT_SUFFIX = "_output"  # of the types of items that answer a call
+NOTHING = (b"null", b"[]", b'""')
+
+
+class _Item(msgspec.Struct, gc=False):
+    type: str | None = None
+    role: str | None = None
+    call_id: str | None = None
+    approval_request_id: str | None = None
+    id: str | None = None
+    name: str | None = None
+    encrypted_content: msgspec.Raw = NULL
+    content: msgspec.Raw = NULL
+
+
+Whole = Callable[[msgspec.Raw], msgspec.Raw | memoryview]
+_HEAD = RAWS
+_ITEM = msgspec.json.Decoder(_Item)
+_NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
+
+
+def parse(
+    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
+) -> Prompt:
+    """The request as a prompt; see `proxy.model.api.Api.parse`. Its instructions are message 0. Raises
+    `NotUnderstood`."""
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+        if INPUT not in head or "model" not in head:
+            raise NotUnderstood("it has no model or no input")
+        whole = _itself if outline is None else outline.whole
+        model = name_of(msgspec.json.decode(head["model"], type=str))
+        found = _messages(head, start, known, whole)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    if not found:
+        raise NotUnderstood("input is empty")
+    messages = _in_context(found, model, stored=any(head.get(key, NULL) != NULL for key in STORED))
+    view = INPUT if len(body) > oversized_json.OUTSIZE else None
+    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    return Prompt(
+        model=model,
+        messages=messages,
+        head=fields,
+        ask=_limit(fields.get(LIMIT)),
+        ask_field=LIMIT,
+        reply_floor=LEAST_REPLY,
+        needs=_needs(fields, b"" if plain else body),
+        stream=fields.get(STREAM) == b"true",
+        pins=frozenset(pins),
+        opaque=not plain and _is_opaque(head[INPUT], messages),
+        api=NAME,
+    )
+
+
+def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body without `MESSAGE_KEY` in its items, and the indices of the messages in which it is `{"pin": true}`.
+
+    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
+    """
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+        items = [_HEAD.decode(raw) for raw in items_of(head.get(INPUT, msgspec.Raw(b"[]")))]
+        if not any(MESSAGE_KEY in item for item in items):
+            return body, frozenset()
+        values = [msgspec.json.decode(item.pop(MESSAGE_KEY, NULL)) for item in items]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    whole = _itself if outline is None else outline.whole
+    written = b",".join(object_of((key, bytes(whole(raw))) for key, raw in item.items()) for item in items)
+    fields = {key: b"[" + written + b"]" if key == INPUT else bytes(whole(raw)) for key, raw in head.items()}
+    first = 1 if head.get(INSTRUCTIONS, NULL) != NULL else 0
+    pins = frozenset(i for i, value in enumerate(values, first) if isinstance(value, dict) and value.get(PIN) is True)
+    return object_of(fields.items()), pins
+
+
+def without_stream(body: bytes) -> bytes:
+    """The same request for a response in one piece. Raises `NotUnderstood`."""
+    try:
+        outline = oversized_json.outline(body)
+        head = _HEAD.decode(body if outline is None else outline.text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotUnderstood(reason(error)) from None
+    whole = _itself if outline is None else outline.whole
+    return object_of((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
+
+
+def render(prompt: Prompt, plan: Plan) -> bytes:
+    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it."""
+    draft = plan.draft
+    changed: dict[str, bytes] = {}
+    if draft.model != prompt.model:
+        changed["model"] = msgspec.json.encode(draft.model)
+    if draft.reply != prompt.ask and draft.reply is not None:
+        changed[LIMIT] = b"%d" % draft.reply
+    if draft.blocks is not plan.before.blocks:
+        sent = list(draft.messages)
+        changed |= {m.role: m.raw for m in sent if m.role == INSTRUCTIONS}
+        changed[INPUT] = b"[" + b",".join(_free(prompt, sent)) + b"]"
+    return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
+
+
+def _messages(head: Mapping[str, msgspec.Raw], start: int, known: KnownPrefix | None, whole: Whole) -> list[Message]:
+    """The instructions, and the items from message `start` on, or those that follow the known ones."""
+    items, said = items_of(head[INPUT]), head.get(INSTRUCTIONS, NULL)
+    if known is not None:
+        return [_message(raw, i, whole) for i, raw in enumerate(items, known.seen.count)]
+    lead = [] if said == NULL else [_instructions(said, whole)]
+    return [*lead, *(_message(raw, i, whole) for i, raw in enumerate(items, len(lead)) if i >= start)]
+
+
+def _instructions(said: msgspec.Raw, whole: Whole) -> Message:
+    msgspec.json.decode(said, type=str)
+    return Message(oversized_json.copy(whole(said)), INSTRUCTIONS, Kind.INSTRUCTION, items_format, 0)
+
+
+def _message(said: msgspec.Raw, index: int, whole: Whole) -> Message:
+    item = _ITEM.decode(said)
+    kind = type_of(item.type, item.role)
+    raw = oversized_json.copy(whole(said))
+    if kind == MESSAGE:
+        role = item.role or ""
+        return Message(raw, role, ROLES.get(role, Kind.OTHER), items_format, index)
+    if kind in SEALED:
+        compacts = kind == COMPACTION
+        speaks = Kind.OTHER if compacts else Kind.ASSISTANT
+        return Message(raw, kind, speaks, items_format, index, hidden=_hidden(item), compacts=compacts)
+    calls, answers = _pairing(item, kind)
+    speaks = Kind.RESULT if answers else Kind.OTHER if kind in UNSPOKEN else Kind.ASSISTANT
+    return Message(raw, kind, speaks, items_format, index, calls, answers, pinned=kind in REQUIRED)
+
+
+def _pairing(item: _Item, kind: str) -> tuple[tuple[Call, ...], tuple[str, ...]]:
+    """The call that an item is, or the id of the call that it answers. An item of an unknown type is one of them if it
+    has the id of a call."""
+    if kind == APPROVALS[0]:
+        return (Call(item.id or "", item.name or kind),), ()
+    ident = item.call_id or item.approval_request_id or item.id or ""
+    if kind in OUTPUTS or (kind not in KNOWN and item.call_id and kind.endswith(OUTPUT_SUFFIX)):
+        return (), (ident,)
+    if kind in CALLS or (kind not in KNOWN and item.call_id):
+        return (Call(ident, item.name or kind),), ()
+    return (), ()
+
+
+def _hidden(item: _Item) -> int:
+    """Tokens of what is encrypted in an item, or stored under its id; none where it says all of its reasoning."""
+    if bytes(item.content) not in NOTHING:
+        return 0
+    size = memoryview(item.encrypted_content).nbytes
+    return hidden_tokens(size - len('""') if item.encrypted_content != NULL else 0)
+
+
+def _in_context(messages: Sequence[Message], model: str, *, stored: bool) -> tuple[Message, ...]:
+    """The messages with what follows from their places: the provider drops the reasoning before the last words of the
+    user; and what the provider has stored may refer to any of the items, so that all must stay."""
+    last = max((i for i, m in enumerate(messages) if m.kind is Kind.USER), default=-1)
+    read = -1 if keeps_reasoning(model) else last
+    found = [replace(m, hidden=0) if m.hidden and i < read and not m.compacts else m for i, m in enumerate(messages)]
+    return tuple([replace(m, pinned=True) for m in found] if stored else found)
+
+
+def _is_opaque(said: msgspec.Raw, messages: Sequence[Message]) -> bool:
+    if oversized_json.holds(said, UNPROVABLE_PARTS) or any(m.hidden for m in messages):
+        return True
+    return any(m.role not in BOUNDED and m.role not in ROLES and m.role != INSTRUCTIONS for m in messages)
+
+
+def _free(prompt: Prompt, sent: Sequence[Message]) -> Iterable[bytes]:
+    """The JSON of the items that are sent. What followed reasoning that is not sent must not name its stored form: the
+    provider would require the reasoning, too."""
+    kept = {m.index for m in sent if m.role == REASONING}
+    lost = {m.index for m in prompt.messages if m.role == REASONING} - kept
+    bound = set[int]()
+    last = -1
+    for m in prompt.messages if lost else ():
+        last = m.index if m.role == REASONING else -1 if m.role == USER else last
+        if last in lost:
+            bound.add(m.index)
+    return [_without_id(m) if m.index in bound else m.raw for m in sent if m.role != INSTRUCTIONS]
+
+
+def _without_id(message: Message) -> bytes:
+    if message.kind is not Kind.ASSISTANT or message.role == REFERENCE or b'"id"' not in message.raw:
+        return message.raw
+    return object_of((key, bytes(raw)) for key, raw in RAWS.decode(message.raw).items() if key != "id")
+
+
+def _itself(raw: msgspec.Raw) -> msgspec.Raw:
+    return raw
+
+
+def _limit(raw: bytes | None) -> int | None:
+    """A reply limit in raw JSON, in tokens (see `token_limit`). Raises `NotUnderstood` for what is not a number."""
+    if raw is None:
+        return None
+    try:
+        return token_limit(_NUMBER.decode(raw))
+    except msgspec.MsgspecError:
+        raise NotUnderstood("a limit is not a number") from None
+
+
+def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
+    """The capabilities that a model needs for this request."""
+    needs = {name for name, mark in NEEDS if oversized_json.find(body, mark) >= 0}
+    if head.get("tools", b"null") not in (b"null", b"[]"):
+        needs.add("tools")
+    if b'"json_schema"' in head.get("text", b""):
+        needs.add("schema")
+    return frozenset(needs)

@@ -1,0 +1,201 @@
+"""What the JSON of a response, or of an event of its stream, reports: usage, why it ended, content, an error.
+
+Every event names its type. The response object is in the first events and in the last one, and repeats the request's
+instructions and tools. Nothing here decodes content, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from proxy.apis.openai_responses.scan import INPUT
+from proxy.errors import CONTEXT_LENGTH_EXCEEDED
+from proxy.model.api import ErrorFields, EventKind, ResponseState
+from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, string
+from proxy.model.outcome import Usage
+from proxy.wire.openai import errors
+from proxy.wire.openai.usage import KEY as USAGE_KEY
+from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
+from proxy.wire.sse import last_match
+
+KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
+# OpenAI refuses in a stream that has begun: the first events come at once, the refusal when the prompt was counted.
+HOLD_S = 10.0
+# Events that prove nothing: a refusal may still follow. OpenAI's "keepalive" is not documented.
+FRAMES = frozenset({"response.created", "response.in_progress", "response.queued", "keepalive"})
+COMPLETED, INCOMPLETE, FAILED, ERROR = "response.completed", "response.incomplete", "response.failed", "error"
+ENDS = frozenset({COMPLETED, INCOMPLETE, FAILED, ERROR})
+END = re.compile(rb'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
+REASON = re.compile(rb'"incomplete_details"\s*:\s*\{\s*"reason"\s*:\s*"([^"]{1,64})"')
+# Why a response may be incomplete without being a failure.
+ORDINARY = frozenset({None, "max_output_tokens", "max_tokens", "content_filter"})
+EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Counts(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int | None = None
+    input_tokens_details: _Details | None = None
+
+
+class _Reason(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    usage: _Counts
+    object: str
+    status: str
+    incomplete_details: _Reason | None = None
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+
+
+_RESPONSE = msgspec.json.Decoder(_Response)
+_EVENT = msgspec.json.Decoder(_Event)
+
+
+def complete_usage(body: bytes) -> Usage | None:
+    """The usage of a complete, ordinary response; None for any other JSON."""
+    try:
+        found = _RESPONSE.decode(body)
+    except BROKEN:
+        return None
+    counts, why = found.usage, found.incomplete_details
+    if found.object != "response" or found.status not in ("completed", "incomplete"):
+        return None
+    if bytes(found.error) not in EMPTY or (why is not None and why.reason not in ORDINARY):
+        return None
+    if not 0 <= counts.input_tokens <= MAX_TOKENS:
+        return None
+    details = counts.input_tokens_details
+    return Usage(counts.input_tokens, counts.output_tokens or 0, (details.cached_tokens or 0) if details else 0)
+
+
+def event_kind(data: bytes) -> EventKind:
+    """What an event's data, or a complete response, is."""
+    try:
+        kind = _EVENT.decode(data).type
+    except BROKEN:
+        return _response_kind(raw_fields(data))
+    if kind in FRAMES:
+        return EventKind.FRAME
+    if kind == INCOMPLETE:
+        reason = _reason(raw_fields(raw_fields(data).get("response", b"")))
+        return EventKind.CONTENT if reason in ORDINARY else EventKind.FINISH
+    if kind == FAILED or not kind.startswith("response."):
+        return EventKind.OTHER
+    return EventKind.CONTENT
+
+
+def read(data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState:
+    """The state after an event with this name and data, or after a complete response."""
+    fields = raw_fields(data)
+    response = raw_fields(fields["response"]) if "response" in fields else fields
+    kind = string(raw_value(fields["type"])) if "type" in fields else event.decode("latin-1")
+    failed = kind in (FAILED, ERROR) or _status(response) == "failed"
+    error = state.error or (data if failed or bytes(fields.get("error", b"null")) not in EMPTY else None)
+    content = state.content or event_kind(data) is EventKind.CONTENT
+    finish = _reason(response) or state.finish
+    return ResponseState(usage_in(fields, state.usage), finish, error, content, state.ended or kind in ENDS)
+
+
+def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
+    """The state after the end of an object whose beginning is missing."""
+    found = REASON.findall(tail)
+    finish = found[-1].decode(errors="replace") if found else state.finish
+    return ResponseState(usage_in_tail(tail, state.usage), finish, state.error, state.content, state.ended)
+
+
+def landmarks(data: bytes) -> Sequence[int]:
+    """The offsets in a stream at which a usage, a reason, an error and the end stand last."""
+    usage = last_match(USAGE, data) if USAGE_KEY in data else -1
+    places = (usage, last_match(REASON, data), data.rfind(b"event: error"), last_match(END, data))
+    return [place for place in places if place >= 0]
+
+
+def is_end_of_stream(tail: bytes) -> bool:
+    """False: the last event is as long as the whole response, and its last bytes do not tell it from others."""
+    return False
+
+
+def keep_alive() -> bytes:
+    """Bytes that keep a stream's connection open and that clients ignore."""
+    return KEEP_ALIVE
+
+
+def error_body(error: ErrorFields) -> bytes:
+    """The body of an error response of the proxy's own, in the shape of OpenAI's errors."""
+    return errors.error_body(error, too_long=INPUT)
+
+
+def error_event(error: ErrorFields) -> bytes:
+    """The event that reports an error of the proxy's own in a stream that has begun."""
+    fields = {"type": ERROR, "code": error.code or None, "message": error.message, "param": error.param}
+    return _event(ERROR, {**fields, "sequence_number": 0})
+
+
+def refusal_stream(error: ErrorFields, model: str, created: int) -> bytes | None:
+    """A whole stream that reports that a request is too long; None for any other error.
+
+    Codex compacts its history only after such an event. It takes an error response with the same code for a failure
+    that is final.
+    """
+    if error.code != CONTEXT_LENGTH_EXCEEDED:
+        return None
+    response = {
+        "id": f"resp_plimsoll{created}",
+        "object": "response",
+        "created_at": created,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": None,
+    }
+    failed = {**response, "status": "failed", "error": {"code": error.code, "message": error.message}}
+    begun = _event("response.created", {"type": "response.created", "sequence_number": 0, "response": response})
+    return begun + _event(FAILED, {"type": FAILED, "sequence_number": 1, "response": failed})
+
+
+def _event(name: str, data: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+def _response_kind(fields: RawFields) -> EventKind:
+    """What a complete response is."""
+    if bytes(fields.get("error", b"null")) not in EMPTY or _status(fields) not in ("completed", "incomplete"):
+        return EventKind.OTHER
+    if _reason(fields) not in ORDINARY:
+        return EventKind.FINISH
+    return EventKind.FRAME if bytes(fields.get("output", b"[]")) in EMPTY else EventKind.CONTENT
+
+
+def _status(fields: RawFields) -> str | None:
+    found = raw_value(fields["status"]) if "status" in fields else None
+    return found if isinstance(found, str) else None
+
+
+def _reason(fields: RawFields) -> str | None:
+    """Why a response is incomplete."""
+    details = raw_fields(fields["incomplete_details"]) if "incomplete_details" in fields else {}
+    found = raw_value(details["reason"]) if "reason" in details else None
+    return found if isinstance(found, str) else None

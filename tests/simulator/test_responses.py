@@ -1,0 +1,105 @@
+"""The simulated Responses API over ASGI: replies, stored responses, refusals; its counts are the proxy's own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from proxy.apis.openai_responses import API
+from proxy.fit.plan import start
+from proxy.model.limits import Window
+from proxy.model.plan import Facts
+from proxy.simulator.app import Simulator, SimulatorConfig, simulator
+from proxy.simulator.responses import count_prompt, serves
+from proxy.tokens.meter import meter_for
+from tests.makers import ladder
+from tests.simulator.test_app import ResponseReader, exchange
+from tests.tokens.remembering import Remembering
+
+PATH = "/v1/responses"
+ASKED = {"role": "user", "content": "How deep may she lie?"}
+THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA" + "x" * 1500}
+CALLS = [{"type": "function_call", "call_id": f"c{i}", "name": "f", "arguments": '{"a": 1}'} for i in range(2)]
+OUTPUTS = [{"type": "function_call_output", "call_id": f"c{i}", "output": "six metres"} for i in range(2)]
+
+
+def ask(app: Simulator, path: str = PATH, **fields: Any) -> ResponseReader:
+    body = msgspec.json.encode({"model": "gpt-5", "input": "hello", **fields})
+    return asyncio.run(exchange(app, path=path, body=body))
+
+
+def refused(reader: ResponseReader) -> tuple[int, Any, Any]:
+    return reader.status, reader.json["error"]["code"], reader.json["error"]["param"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": "hello"},
+        {"input": [ASKED, *CALLS, *OUTPUTS], "instructions": "Be brief."},
+        {"input": [ASKED, THOUGHT, *CALLS, *OUTPUTS], "model": "gpt-5.2"},
+        {"input": [THOUGHT, {**THOUGHT, "encrypted_content": None}, ASKED], "model": "gpt-5.6"},
+        {"input": [THOUGHT, ASKED, {"type": "reasoning", "id": "rs_1", "summary": []}], "model": "o4-mini"},
+        {"input": [{"type": "compaction", "encrypted_content": "gAAAA" + "x" * 3000}, ASKED]},
+        {"input": "x", "tools": [{"type": "function", "name": "f", "parameters": {}}], "tool_choice": "required"},
+    ],
+)
+def test_it_counts_what_the_proxy_counts(fields: dict[str, Any]) -> None:
+    body = {"model": "gpt-4o", **fields}
+    prompt = API.parse(msgspec.json.encode(body))
+    meter = meter_for(prompt, prompt.model, Remembering())
+    assert count_prompt(body) == start(prompt, ladder(), Facts(Window(10**6), meter)).prompt
+
+
+def test_what_a_compaction_stands_for_costs_nothing() -> None:
+    sealed = {"type": "compaction", "encrypted_content": "gAAAA" + "x" * 3000}
+    assert count_prompt({"model": "m", "input": [ASKED, sealed]}) == count_prompt({"model": "m", "input": [sealed]})
+
+
+@pytest.mark.parametrize("base", ["/v1/responses", "/openai/v1/responses", "/openai/responses"])
+def test_every_path_replies_counts_and_compacts(base: str) -> None:
+    app = simulator()
+    assert ask(app, base).json["status"] == "completed"
+    assert ask(app, base + "/input_tokens").json["input_tokens"] == count_prompt({"model": "gpt-5", "input": "hello"})
+    compacted = ask(app, base + "/compact", input=[ASKED, *CALLS, *OUTPUTS]).json["output"]
+    assert compacted[0] == ASKED and [item["type"] for item in compacted[1:]] == ["compaction"]
+    assert serves(base) and not serves(base + "/resp_1")
+
+
+def test_a_response_goes_on_from_one_that_was_stored() -> None:
+    app = simulator()
+    first = ask(app, input=[ASKED]).json
+    then = ask(app, previous_response_id=first["id"]).json["usage"]["input_tokens"]
+    whole = first["usage"]["input_tokens"] + first["usage"]["output_tokens"]
+    assert then == whole + count_prompt({"model": "gpt-5", "input": "hello"})
+    unstored = ask(app, input=[ASKED, ASKED], store=False).json
+    again = ask(app, previous_response_id=unstored["id"])
+    assert refused(again) == (400, "previous_response_not_found", "previous_response_id")
+
+
+def test_a_prompt_that_is_too_long_is_refused_as_each_provider_does_it() -> None:
+    app = simulator(SimulatorConfig(window=50, provider="openai"))
+    long = "word " * 100
+    assert refused(ask(app, input=long)) == (400, "context_length_exceeded", "input")
+    stream = ask(app, input=long, stream=True)
+    assert stream.status == 200 and b"event: response.created" in stream.body
+    assert stream.body.rstrip().split(b"event: ")[-1].startswith(b"response.failed")
+    assert ask(app, input="hi", max_output_tokens=4000).status == 200  # the reply is not counted
+    assert ask(app, "/v1/responses/input_tokens", input=long).status == 200
+    other = simulator(SimulatorConfig(window=50, provider="vllm"))
+    assert ask(other, input=long, stream=True).status == 400 and ask(other, max_output_tokens=60).status == 400
+
+
+def test_a_stream_is_one_and_what_is_wrong_is_refused() -> None:
+    app = simulator(SimulatorConfig(text="a b", count=lambda body: 7))
+    assert ask(app, stream=True).body.count(b"event: response.output_text.delta") == 2
+    assert ask(app).json["usage"]["input_tokens"] == 7
+    assert refused(ask(app, input=[*CALLS])) == (400, None, "input")
+
+
+def test_a_long_prompt_is_counted_beside_the_loop() -> None:
+    app = simulator(SimulatorConfig(window=10**6))
+    assert ask(app, input="word " * 20_000).json["usage"]["input_tokens"] > 20_000
