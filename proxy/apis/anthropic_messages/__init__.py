@@ -31,6 +31,8 @@ class Messages:
 
     error_body = staticmethod(response.error_body)
     error_event = staticmethod(response.error_event)
+    refusal_stream = staticmethod(response.refusal_stream)
+    hold_s = response.HOLD_S
 
 
 API: Api = Messages()

@@ -18,6 +18,7 @@ from proxy.model.outcome import Usage
 from proxy.wire.sse import last_match
 
 # "event: ping": "Event streams may also include any number of ping events", which clients skip by their name.
+HOLD_S = 1.0  # a prompt that is too long is refused before the stream
 KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 # Anthropic pads the last events with blanks.
 END = re.compile(rb'age_stop"\s*\}\s*\Z')
@@ -145,6 +146,10 @@ def error_body(error: ErrorFields) -> bytes:
     """The body of an error response of the proxy's own, in the shape of Anthropic's errors."""
     kind = TYPES.get(error.status, INVALID)
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": _message(error)}})
+
+
+def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
+    """None: clients read an error response."""
 
 
 def error_event(error: ErrorFields) -> bytes:

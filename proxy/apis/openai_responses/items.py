@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.model import conversation
 from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, string
 
@@ -58,6 +59,9 @@ WRITTEN = ("stdout", "stderr")
 CONTENT, TEXT, OUTPUT = "content", "text", "output"
 TEXT_TYPES = ("input_text", "output_text", TEXT)
 BREAK = "\n\n"  # between the texts of messages that are joined
+
+misplaced = conversation.nowhere_misplaced
+without_reasoning = conversation.never_reasoning
 
 
 def type_of(kind: str | None, role: str | None) -> str:

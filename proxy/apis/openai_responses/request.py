@@ -87,7 +87,8 @@ def parse(
         raise NotUnderstood(reason(error)) from None
     if not found:
         raise NotUnderstood("input is empty")
-    messages = _in_context(found, model, stored=any(head.get(key, NULL) != NULL for key in STORED))
+    stored = any(head.get(key, NULL) != NULL for key in STORED)
+    messages = _in_context(found, model, stored=stored)
     view = INPUT if len(body) > oversized_json.OUTSIZE else None
     fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
     return Prompt(
@@ -100,6 +101,8 @@ def parse(
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get(STREAM) == b"true",
         pins=frozenset(pins),
+        managed=_is_managed(fields),
+        bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
         opaque=not plain and _is_opaque(head[INPUT], messages),
         api=NAME,
     )
@@ -211,6 +214,11 @@ def _in_context(messages: Sequence[Message], model: str, *, stored: bool) -> tup
     read = -1 if keeps_reasoning(model) else last
     found = [replace(m, hidden=0) if m.hidden and i < read and not m.compacts else m for i, m in enumerate(messages)]
     return tuple([replace(m, pinned=True) for m in found] if stored else found)
+
+
+def _is_managed(head: Mapping[str, bytes]) -> bool:
+    """Whether the provider itself shortens what is too long: it compacts, or drops the first items."""
+    return head.get("context_management", b"null") not in NOTHING or head.get("truncation") == b'"auto"'
 
 
 def _is_opaque(said: msgspec.Raw, messages: Sequence[Message]) -> bool:

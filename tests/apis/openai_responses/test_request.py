@@ -221,3 +221,14 @@ def test_a_very_long_output_is_read_without_being_decoded() -> None:
     assert start(found, ladder(), facts(10**8)).prompt > 0
     assert sent_without(found, 1)["input"][1]["output"] == long["output"]
     assert without_extension(given)[0] == given and b'"stream"' not in without_stream(given)
+
+
+def test_what_only_its_own_upstream_can_read_keeps_it_there() -> None:
+    assert parse(body(THOUGHT, ASKED)).bound and parse(body({"id": "msg_1"})).bound
+    assert parse(body(ASKED, previous_response_id="resp_1")).bound and not parse(body(ASKED, CALL, OUTPUT)).bound
+
+
+def test_what_the_provider_shortens_itself_is_left_to_it() -> None:
+    compacting = [{"type": "compaction", "compact_threshold": 1000}]
+    assert parse(body(ASKED, context_management=compacting)).managed and parse(body(ASKED, truncation="auto")).managed
+    assert not parse(body(ASKED, context_management=[], truncation="disabled")).managed
