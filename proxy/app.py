@@ -145,6 +145,8 @@ class Services:
         self.providers = {
             kind: provider.with_rules(loaded.rules, self.knowledge) for kind, provider in self.providers.items()
         }
+        if self.traces is not None:
+            self.traces.use_upstreams(loaded.rules.upstreams)
         self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules))
         fixed = self.gateway.settings
         planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
@@ -213,7 +215,7 @@ def build(
     }
     pool, background = request_pool(), Background()
     planner = _planner(settings, rules, knowledge, cache, providers, pool, background)
-    traces = make_traces(settings, event)
+    traces = make_traces(settings, rules.upstreams, event)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     exporter = None if traces is None else traces.exporter
     metrics = Metrics(

@@ -6,12 +6,14 @@ import msgspec
 
 
 class AttemptSpan(msgspec.Struct, frozen=True):
-    """One request to the upstream. Times in nanoseconds since 1970. `status`: 0 if there was no response."""
+    """One request to the upstream. Times in nanoseconds since 1970. `status`: 0 if there was no response. `upstream`:
+    its name, if there are several."""
 
     span_id: str
     started: int
     ended: int
     status: int = 0
+    upstream: str = ""
 
 
 class Trace(msgspec.Struct, frozen=True):

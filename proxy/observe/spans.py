@@ -5,7 +5,7 @@ They contain what the log contains: no content, no key, and nothing about the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from urllib.parse import urlsplit
@@ -43,11 +43,15 @@ class Span(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The upstream: its provider's name, its host and its port."""
+    """An upstream: its provider's name, its host and its port. A library has no host."""
 
-    provider: str
-    host: str
-    port: int
+    provider: str = ""
+    host: str = ""
+    port: int = 0
+
+
+UNKNOWN = Server()  # of rules that are not in use any more
+Servers = Mapping[str, Server]  # by the names of upstreams; that of the only one is empty
 
 
 def upstream_server(url: str) -> Server:
@@ -96,17 +100,18 @@ PLIMSOLL: tuple[tuple[str, Callable[[Outcome], Value | None]], ...] = (
     ("plimsoll.own_seconds", attrgetter("own_seconds")),
     ("plimsoll.upstream_seconds", attrgetter("upstream_seconds")),
     ("plimsoll.request_id", attrgetter("request_id")),
+    ("plimsoll.upstream", attrgetter("upstream")),
     ("plimsoll.bytes_in", attrgetter("bytes_in")),
     ("plimsoll.bytes_out", attrgetter("bytes_out")),
 )
 
 
-def spans_of(o: Outcome, server: Server) -> Iterator[Span]:
+def spans_of(o: Outcome, servers: Servers) -> Iterator[Span]:
     """The span of the request, then one for each of its attempts. None if it was not traced."""
     if o.trace is not None:
-        yield _request_span(o, o.trace, server)
+        yield _request_span(o, o.trace, servers.get(o.upstream, UNKNOWN))
         for number, attempt in enumerate(o.trace.attempts):
-            yield _attempt_span(o, o.trace, server, attempt, number)
+            yield _attempt_span(o, o.trace, servers.get(attempt.upstream or o.upstream, UNKNOWN), attempt, number)
 
 
 def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
@@ -120,7 +125,9 @@ def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
     if error:
         attributes["error.type"] = error
     if o.endpoint not in UNFITTED:
-        attributes |= {"gen_ai.operation.name": "chat", "gen_ai.provider.name": server.provider}
+        attributes["gen_ai.operation.name"] = "chat"
+        if server.provider:
+            attributes["gen_ai.provider.name"] = server.provider
         attributes |= {name: value for name, of in GEN_AI if (value := of(o))}
     attributes |= {name: value for name, of in PLIMSOLL if (value := of(o))}
     return Span(
@@ -139,11 +146,11 @@ def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
 def _attempt_span(o: Outcome, trace: Trace, server: Server, attempt: AttemptSpan, number: int) -> Span:
     """A span of an HTTP client. A response that failed after its head counts as the outcome does."""
     method, last = _method(trace), number == len(trace.attempts) - 1
-    attributes: Attributes = {
-        "http.request.method": method,
-        "server.address": server.host,
-        "server.port": server.port,
-    }
+    attributes: Attributes = {"http.request.method": method}
+    if server.host:
+        attributes |= {"server.address": server.host, "server.port": server.port}
+    if attempt.upstream:
+        attributes["plimsoll.upstream"] = attempt.upstream
     if number:
         attributes["http.request.resend_count"] = number
     if attempt.status:

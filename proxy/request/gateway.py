@@ -236,7 +236,7 @@ class Gateway:
             upstream, record.upstream = backend.upstream, backend.name
         record.attempt()
         if record.trace is not None:
-            headers = record.trace.attempt(headers)
+            headers = record.trace.attempt(headers, record.upstream)
         answer = await upstream.send("POST", target, headers, payload)
         if record.trace is not None:
             record.trace.answered(answer.status)

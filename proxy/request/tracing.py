@@ -30,11 +30,14 @@ class RequestTrace(msgspec.Struct):
     _attempt_id: str = ""  # of the attempt under way
     _attempt_started: int = 0
     _attempt_status: int = 0
+    _attempt_upstream: str = ""
 
-    def attempt(self, headers: Headers) -> list[Header]:
-        """Begins the span of an attempt, and returns its headers: the upstream's spans become children of it."""
+    def attempt(self, headers: Headers, upstream: str = "") -> list[Header]:
+        """Begins the span of an attempt, and returns its headers: the upstream's spans become children of it. An
+        `upstream` has a name if there are several."""
         self.stop()
         self._attempt_id, self._attempt_started, self._attempt_status = new_span_id(), time.time_ns(), 0
+        self._attempt_upstream = upstream
         context = TraceContext(self.context.trace_id, self._attempt_id, self.context.flags)
         return with_trace_context(headers, context)
 
@@ -46,7 +49,8 @@ class RequestTrace(msgspec.Struct):
         """Ends the attempt's span, if there is one. The last call ends the request's own span."""
         self.ended = time.time_ns()
         if self._attempt_id:
-            span = AttemptSpan(self._attempt_id, self._attempt_started, self.ended, self._attempt_status)
+            times, status = (self._attempt_started, self.ended), self._attempt_status
+            span = AttemptSpan(self._attempt_id, *times, status, self._attempt_upstream)
             self.attempts = (*self.attempts, span)
             self._attempt_id = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +147,24 @@ def test_the_proxys_own_calls_are_below_the_requests_span() -> None:
             parents = {json.loads(request.body)["model"]: parent_of(request) for request in up.requests}
             assert parents == {"gpt-4o-mini": own.span_id, "gpt-4": attempt.span_id}
             assert own.attributes["plimsoll.extra_calls"] == 1 and own.attributes["plimsoll.extra_tokens"] > 0
+
+    run(check())
+
+
+def test_an_attempt_names_the_upstream_that_it_went_to(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with recording() as other:
+            rows = (("large", 'models = ["large-*"]'), ("files", 'paths = ["/v1/files*"]'))
+            text = [f'[[upstream]]\nname = "{name}"\nurl = "{other.url}"\n{which}\n' for name, which in rows]
+            (tmp_path / "upstreams.toml").write_text("".join(text))
+            async with traced(always, always, PLIMSOLL_RULES=str(tmp_path)) as (up, collector, proxy):
+                await proxy.chat(body(talk(2)), *CONTINUED)
+                await proxy.chat(body(talk(2), "large-1"), b"x-plimsoll-window: 8000", *CONTINUED)
+                await ask(proxy.port, get(b"/v1/files", *CONTINUED))
+                attempts = [span for span in await exported(collector, 6) if span.kind == CLIENT]
+                assert [span.attributes["server.port"] for span in attempts] == [up.port, other.port, other.port]
+                chats = [request for request in (*up.requests, *other.requests) if request.target == PATH]
+                assert [parent_of(request) for request in chats] == [span.span_id for span in attempts[:2]]
 
     run(check())
 

@@ -12,7 +12,7 @@ from proxy.model.plan import Note
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.observe.spans import CLIENT, SERVER, Attributes, Server, Span, spans_of, upstream_server
 
-OPENAI = Server("openai", "api.openai.com", 443)
+OPENAI, LOCAL = Server("openai", "api.openai.com", 443), Server("vllm", "vllm", 8000)
 OWN, PARENT, FIRST, SECOND = "a" * 16, "b" * 16, "1" * 16, "2" * 16
 TRACE = Trace("c" * 32, OWN, "POST", 100, 900, PARENT, (AttemptSpan(FIRST, 200, 800, 200),))
 PASSED = Outcome("passthrough", "passed", 200, path="/v1/models", attempts=1, trace=replace(TRACE, method="GET"))
@@ -48,7 +48,7 @@ FITTED = Outcome(
 
 
 def spans(outcome: Outcome) -> list[Span]:
-    return list(spans_of(outcome, OPENAI))
+    return list(spans_of(outcome, {"": OPENAI, "default": OPENAI, "local": LOCAL, "bedrock": Server("bedrock")}))
 
 
 def own(outcome: Outcome) -> Attributes:
@@ -185,6 +185,31 @@ def test_extra_calls_are_counted() -> None:
     found = own(replace(FITTED, extra_calls=2, extra_tokens=300, extra_seconds=0.5, planned=FITTED.notes, notes=()))
     names = ("extra_calls", "extra_tokens", "extra_seconds", "planned")
     assert [found[f"plimsoll.{name}"] for name in names] == [2, 300, 0.5, ("prune_history;-2798",)]
+
+
+def test_each_attempt_names_its_own_upstream_if_there_are_several() -> None:
+    attempts = (AttemptSpan(FIRST, 200, 300, 503, "local"), AttemptSpan(SECOND, 350, 800, 200, "default"))
+    moved = replace(FITTED, upstream="default", trace=replace(TRACE, attempts=attempts))
+    request, *found = spans(moved)
+    assert [(s.attributes["server.address"], s.attributes["plimsoll.upstream"]) for s in found] == [
+        ("vllm", "local"),
+        ("api.openai.com", "default"),
+    ]
+    assert (request.attributes["gen_ai.provider.name"], request.attributes["plimsoll.upstream"]) == (
+        "openai",
+        "default",
+    )
+
+
+def test_a_request_that_passed_through_has_one_upstream() -> None:
+    assert spans(replace(PASSED, upstream="local"))[1].attributes["server.address"] == "vllm"
+
+
+@pytest.mark.parametrize(("upstream", "provider"), [("bedrock", "bedrock"), ("of-old-rules", None)])
+def test_a_library_and_an_upstream_of_old_rules_have_no_address(upstream: str, provider: str | None) -> None:
+    request, attempt = spans(replace(FITTED, upstream=upstream))
+    assert request.attributes.get("gen_ai.provider.name") == provider
+    assert not {"server.address", "server.port"} & attempt.attributes.keys()
 
 
 def test_a_method_that_nobody_knows_is_other() -> None:
