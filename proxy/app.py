@@ -40,6 +40,7 @@ from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
 from proxy.request.model_records import Learning
+from proxy.request.models import ModelsList
 from proxy.request.passthrough import ALLOWED
 from proxy.request.planning import PlanBuilder
 from proxy.request.prefix_cache import PrefixCache
@@ -160,6 +161,7 @@ class Services:
             RefusalDetector(loaded.rules.refusals),
             _billed(self.extra_calls, self.upstream, self.clients, self.routes),
             self.routes,
+            ModelsList(default, loaded.rules.ladders[fixed.ladder], self.routes, fixed.models_windows),
         )
         self.inspecting = Inspecting(fixed, planner, self.knowledge, self.cache, self.budget, self.routes)
 
@@ -247,6 +249,7 @@ def build(
         _billed(extra_calls, upstream, clients, routes),
         None if traces is None else traces.tracer,
         routes,
+        ModelsList(default, rules.ladders[settings.ladder], routes, settings.models_windows),
     )
     services = Services(
         settings,

@@ -67,6 +67,7 @@ class Settings:
     body_timeout: float
     drain: float
     probe_after: float
+    models_windows: bool
     log: str
     summary_model: str
     summary_upstream: str | None
@@ -171,6 +172,7 @@ SETTINGS = (
     Setting("PLIMSOLL_BODY_TIMEOUT", values.timeout, "60", "seconds to wait for the client's next bytes"),
     Setting("PLIMSOLL_DRAIN", values.duration, "30", "seconds that requests in flight may take to finish at shutdown"),
     Setting("PLIMSOLL_PROBE_AFTER", values.timeout, "60", "seconds until one request probes a learned limit"),
+    Setting("PLIMSOLL_MODELS_WINDOWS", values.boolean, "false", "whether GET /v1/models shows the enforced windows"),
     Setting("PLIMSOLL_LOG", values.choice("auto", "json", "text"), "auto", "auto (text on a terminal), json or text"),
     Setting(
         "PLIMSOLL_SUMMARY_MODEL", values.model, "", "model that summarises old history at a load of 0.85; empty: none"

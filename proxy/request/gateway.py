@@ -43,6 +43,7 @@ from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Answered, Planned, Received, Record, RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
+from proxy.request.models import ModelsList
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
@@ -91,6 +92,7 @@ class Gateway:
     extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
     tracer: Tracer | None = None
     routes: Routes | None = None  # set if there are several upstreams
+    models: ModelsList | None = None  # set if lists of models are not passed on as they are
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
@@ -103,6 +105,7 @@ class Gateway:
         refusals: RefusalDetector,
         extra_calls: ExtraCalls | None,
         routes: Routes | None,
+        models: ModelsList | None,
     ) -> Gateway:
         """The gateway for further requests under other rules; those that this one has begun stay with it."""
         return replace(
@@ -114,6 +117,7 @@ class Gateway:
             refusals=refusals,
             extra_calls=extra_calls,
             routes=routes,
+            models=models,
             _finished=[],
         )
 
@@ -372,12 +376,17 @@ class Gateway:
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
-        self.log_unfitted(scope["method"], target_of(scope))
+        listed = self.models is not None and self.models.serves(scope)
+        if not listed:
+            self.log_unfitted(scope["method"], target_of(scope))
         trace = None
         if self.tracer is not None:
             trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
         try:
+            if self.models is not None and listed:
+                self._passed(await self.models(scope, send))
+                return
             upstream, done = self._upstream_of(scope)
             await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
         except ClientError as error:

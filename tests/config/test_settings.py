@@ -108,6 +108,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         body_timeout=60.0,
         drain=0.0,
         probe_after=60.0,
+        models_windows=False,
         log="json",
         summary_model="openai/gpt-5-mini",
         summary_upstream="http://localhost:8001/v1",

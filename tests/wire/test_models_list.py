@@ -1,0 +1,54 @@
+"""Lists of models: read, shaped and written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from proxy.wire.models_list import distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": {}}', b'{"models": []}', b'"\xff"', b"[" * 9_000])
+def test_what_is_no_list_is_none(body: bytes) -> None:
+    assert read_list(body) is None and entries_of(read_list(body)) == []
+
+
+def test_entries_without_a_name_are_left_out() -> None:
+    found = read_list(b'{"object": "list", "data": [{"id": "a", "x": 1}, {"id": 1}, 2, {"name": "b"}]}')
+    assert entries_of(found) == [{"id": "a", "x": 1}]
+
+
+def test_an_entry_gets_what_clients_of_its_shape_require() -> None:
+    assert entry_for("a", "local", False) == {"id": "a", "object": "model", "created": 0, "owned_by": "local"}
+    made = entry_for("a", "local", True)
+    assert (made["type"], made["id"], made["display_name"]) == ("model", "a", "a") and made["created_at"]
+    own = {"id": "a", "owned_by": "me", "x": 1}
+    assert shaped(own, "local", False) == {"id": "a", "object": "model", "created": 0, "owned_by": "me", "x": 1}
+
+
+def test_a_window_stands_where_clients_look_for_it() -> None:
+    assert with_window({"id": "a", "context_length": 1}, 9, None, False) == {
+        "id": "a",
+        "context_length": 9,
+        "max_model_len": 9,
+    }
+    assert with_window({"id": "a"}, 9, 3, True) == {"id": "a", "max_input_tokens": 9, "max_tokens": 3}
+    assert with_window({"id": "a"}, 9, 3, False)["max_completion_tokens"] == 3
+
+
+def test_a_list_keeps_what_it_has_besides_its_entries() -> None:
+    found = read_list(b'{"object": "list", "extra": 1, "data": []}')
+    assert json.loads(one_list(found, [{"id": "a"}], False)) == {"object": "list", "extra": 1, "data": [{"id": "a"}]}
+    assert json.loads(one_list(None, [], False)) == {"object": "list", "data": []}
+    assert json.loads(one_list(None, [{"id": "a"}, {"id": "b"}], True)) == {
+        "data": [{"id": "a"}, {"id": "b"}],
+        "first_id": "a",
+        "last_id": "b",
+        "has_more": False,
+    }
+    assert json.loads(one_list(None, [], True))["first_id"] is None
+
+
+def test_of_two_entries_with_one_name_the_first_stays() -> None:
+    assert distinct([{"id": "a", "x": 1}, {"id": "b"}, {"id": "a", "x": 2}]) == [{"id": "a", "x": 1}, {"id": "b"}]
