@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proxy.apis import error_body
 from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
@@ -48,7 +47,7 @@ class Inspecting:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
             payload = msgspec.json.encode(await self.plan_of(api, body, headers, room))
         except ClientError as error:
-            await send_error(send, error, error_body(scope["path"], error))
+            await send_error(send, error, api.error_body(error))
             return
         except ClientDisconnected:
             return
