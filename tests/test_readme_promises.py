@@ -149,6 +149,16 @@ PROMISES = (
         "A stop exports what is queued",
         "e2e/test_traces.py::test_processes_export_what_is_queued_when_they_stop",
     ),
+    (
+        DEPLOY,
+        "A rolling restart loses no request and no stream that ends within",
+        "bench/test_rolling.py::test_no_request_and_no_stream_is_lost_while_two_replicas_are_restarted",
+    ),
+    (
+        DEPLOY,
+        "Two\nversions may share one during an upgrade",
+        "cache/test_recorded.py::test_what_an_earlier_version_stored_is_read",
+    ),
 )
 
 
