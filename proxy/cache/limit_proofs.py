@@ -50,7 +50,9 @@ import msgspec
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof
 from proxy.model.structs import replace
 
-KIND = "limits:2"  # part of the name under which a record is stored; another format needs another number
+# Part of the name under which a record is stored. Another format needs another number, a new kind of proof does not:
+# versions that share one Redis during an upgrade leave out the kinds that they do not know.
+KIND = "limits:1"
 # Seconds that a proof is valid unless it is proven again. A named figure is probed every minute, so its expiry only
 # cleans up. A supposed window lasts long enough that a conversation does not pay a refusal at every turn, and is gone
 # soon where it was wrong (a gateway's brief outage, a limit of another kind).
@@ -170,12 +172,14 @@ def pack(record: LimitProofs) -> bytes:
 
 
 def unpack(payload: bytes) -> LimitProofs | None:
-    """The record in a payload; None if it is malformed or a figure is out of range. Never raises."""
+    """The record in a payload, without kinds of other versions; None if it is malformed or a figure is out of range.
+    Never raises."""
     try:
         found = _RECORD.decode(payload)
     except msgspec.MsgspecError:
         return None
-    if not found.keys() <= LIFETIME_S.keys() or any(not _is_plausible(kind, packed) for kind, packed in found.items()):
+    found = {kind: packed for kind, packed in found.items() if kind in LIFETIME_S}
+    if not all(_is_plausible(kind, packed) for kind, packed in found.items()):
         return None
     return LimitProofs({kind: Proof(*msgspec.structs.astuple(packed)) for kind, packed in found.items()})
 
