@@ -90,6 +90,12 @@ def stopped() -> ClientError:
     return ClientError(503, text, code="proxy_stopped", retry=True)
 
 
+def websocket_refused() -> ClientError:
+    """A WebSocket on a path whose requests are fitted: what goes through it cannot be."""
+    text = "This path is served over plain HTTP here: what goes through a WebSocket cannot be made to fit."
+    return ClientError(426, text, code="websocket_refused")
+
+
 def not_found() -> ClientError:
     """An unknown path among the proxy's own, which are never forwarded."""
     return ClientError(404, "There is nothing at this path of the proxy.", code="not_found")

@@ -78,6 +78,10 @@ class Api(Protocol):
     def paths(self) -> tuple[str, ...]:
         """The request paths that are fitted, for POST; the first is the usual one."""
 
+    @property
+    def compact_paths(self) -> tuple[str, ...]:
+        """Those of `paths` on which the provider compacts a conversation: such a request is never refused by us."""
+
     def scan(self, body: bytes, known: KnownPrefix | None = None) -> Scan:
         """The model, the reply limit and the byte bound of a request, in one pass over its JSON (microseconds).
 

@@ -215,7 +215,9 @@ class Prompt:
     client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
     matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
     its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so nothing is cut before
-    it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it.
+    it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it. `continues`:
+    the id of what the upstream has stored and this request goes on from, `appends` that its reply becomes a part of it,
+    `stored` its tokens (0: not known here).
     """
 
     model: str
@@ -231,3 +233,6 @@ class Prompt:
     api: str = CHAT
     managed: bool = False
     bound: bool = False
+    continues: str = ""
+    appends: bool = False
+    stored: int = 0

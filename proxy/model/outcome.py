@@ -48,11 +48,13 @@ class Refusal:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The token counts that the upstream reported. `cached` is the part of `prompt` that it had cached."""
+    """The token counts that the upstream reported. `cached` is the part of `prompt` that it had cached. `stored_as`:
+    the id under which it stored the prompt and its reply; empty if it did not."""
 
     prompt: int
     completion: int = 0
     cached: int = 0
+    stored_as: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):

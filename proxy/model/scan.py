@@ -28,7 +28,8 @@ class ScanState(msgspec.Struct, frozen=True):
     `opaque`, `heard`: the cost of an image or of audio is not bounded by its bytes. `surplus`: tokens by which other
     parts may exceed their bytes. `led`: the first message is a system message; `late`: there are system messages, but
     only after others. `parallel`: the latest message with calls has several. `keyed`: a message has our own key.
-    `hidden`: there is encrypted reasoning, which is read until the user speaks again (1) or for good (2).
+    `hidden`: there is encrypted reasoning, which is read until the user speaks again (1) or for good (2). `compacts`:
+    the last message asks the provider to compact the conversation.
     """
 
     count: int = 0
@@ -40,6 +41,7 @@ class ScanState(msgspec.Struct, frozen=True):
     keyed: bool = False
     led: bool = False
     hidden: int = 0
+    compacts: bool = False
 
 
 class KnownPrefix(msgspec.Struct, frozen=True):
@@ -59,7 +61,8 @@ class Scan(msgspec.Struct, frozen=True):
     `most`: an upper bound of its prompt tokens, from its bytes; None if bytes are no bound (images, `$ref`, ...).
     `head`: the bytes that the cost besides the messages depends on. `marks`: makes the digests under a seed; None if a
     count cannot be cached by bytes (images). `text`: the body without the `known` messages. `background`: the client
-    need not wait for the reply, so nothing of a stream may wait for it.
+    need not wait for the reply, so nothing of a stream may wait for it. `compacts`: the provider is to compact the
+    conversation.
     """
 
     model: str
@@ -72,6 +75,7 @@ class Scan(msgspec.Struct, frozen=True):
     known: KnownPrefix | None = None
     text: bytes = b""
     background: bool = False
+    compacts: bool = False
 
     @property
     def new(self) -> int:

@@ -41,6 +41,10 @@ class AnswerLearning:
             return
         figures = context.figures or figures_of(context)
         model, sender = outcome.model_sent, context.received.headers
+        if outcome.usage is not None and (outcome.usage.stored_as or figures.appends_to):
+            total = outcome.usage.prompt + outcome.usage.completion
+            for ident in filter(None, (outcome.usage.stored_as, figures.appends_to)):
+                self.cache.stored.put(tenant_of(sender), ident, total)
         if figures.tenant:
             self._disprove(figures, context.answered, outcome)
         self.knowledge.read(model, sender, outcome)

@@ -53,6 +53,7 @@ from proxy.wire.report import count, header_value, notices, plan_headers, total_
 from proxy.wire.tap import Tap
 
 OBSERVED = (b"x-plimsoll-mode", b"observe")
+UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -185,13 +186,14 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
 
     `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
     those of `Scanned`. `unit` is the number of the model's tokens that one token of its encoding counts as; None if its
-    count teaches nothing.
+    count teaches nothing. `appends_to`: the id of the stored conversation that the reply becomes a part of.
     """
 
     outcome: Outcome
     tenant: bytes = b""
     probing: bool = False
     unit: float | None = None
+    appends_to: str = ""
 
 
 class RequestContext(msgspec.Struct):
@@ -279,8 +281,14 @@ class RequestContext(msgspec.Struct):
         missing = () if self.planned is None else self.planned.missing
         return [
             *notices(scanned.controls, window, messages),
+            *([UNKNOWN_STORED] if self._is_uncounted() else []),
             *(f"{kind} that is not known yet would be asked for" for kind in missing),
         ]
+
+    def _is_uncounted(self) -> bool:
+        """Whether it goes on from something stored whose length is not known here."""
+        prompt = None if self.planned is None else self.planned.prompt
+        return prompt is not None and bool(prompt.continues) and not prompt.stored
 
     def is_truncated(self, usage: Usage) -> bool:
         """Whether the upstream read far fewer tokens than it was sent, by the figures that are known by now."""
@@ -404,7 +412,9 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
         planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
         too_long=before.too_long,
     )
-    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter))
+    prompt = None if context.planned is None else context.planned.prompt
+    appends_to = prompt.continues if prompt is not None and prompt.appends else ""
+    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to)
 
 
 def _planned_result(plan: Plan) -> str:

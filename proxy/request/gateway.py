@@ -11,10 +11,10 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from proxy.apis import error_body
+from proxy.apis import by_path, error_body
 from proxy.config.settings import Settings
 from proxy.config.upstreams import DEFAULT
-from proxy.errors import ClientError, stopped
+from proxy.errors import ClientError, stopped, websocket_refused
 from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
 from proxy.http.memory_budget import Budget, Room
@@ -32,9 +32,10 @@ from proxy.http.relay import (
     send_error,
     target_of,
 )
-from proxy.http.server.cycle import Cycle
+from proxy.http.server.cycle import CLOSE, Cycle
 from proxy.model.api import Api
 from proxy.model.outcome import PASSTHROUGH, Outcome, Refusal, Usage
+from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
@@ -54,10 +55,11 @@ from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
-from proxy.wire.paths import shown
+from proxy.wire.paths import one_path, shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
 
+UPGRADE_REQUIRED = 426
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
 EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 MAX_HEALS = 2  # smaller requests that are sent after a refusal (section 2)
@@ -387,13 +389,24 @@ class Gateway:
             if self.models is not None and listed:
                 self._passed(await self.models(scope, send))
                 return
+            self._check_handshake(scope)
             upstream, done = self._upstream_of(scope)
             await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
         except ClientError as error:
             self._passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
-            await send_error(send, error, error_body(scope["path"], error))
+            extra = (CLOSE, (b"upgrade", b"HTTP/1.1")) if error.status == UPGRADE_REQUIRED else ()
+            await send_error(send, error, error_body(scope["path"], error), extra)
         finally:
             self.metrics.in_flight.dec()
+
+    def _check_handshake(self, scope: Scope) -> None:
+        """Raises `ClientError` for a WebSocket past the fitted requests of a path. Codex then speaks HTTP."""
+        cycle = cycle_of(scope)
+        path = one_path(target_of(scope).partition(b"?")[0])
+        if cycle is None or not cycle.is_handshake or path.decode("latin-1") not in by_path():
+            return
+        if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
+            raise websocket_refused()
 
     def _upstream_of(self, scope: Scope) -> tuple[Sender, Callable[[Outcome], None]]:
         """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""

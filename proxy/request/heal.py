@@ -58,7 +58,9 @@ class Healer:
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
         knowledge = self.knowledge.serving(sent.plan.draft.model, received.api.name, received.headers)
         knowledge = knowledge if sent.plan.draft.model != sent.prompt.model and knowledge else self.knowledge
-        facts, scanned = self._learn(knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed)
+        facts, scanned = self._learn(
+            knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed and not sent.prompt.continues
+        )
         context.scanned = scanned
         if facts is None and (uncut or sent.prompt.managed):
             facts = sent.facts

@@ -19,6 +19,7 @@ from proxy.request.totals import SharedCounts, pending
 from proxy.request.wants import Provider
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
 from proxy.upstreams.extra_calls import CallCost
+from proxy.upstreams.internal_client import tenant_of
 
 
 @dataclass(slots=True)
@@ -36,6 +37,9 @@ class PlanBuilder:
         controls = scanned.controls
         heavy = len(scanned.plain) > HEAVY_BYTES
         prompt = await self.pool.run(heavy, received.api.parse, scanned.plain, controls.pins)
+        if prompt.continues:
+            stored = await self.counts.cache.stored.get(tenant_of(received.headers), prompt.continues)
+            prompt = replace(prompt, stored=stored)
         tenant = b"" if scanned.probing else scanned.tenant  # also ignores what was learned of the candidates
         facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)
         if scanned.lore:

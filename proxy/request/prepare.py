@@ -32,6 +32,10 @@ from proxy.wire.report import least_reply, takers
 from proxy.wire.scan import NotUnderstood
 
 RECALL = "recall"  # the step that quotes lorebooks
+# Steps that must not act on a request whose conversation the provider is to compact: they write texts of our own, or
+# move it to a model that did not encrypt it.
+NOT_WHEN_COMPACTING = frozenset({"summarise_history", RECALL, "switch_model"})
+SEND = "send"  # `Ladder.on_unfit` of such a request: what is left goes out even if it is too long by our count
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
 
 
@@ -134,6 +138,8 @@ class Planner:
             ladder = self.ladder_for(scan.model, controls)
             context.scanned = replace(scanned, ladder=ladder)
             lore = self.lore_for(scan.model, controls, ladder)
+        if scan.compacts or context.received.path in context.received.api.compact_paths:
+            ladder, lore = compacting(ladder), ()
         tenant = self.knowledge.tenant(context.received.headers, scan.model)
         return Scanned(plain, scan, controls, ladder, lore, tenant), ladder
 
@@ -194,7 +200,7 @@ class Planner:
                 scanned = context.scanned = again
                 planned = context.planned = await self.plans.build(received, scanned, ladder, record)
                 plan = _plan_of(planned)
-        if not plan.possible:
+        if not plan.possible and not (plan.changed and ladder.on_unfit == SEND):
             return self._unfit(context, scanned, ladder, planned)
         if not plan.changed:
             return replace(planned, payload=_unchanged(received, scanned))
@@ -236,7 +242,7 @@ class Planner:
         plan, received = _plan_of(planned), context.received
         draft = plan.draft
         stated = draft.window.source in STATED or draft.window.tokens == self.knowledge.limit
-        if ladder.on_unfit == "forward" or not stated:
+        if ladder.on_unfit in ("forward", SEND) or not stated:
             context.record.result = "unfit" if stated else ""
             sent = Plan(plan.before, plan.before, trusting=not stated)
             return replace(planned, plan=sent, payload=_unchanged(received, scanned))
@@ -332,3 +338,10 @@ def _load(counted: Counted | None, scan: Scan, ladder: Ladder) -> float:
         return 0.0
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
     return counted.window.load(counted.total.prompt, reserve)
+
+
+def compacting(ladder: Ladder) -> Ladder:
+    """The ladder for a request in which the provider is to compact the conversation: it must always get through, for
+    without it the conversation ends."""
+    steps = tuple(ladder_step for ladder_step in ladder.steps if ladder_step.step not in NOT_WHEN_COMPACTING)
+    return replace(ladder, steps=steps, on_unfit=SEND)

@@ -25,6 +25,7 @@ from proxy.tokens.request_overhead import PARTS
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
 CERTAIN_SALT, FIXED_SALT = 1, 2  # xored with the seed: keys of other values in the same cache
+STORED = "stored"  # the name of the tokens that the upstream has stored and that precede the request's own
 NOISE = 0.03  # where counts are exact, a learned ratio within this of 1 is noise; beyond it, another model answers
 RATIO_RANGE = (0.25, 8.0)  # no known tokenizer differs more from the encodings
 MAX_SAMPLES = 128  # pieces of an oversized text that are counted: 4 MB, up to 2 s
@@ -169,7 +170,8 @@ class RequestMeter:
     def fixed(self) -> Mapping[str, int]:
         """Tokens besides the messages, by name (`request_overhead.PARTS`)."""
         tokens = zip(PARTS, self._scaled(self._head[:-1]), strict=True)
-        return {part: count for part, count in tokens if count or part == PARTS[0]}
+        found = {part: count for part, count in tokens if count or part == PARTS[0]}
+        return found | {STORED: self.prompt.stored} if self.prompt.stored else found
 
     @cached_property
     def _head(self) -> tuple[int, ...]:

@@ -188,6 +188,67 @@ def test_a_response_goes_on_from_one_that_is_stored(here: World) -> None:
         assert first.usage and second.usage and second.usage.input_tokens > first.usage.input_tokens
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_what_the_upstream_has_stored_is_counted_by_what_it_reported(here: World, streams: bool) -> None:
+    tag = f"stored {streams}"
+    with client(here.through, tag, **{"x-plimsoll-window": "3000"}) as ai:
+        words = f"{streams} " + "word " * 1500
+        asked: Any = {"model": "gpt-4o", "input": [*HELLO, {"role": "user", "content": words}]}
+        first: Any = ai.responses.create(**asked, stream=streams)
+        if streams:
+            first = list(first)[-1].response
+        eventually(lambda: any(o.usage and o.usage.stored_as == first.id for o in here.outcomes), 20)
+        rows = json.dumps([{"name": f"row{i}", "value": i} for i in range(400)])
+        brought: Any = {"type": "function_call_output", "call_id": "call_1", "output": rows}
+        more: Any = {"input": [brought], "previous_response_id": first.id}
+        raw = ai.responses.with_raw_response.create(model="gpt-4o", **more)
+    used = first.usage.input_tokens + first.usage.output_tokens
+    assert int(raw.headers["x-plimsoll-tokens"]) > 3000 > int(raw.headers["x-plimsoll-tokens-sent"]) > used
+    (sent,) = here.seen(tag)[-1].json()["input"]
+    assert sent["call_id"] == "call_1" and len(sent["output"]) < len(rows)
+
+
+def test_what_is_not_known_of_what_is_stored_is_said(here: World) -> None:
+    given = {"model": "gpt-4o", "input": "And then?", "previous_response_id": "resp_of_another_day"}
+    with client(here.through) as ai:
+        url = here.through.removesuffix("/v1") + "/inspect/v1/responses"
+        found: Any = ai.post(url, body=given, cast_to=object)
+    assert found["notices"] == ["what the upstream has stored is not known here, and is not counted"]
+
+
+@pytest.mark.parametrize("path", ["/responses/compact", "/responses"])
+def test_a_conversation_that_is_to_be_compacted_gets_through_whatever_its_length(here: World, path: str) -> None:
+    trigger = [{"type": "compaction_trigger"}] if path == "/responses" else []
+    tools = [tool(f"tool_{i}", f"Finds what number {i} is for. " * 3) for i in range(4)]
+    given = {"model": "gpt-4o", "input": [*rounds(20, 900), *trigger], "tools": tools}
+    tag = f"compact {path}"
+    with client(here.straight) as ai, pytest.raises(openai.BadRequestError):
+        ai.post(path, body=given, cast_to=object)
+    with client(here.through, tag, **{"x-plimsoll-window": "3000"}) as ai:
+        found: Any = ai.post(path, body=given, cast_to=object)
+    assert found["output"]
+    newest = here.seen(tag)[-1].json()["input"][-1]
+    assert (newest["type"], newest.get("call_id")) == (given["input"][-1]["type"], given["input"][-1].get("call_id"))
+
+
+def test_a_request_to_compact_that_nothing_makes_fit_is_for_the_upstream_to_decide(here: World) -> None:
+    tools = [tool(f"tool_{i}", f"Finds what number {i} is for. " * 30) for i in range(60)]
+    given = {"model": "gpt-4", "input": rounds(2, 900), "tools": tools}
+    with client(here.through, "compact anyway") as ai:
+        with pytest.raises(openai.BadRequestError):
+            ai.post("/responses/compact", body=given, cast_to=object)
+    assert here.seen("compact anyway")
+
+
+def test_what_only_counts_is_passed_through(here: World) -> None:
+    given = {"model": "gpt-4o", "input": rounds(20, 900)}
+    found = []
+    for url in here.ways:
+        with client(url) as ai:
+            found.append(ai.post("/responses/input_tokens", body=given, cast_to=object))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("way", [0, 1])
 def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) -> None:
     gone = here.simulator.disconnects

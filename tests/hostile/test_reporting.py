@@ -62,7 +62,7 @@ async def for_ever(request: Request, peer: Peer) -> None:
     await peer.gone()
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 def test_H5_what_a_stop_cuts_off_is_told_as_the_client_saw_it(path: str, workers: int) -> None:
     with upstream(for_ever) as there, running(there.url, workers=workers, PLIMSOLL_DRAIN="1") as proxy:
         got: list[Answered] = []
@@ -78,7 +78,7 @@ def test_H5_what_a_stop_cuts_off_is_told_as_the_client_saw_it(path: str, workers
         assert all(line.startswith("{") for line in proxy.lines)
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/responses"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 def test_H5_an_answer_that_a_stop_breaks_off_is_told_as_that(path: str) -> None:
     with upstream(for_ever) as there, running(there.url, PLIMSOLL_DRAIN="1") as proxy:
         waiting = threading.Thread(target=lambda: _ignore(proxy, path), daemon=True)
@@ -167,7 +167,7 @@ def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
 
 def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
     azure, unknown = "/openai/deployments/mine/chat/completions", f"/v1/{CANARY}"
-    asked = ("/v1/responses/compact", "/v1/messages/count_tokens", azure, "/api/chat", unknown)
+    asked = ("/v1/responses/input_tokens", "/v1/messages/count_tokens", azure, "/api/chat", unknown)
     with upstream() as there, running(there.url, workers=workers) as proxy:
         for _ in range(6):
             for path in asked:

@@ -109,7 +109,7 @@ def lines(proxy: Running, result: str) -> list[dict[str, object]]:
     return [line for line in found if line["result"] == result]
 
 
-@pytest.mark.parametrize("target", ["/v1/realtime?model=gpt-realtime", "/v1/responses", "/v1/some/other?x=1"])
+@pytest.mark.parametrize("target", ["/v1/realtime?model=gpt-realtime", "/v1/responses/x", "/v1/some/other?x=1"])
 def test_U9_a_conversation_goes_through(proxy: Running, there: Recorder, target: str) -> None:
     with Client(proxy.port, handshake(target, "Authorization: Bearer sk-mine", "OpenAI-Beta: realtime=v1")) as client:
         headers = client.opened()
@@ -195,20 +195,32 @@ def test_U9_headers_of_ours_stop_here_in_both_directions(proxy: Running, there: 
 
 
 def test_U9_the_operators_key_goes_only_where_it_is_meant_for(proxy: Running, there: Recorder) -> None:
-    """Into a handshake for Responses of a client that brings no key: not in a header, a subprotocol or its query."""
-    with opened(proxy, "/v1/responses"):
+    """Into a handshake for Responses of a client that brings no key: not in a header, a subprotocol or its query. Such
+    a handshake goes through only with the mode off: its requests cannot be fitted."""
+    off = "x-plimsoll-mode: off"
+    with opened(proxy, "/v1/responses", off):
         assert there.requests[-1].header(b"authorization") == [f"Bearer {OPERATORS_KEY}".encode()]
     subprotocol = f"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.{KEY}"
     for target, *headers in (
         ["/v1/realtime"],
         ["/v1/organization/x"],
-        ["/v1/responses", subprotocol],
-        ["/v1/responses", "Authorization: Bearer sk-mine"],
-        ["/v1/responses", "Authorization: Bearer sk-mine", "Connection: authorization"],
-        *([f"/v1/responses?a=b&{name}={KEY}"] for name in ("key", "api_key", "api-key", "token", "access_token")),
+        ["/v1/responses", subprotocol, off],
+        ["/v1/responses", "Authorization: Bearer sk-mine", off],
+        ["/v1/responses", "Authorization: Bearer sk-mine", "Connection: authorization", off],
+        *([f"/v1/responses?a=b&{name}={KEY}", off] for name in ("key", "api_key", "api-key", "token", "access_token")),
     ):
         with opened(proxy, target, *headers):
             assert OPERATORS_KEY.encode() not in there.requests[-1].head
+
+
+@pytest.mark.parametrize("target", ["/v1/responses", "//v1/responses/?a=b", "/v1/chat/completions"])
+def test_U9_no_websocket_goes_past_the_requests_that_are_fitted(proxy: Running, there: Recorder, target: str) -> None:
+    asked = len(there.requests)
+    with Client(proxy.port, handshake(target)) as client:
+        status, headers = client.head()
+        assert status == 426 and dict(headers)["upgrade"] == "HTTP/1.1" and dict(headers)["connection"] == "close"
+        assert b"websocket_refused" in client.rest()
+    assert len(there.requests) == asked
 
 
 def test_U9_a_refused_handshake_is_an_ordinary_answer(proxy: Running) -> None:

@@ -33,6 +33,7 @@ class Messages:
     error_event = staticmethod(response.error_event)
     refusal_stream = staticmethod(response.refusal_stream)
     hold_s = response.HOLD_S
+    compact_paths = ()
 
 
 API: Api = Messages()

@@ -34,6 +34,7 @@ class ChatCompletions:
     error_event = staticmethod(response.error_event)
     refusal_stream = staticmethod(response.refusal_stream)
     hold_s = response.HOLD_S
+    compact_paths = ()
 
 
 API: Api = ChatCompletions()

@@ -12,7 +12,8 @@ class Responses:
     """POST /v1/responses; see `proxy.model.api.Api`."""
 
     name = request.NAME
-    paths = (request.PATH, request.BARE_PATH, *request.AZURE_PATHS)
+    paths = (request.PATH, request.BARE_PATH, *request.AZURE_PATHS, *request.COMPACT_PATHS)
+    compact_paths = request.COMPACT_PATHS
 
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)

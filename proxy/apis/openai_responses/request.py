@@ -26,7 +26,7 @@ from proxy.apis.openai_responses.items import (
 from proxy.apis.openai_responses.scan import BOUNDED, INPUT, UNPROVABLE_PARTS, hidden_tokens, items_of, keeps_reasoning
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, object_of
+from proxy.model.lenient_json import RAWS, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -37,6 +37,7 @@ from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 PATH = "/v1/responses"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
 AZURE_PATHS = ("/openai/v1/responses", "/openai/responses")
+COMPACT_PATHS = tuple(f"{path}/compact" for path in (PATH, BARE_PATH, *AZURE_PATHS))
 NAME = "responses"
 
 LIMIT = "max_output_tokens"
@@ -87,7 +88,8 @@ def parse(
         raise NotUnderstood(reason(error)) from None
     if not found:
         raise NotUnderstood("input is empty")
-    stored = any(head.get(key, NULL) != NULL for key in STORED)
+    continued = _continued(head)
+    stored = bool(continued)
     messages = _in_context(found, model, stored=stored)
     view = INPUT if len(body) > oversized_json.OUTSIZE else None
     fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
@@ -102,6 +104,8 @@ def parse(
         stream=fields.get(STREAM) == b"true",
         pins=frozenset(pins),
         managed=_is_managed(fields),
+        continues=continued,
+        appends=bool(continued) and "conversation" in fields,
         bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
         opaque=not plain and _is_opaque(head[INPUT], messages),
         api=NAME,
@@ -214,6 +218,13 @@ def _in_context(messages: Sequence[Message], model: str, *, stored: bool) -> tup
     read = -1 if keeps_reasoning(model) else last
     found = [replace(m, hidden=0) if m.hidden and i < read and not m.compacts else m for i, m in enumerate(messages)]
     return tuple([replace(m, pinned=True) for m in found] if stored else found)
+
+
+def _continued(head: Mapping[str, msgspec.Raw]) -> str:
+    """The id of the stored response or conversation that a request goes on from; empty if there is none."""
+    found = [raw_value(head[key]) for key in STORED if key in head]
+    ids = (one.get("id") if isinstance(one, dict) else one for one in found)
+    return next((ident for ident in ids if isinstance(ident, str) and ident), "")
 
 
 def _is_managed(head: Mapping[str, bytes]) -> bool:

@@ -16,6 +16,7 @@ from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, string
 from proxy.model.outcome import Usage
+from proxy.model.structs import replace
 from proxy.wire.openai import errors
 from proxy.wire.openai.usage import KEY as USAGE_KEY
 from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
@@ -32,6 +33,8 @@ END = re.compile(rb'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|e
 REASON = re.compile(rb'"incomplete_details"\s*:\s*\{\s*"reason"\s*:\s*"([^"]{1,64})"')
 # Why a response may be incomplete without being a failure.
 ORDINARY = frozenset({None, "max_output_tokens", "max_tokens", "content_filter"})
+COMPACTION = "response.compaction"  # the object that a request to compact brings; it has no status
+OBJECTS = ("response", COMPACTION)
 EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
 
 
@@ -52,8 +55,10 @@ class _Reason(msgspec.Struct):
 class _Response(msgspec.Struct, gc=False):
     usage: _Counts
     object: str
-    status: str
+    status: str = "completed"
     incomplete_details: _Reason | None = None
+    id: str = ""
+    store: bool | None = None
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -72,14 +77,15 @@ def complete_usage(body: bytes) -> Usage | None:
     except BROKEN:
         return None
     counts, why = found.usage, found.incomplete_details
-    if found.object != "response" or found.status not in ("completed", "incomplete"):
+    if found.object not in OBJECTS or found.status not in ("completed", "incomplete"):
         return None
     if bytes(found.error) not in EMPTY or (why is not None and why.reason not in ORDINARY):
         return None
     if not 0 <= counts.input_tokens <= MAX_TOKENS:
         return None
     details = counts.input_tokens_details
-    return Usage(counts.input_tokens, counts.output_tokens or 0, (details.cached_tokens or 0) if details else 0)
+    cached = (details.cached_tokens or 0) if details else 0
+    return Usage(counts.input_tokens, counts.output_tokens or 0, cached, "" if found.store is False else found.id)
 
 
 def event_kind(data: bytes) -> EventKind:
@@ -107,7 +113,10 @@ def read(data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState
     error = state.error or (data if failed or bytes(fields.get("error", b"null")) not in EMPTY else None)
     content = state.content or event_kind(data) is EventKind.CONTENT
     finish = _reason(response) or state.finish
-    return ResponseState(usage_in(fields, state.usage), finish, error, content, state.ended or kind in ENDS)
+    usage = usage_in(fields, state.usage)
+    if usage is not None and usage is not state.usage and bytes(response.get("store", b"")) != b"false":
+        usage = replace(usage, stored_as=string(raw_value(response["id"])) if "id" in response else "")
+    return ResponseState(usage, finish, error, content, state.ended or kind in ENDS)
 
 
 def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
@@ -182,6 +191,8 @@ def _event(name: str, data: object) -> bytes:
 
 def _response_kind(fields: RawFields) -> EventKind:
     """What a complete response is."""
+    if bytes(fields.get("object", b"")) == b'"%b"' % COMPACTION.encode():
+        return EventKind.CONTENT
     if bytes(fields.get("error", b"null")) not in EMPTY or _status(fields) not in ("completed", "incomplete"):
         return EventKind.OTHER
     if _reason(fields) not in ORDINARY:

@@ -23,6 +23,7 @@ from proxy.wire.scan import NULL, NotUnderstood, Update, prefix_digest, reason, 
 
 INPUT = "input"
 QUOTE = ord('"')
+TRIGGER = "compaction_trigger"
 NAME = b"responses"  # in the head: a message may be the same JSON in another API, where it costs something else
 # Parts whose cost no count of bytes bounds: an image by URL, a file by id.
 UNPROVABLE_PARTS = (b'_image"', b'_file"', b'_audio"', b'"computer_scree')
@@ -104,7 +105,8 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
             return scan(body)  # its first message is another one
         items = items_of(request.input)
         state = _state_after(items, START if known is None else known.seen, request.model)
-        bounded = not state.opaque and not _is_unprovable(request)
+        continues = any(map(_says, UNPROVABLE(request)))
+        bounded = not state.opaque and not continues and not _is_unprovable(request)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if known is not None:
             return scan(body)  # so that the reason is about the body that the client sent
@@ -117,11 +119,12 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         bool(request.stream),
         len(body) + state.surplus if bounded else None,
         b"\0".join((NAME, *OVERHEAD(request))),
-        None if state.opaque or state.hidden else partial(prefix_digest, scan, body, items, known, _hash),
+        None if state.opaque or state.hidden or continues else partial(prefix_digest, scan, body, items, known, _hash),
         state,
         known,
         text,
         bool(request.background),
+        state.compacts,
     )
 
 
@@ -150,6 +153,7 @@ def hidden_tokens(characters: int) -> int:
 
 def _state_after(items: Sequence[msgspec.Raw], before: ScanState, model: str) -> ScanState:
     opaque, surplus, keyed, hidden = before.opaque, before.surplus, before.keyed, before.hidden
+    kind = ""
     for raw in items:  # one pass: a long conversation has thousands
         item = _ITEM.decode(raw)
         kind = type_of(item.type, item.role)
@@ -165,10 +169,11 @@ def _state_after(items: Sequence[msgspec.Raw], before: ScanState, model: str) ->
             surplus += STORED
             hidden = max(hidden, FOR_GOOD if kind == COMPACTION or keeps_reasoning(model) else UNTIL_USER)
         if kind not in BOUNDED:
-            opaque = True
+            opaque = opaque or kind != TRIGGER
         if item.plimsoll is not NULL:
             keyed = True
-    return ScanState(before.count + len(items), opaque, surplus=surplus, keyed=keyed, hidden=hidden)
+    compacts = bool(items) and kind == TRIGGER
+    return ScanState(before.count + len(items), opaque, surplus=surplus, keyed=keyed, hidden=hidden, compacts=compacts)
 
 
 def keeps_reasoning(model: str) -> bool:
@@ -192,8 +197,6 @@ def _hash(update: Update, raw: msgspec.Raw) -> None:
 
 def _is_unprovable(request: _Request) -> bool:
     """Whether it has a field, besides its input, whose cost its bytes do not bound."""
-    if any(map(_says, UNPROVABLE(request))):
-        return True
     if request.tools is not NULL and any(tool.type not in IN_THE_BODY for tool in _TOOLS.decode(request.tools) or ()):
         return True
     if request.reasoning is not NULL and PRO in bytes(request.reasoning):

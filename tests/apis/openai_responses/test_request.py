@@ -228,6 +228,17 @@ def test_what_only_its_own_upstream_can_read_keeps_it_there() -> None:
     assert parse(body(ASKED, previous_response_id="resp_1")).bound and not parse(body(ASKED, CALL, OUTPUT)).bound
 
 
+def test_what_a_request_goes_on_from_is_known_by_its_id() -> None:
+    def continued(**fields: Any) -> tuple[str, bool]:
+        found = parse(body(ASKED, **fields))
+        return found.continues, found.appends
+
+    assert continued(previous_response_id="resp_1") == ("resp_1", False)
+    assert continued(conversation="conv_1") == continued(conversation={"id": "conv_1"}) == ("conv_1", True)
+    assert continued() == continued(previous_response_id=None) == ("", False)
+    assert continued(conversation={"id": 5}) == ("", False)
+
+
 def test_what_the_provider_shortens_itself_is_left_to_it() -> None:
     compacting = [{"type": "compaction", "compact_threshold": 1000}]
     assert parse(body(ASKED, context_management=compacting)).managed and parse(body(ASKED, truncation="auto")).managed

@@ -39,10 +39,16 @@ def incomplete(reason: str) -> dict[str, Any]:
 
 
 def test_the_usage_of_a_complete_response_is_read() -> None:
-    assert response.complete_usage(encoded(DONE)) == Usage(90, 7, 8)
-    assert response.complete_usage(encoded(incomplete("max_output_tokens"))) == Usage(90, 7, 8)
+    assert response.complete_usage(encoded(DONE)) == Usage(90, 7, 8, "resp_1")
+    assert response.complete_usage(encoded(incomplete("max_output_tokens"))) == Usage(90, 7, 8, "resp_1")
     bare = {**DONE, "usage": {"input_tokens": 5}}
-    assert response.complete_usage(encoded(bare)) == Usage(5)
+    assert response.complete_usage(encoded(bare)) == Usage(5, stored_as="resp_1")
+
+
+def test_what_compacting_brings_is_read_like_a_response() -> None:
+    compacted = {"id": "resp_1", "object": "response.compaction", "output": [], "usage": USAGE}
+    assert response.complete_usage(encoded(compacted)) == Usage(90, 7, 8, "resp_1")
+    assert response.event_kind(encoded(compacted)) is EventKind.CONTENT
 
 
 @pytest.mark.parametrize(
@@ -90,7 +96,20 @@ def test_a_stream_is_read_event_by_event() -> None:
     state = response.read(event("response.output_text.delta", delta="x"), state)
     assert state.content and not state.ended
     state = response.read(event("response.incomplete", response=incomplete("max_output_tokens")), state)
-    assert (state.usage, state.finish, state.error, state.ended) == (Usage(90, 7, 8), "max_output_tokens", None, True)
+    assert (state.usage, state.finish, state.error, state.ended) == (
+        Usage(90, 7, 8, "resp_1"),
+        "max_output_tokens",
+        None,
+        True,
+    )
+
+
+def test_what_is_not_stored_has_no_id() -> None:
+    unstored = {**DONE, "store": False}
+    assert response.complete_usage(encoded(unstored)) == Usage(90, 7, 8)
+    last = event("response.completed", response=unstored)
+    assert response.read(last, ResponseState()).usage == Usage(90, 7, 8)
+    assert response.read(encoded({"usage": USAGE}), ResponseState()).usage == Usage(90, 7, 8)
 
 
 def test_an_error_is_kept_wherever_it_comes() -> None:
@@ -102,7 +121,7 @@ def test_an_error_is_kept_wherever_it_comes() -> None:
     assert response.read(encoded({"error": {"message": "m"}}), ResponseState()).error
     assert response.read(encoded(FAILED), ResponseState()).error
     assert response.read(b"not json", ResponseState()) == ResponseState()
-    assert response.read(encoded(DONE), ResponseState()) == ResponseState(Usage(90, 7, 8), content=True)
+    assert response.read(encoded(DONE), ResponseState()) == ResponseState(Usage(90, 7, 8, "resp_1"), content=True)
 
 
 def test_the_end_of_a_response_is_enough_for_its_usage_and_its_reason() -> None:

@@ -99,6 +99,7 @@ def test_equal_items_have_equal_digests_and_others_do_not() -> None:
     assert told.count == 2 and told.first != once.first
     assert scan(body(USER)).head != scan(body(USER, instructions="x")).head
     assert scan(body({"role": "user", "content": [IMAGE]})).marks is None
+    assert scan(body(USER, previous_response_id="resp_1")).marks is None
 
 
 def test_a_grown_conversation_is_scanned_from_where_it_grew() -> None:
@@ -136,6 +137,14 @@ def test_a_prefix_is_not_taken_where_something_else_may_stand() -> None:
 def test_what_is_no_request_is_not_understood(given: bytes) -> None:
     with pytest.raises(NotUnderstood):
         scan(given)
+
+
+def test_a_request_to_compact_is_known_by_its_last_item() -> None:
+    trigger = {"type": "compaction_trigger"}
+    assert scan(body(USER, trigger)).compacts and not scan(body(trigger, USER)).compacts and not scan(body()).compacts
+    given = body(USER, instructions="x")
+    grown = scan(body(USER, trigger, instructions="x"), prefix(scan(given), given))
+    assert grown.compacts and grown.known is not None
 
 
 def test_our_own_key_is_seen() -> None:
