@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import Any, NamedTuple
 
 from starlette.routing import Router
 
+from proxy import __version__
 from proxy.apis import apis, by_path, error_body
 from proxy.cache.cache import Cache
+from proxy.config.model_table import litellm_version
 from proxy.config.reload import Reloader
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import SETTINGS, Settings
@@ -32,6 +35,7 @@ from proxy.model.outcome import Outcome
 from proxy.observe.aggregation import Known
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
+from proxy.observe.read_metrics import BuildFacts
 from proxy.request.answers import AnswerLearning
 from proxy.request.backends import Builder
 from proxy.request.backends import close as close_routes
@@ -148,7 +152,7 @@ class Services:
         }
         if self.traces is not None:
             self.traces.use_upstreams(loaded.rules.upstreams)
-        self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules))
+        self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules), loaded.windows.prices)
         fixed = self.gateway.settings
         planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
         healer, learning = Healer(self.knowledge, planner.plans, self.pool), AnswerLearning(self.knowledge, self.cache)
@@ -230,6 +234,8 @@ def build(
         [api.name for api in apis()],
         _known_labels(rules),
         exporter,
+        windows.prices,
+        BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
     )
     tell = tell or make_access_log(settings.log)
     healer, learning = Healer(knowledge, planner.plans, pool), AnswerLearning(knowledge, cache)

@@ -6,6 +6,7 @@ import errno
 import gc
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from proxy.app import FIRST_ENCODING, Services, build, create_admin, create_app
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
+from proxy.config.windows import Windows
 from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
@@ -26,7 +28,15 @@ from proxy.tokens.encodings import encoding
 GC_THRESHOLDS = (10_000, 20, 20)
 SWITCH_INTERVAL_S = 0.0005  # how long a thread that counts may delay the event loop; Python's default is 5 ms
 BACKLOG = 2048  # connections that wait until they are taken
+OLD_TABLE_S = 182 * 86_400.0  # half a year: then most vendors have newer models than the model table
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
+
+
+def aged(windows: Windows, now: float) -> tuple[str, ...]:
+    """A line if the model table may be more than half a year old; `now` is in seconds since 1970."""
+    if not windows.newest_at or now - windows.newest_at < OLD_TABLE_S:
+        return ()
+    return (f"the model table's newest date is {windows.newest}: windows and prices of newer models may be missing",)
 
 
 def start(
@@ -51,7 +61,7 @@ def start(
         [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     )
     set_event_style(settings.log)
-    for remark in (*remarks, *unused(settings, services.rules)):
+    for remark in (*remarks, *unused(settings, services.rules), *aged(services.windows, time.time())):
         event(remark)
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
     at = f"http://{shown(listeners[0])}/v1"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
 import pytest
 
-from proxy.bootstrap import listen, shown
+from proxy.bootstrap import aged, listen, shown
+from proxy.config.model_table import read_table
+from proxy.config.window_rules import WindowRules
+from proxy.config.windows import Windows
 from proxy.errors import ConfigError
 
 
@@ -87,3 +91,13 @@ class Door:
 def test_an_address_of_version_6_stands_in_brackets() -> None:
     door: Any = Door()
     assert shown(door) == "[::1]:8080"
+
+
+def test_a_table_that_is_older_than_half_a_year_is_remarked() -> None:
+    table = json.dumps({"gpt-4o-2024-08-06": {"mode": "chat", "max_input_tokens": 128_000}})
+    windows = Windows(WindowRules(), read_table(table.encode()))
+    half = 182 * 86_400
+    assert aged(windows, windows.newest_at + half - 1) == ()
+    remark = "the model table's newest date is 2024-08-06: windows and prices of newer models may be missing"
+    assert aged(windows, windows.newest_at + half) == (remark,)
+    assert aged(Windows(WindowRules(), read_table(b"{}")), 2e9) == (), "its age is not known"

@@ -27,7 +27,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "http": frozenset({"errors", "wire"}),
     "cache": VOCABULARY,
     "upstreams": VOCABULARY | {"http", "apis", "config", "wire"},
-    "observe": VOCABULARY | {"config", "wire"},
+    "observe": VOCABULARY | {"config", "fit", "wire"},
     "request": VOCABULARY | PURE | SERVING,
     "app": VOCABULARY | PURE | SERVING | {"request"},
     "bootstrap": VOCABULARY | PURE | SERVING | {"request", "app"},

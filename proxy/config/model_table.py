@@ -1,4 +1,4 @@
-"""litellm's model table: the window and the capabilities of each model.
+"""litellm's model table: the window, the capabilities and the list prices of each model.
 
 The table is read as a file. litellm is never imported: that costs seconds.
 """
@@ -6,8 +6,11 @@ The table is read as a file. litellm is never imported: that costs seconds.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median_high, multimode
 from typing import Any
@@ -16,6 +19,7 @@ import msgspec
 
 from proxy.config import model_names
 from proxy.errors import ConfigError
+from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache, Rates
 
 FILE = "model_prices_and_context_window_backup.json"
 # Modes with text input and text output. `sample_spec`, the table's documentation row, has none of them.
@@ -33,11 +37,24 @@ CAPABILITIES = (
     ("supports_prompt_caching", "prompt_caching"),
 )
 CAPABILITY_NAMES = frozenset(name for _, name in CAPABILITIES)
+MAX_PRICE = 1.0  # US dollars per token: no list price is near it
+# Who caches prompts in a way of their own: how the name of a provider in the table begins, and the row of `CACHES`.
+CACHE_OF = (
+    ("anthropic", "anthropic"),
+    ("bedrock", "anthropic"),
+    ("gemini", "gemini"),
+    ("vertex_ai-language", "gemini"),
+    ("deepseek", "deepseek"),
+)
 # Path prefixes in the table that are the vendors' own endpoints; clients of these send the bare name. All others are
 # hosts of other vendors' models.
 VENDORS = frozenset(
     "anthropic cohere dashscope deepseek gemini minimax mistral moonshot openai perplexity xai zai".split()
 )
+
+
+# The dated names of models: gpt-4o-2024-08-06, claude-3-opus-20240229.
+DATED = re.compile(r"(?<!\d)(20\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)", re.ASCII)
 
 
 class Row(msgspec.Struct, gc=False):
@@ -58,6 +75,22 @@ class Row(msgspec.Struct, gc=False):
     supports_reasoning: Any = None
     supports_web_search: Any = None
     supports_prompt_caching: Any = None
+    litellm_provider: Any = None
+    prompt_cache_min_tokens: Any = None
+
+
+# The fields of a row's prices: of each of `PRICES`, one for all prompts and one for those over each of `THRESHOLDS`.
+PRICES = (
+    "input_cost_per_token",
+    "output_cost_per_token",
+    "cache_read_input_token_cost",
+    "cache_creation_input_token_cost",
+)
+THRESHOLDS = (100, 128, 200, 256, 272, 512)  # thousand tokens
+_SUFFIXES = ("", *(f"_above_{thousands}k_tokens" for thousands in THRESHOLDS))
+PriceRow = msgspec.defstruct(
+    "PriceRow", [(f"{price}{suffix}", Any, None) for suffix in _SUFFIXES for price in PRICES], bases=(Row,), gc=False
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +109,13 @@ class Table:
     """The rows of text models by name, and the names of rows that share a short name (without vendor and version).
 
     `sums` are the (input, output) figures of rows whose window is the sum of both (`[[beside]]` in rules/windows.toml).
+    `newest` is the newest date in a name (`2026-07-09`; empty: none). The table was published after it.
     """
 
     rows: Mapping[str, Row]
     by_short_name: Mapping[str, Sequence[str]]
     sums: Collection[tuple[int, int]] = ()
+    newest: str = ""
 
     def exact(self, name: str) -> Entry | None:
         """The entry of the row with exactly this name."""
@@ -92,8 +127,17 @@ class Table:
         found = self.by_short_name.get(short_name)
         if not found:
             return None
-        ranks = [(model_names.without_vendor(name) != short_name, _distance(name)) for name in found]
-        return _majority([self._entry(name) for name, rank in zip(found, ranks, strict=True) if rank == min(ranks)])
+        return _majority([self._entry(name) for name in _closest(found, short_name)])
+
+    def prices(self, name: str) -> Prices | None:
+        """The prices of the row with this name, else those on which all rows agree that share it as a short name."""
+        if name in self.rows:
+            return _prices(name, self.rows[name])
+        found = self.by_short_name.get(name)
+        if not found:
+            return None
+        prices = [_prices(row, self.rows[row]) for row in _closest(found, name)]
+        return prices[0] if all(price == prices[0] for price in prices) else None
 
     def _entry(self, name: str) -> Entry:
         row = self.rows[name]
@@ -104,6 +148,45 @@ class Table:
             window, max_input = max_input_tokens + output, max_input_tokens
         max_output = output if output and output < window else None  # as large as the window, it limits nothing
         return Entry(name, window, max_input, max_output, _capabilities(row))
+
+
+def _closest(names: Sequence[str], short_name: str) -> list[str]:
+    """The best of the rows that share a short name."""
+    ranks = [(model_names.without_vendor(name) != short_name, _distance(name)) for name in names]
+    return [name for name, rank in zip(names, ranks, strict=True) if rank == min(ranks)]
+
+
+def _prices(name: str, row: Row) -> Prices | None:
+    """The prices of a row; None if it does not have the two that every bill needs."""
+    base = _rates(row, "")
+    if base is None:
+        return None
+    over = [(1000 * thousands, _rates(row, f"_above_{thousands}k_tokens", base)) for thousands in THRESHOLDS]
+    tiers = tuple((threshold, rates) for threshold, rates in over if rates is not None and rates != base)
+    return Prices(base, _cache(name, row), tiers)
+
+
+def _rates(row: Row, suffix: str, base: Rates | None = None) -> Rates | None:
+    """The four prices with a suffix, each else as in `base`; None without a price for input and output."""
+    found = [_price(getattr(row, price + suffix)) for price in PRICES]
+    if base is not None:
+        found = [other if price is None else price for price, other in zip(found, base, strict=True)]
+    per_input, per_output, read, write = found
+    return None if per_input is None or per_output is None else Rates(per_input, per_output, read, write)
+
+
+def _price(value: Any) -> float | None:
+    """A price in US dollars per token. A boolean, a negative number and anything else is none."""
+    return float(value) if type(value) in (int, float) and 0 <= value < MAX_PRICE else None
+
+
+def _cache(name: str, row: Row) -> PromptCache:
+    """How the provider of a row caches. Claude models cache as Anthropic says, at all hosts."""
+    provider = str(row.litellm_provider)
+    named = "anthropic" if "claude" in name else next((c for start, c in CACHE_OF if provider.startswith(start)), "")
+    cache = CACHES.get(named, DEFAULT_CACHE)
+    least = row.prompt_cache_min_tokens
+    return replace(cache, least=least) if _is_positive(least) else cache
 
 
 def _distance(name: str) -> int:
@@ -126,10 +209,18 @@ def table_file() -> Path:
     raise ConfigError(f"litellm's model table ({FILE}) was not found: is litellm installed?")
 
 
+def litellm_version() -> str:
+    """The version of the installed litellm, empty if unknown (an image may have its table alone)."""
+    try:
+        return version("litellm")
+    except PackageNotFoundError:
+        return ""
+
+
 def read_table(raw: bytes, sums: Collection[tuple[int, int]] = ()) -> Table:
     """The table, parsed; about 4,000 rows. Raises `ConfigError` for anything but a JSON object of rows."""
     try:
-        rows = msgspec.json.decode(raw, type=dict[str, Row])
+        rows: dict[str, Row] = msgspec.json.decode(raw, type=dict[str, PriceRow])  # type: ignore[valid-type]
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{FILE}: {error}") from None
     kept = {name.lower(): row for name, row in rows.items() if row.mode in MODES and _is_positive(row.max_input_tokens)}
@@ -139,7 +230,20 @@ def read_table(raw: bytes, sums: Collection[tuple[int, int]] = ()) -> Table:
         by_short_name.setdefault(bare, []).append(name)
         if (stem := model_names.without_version(bare)) != bare and model_names.is_distinctive(stem):
             by_short_name.setdefault(stem, []).append(name)
-    return Table(kept, by_short_name, frozenset(sums))
+    return Table(kept, by_short_name, frozenset(sums), _newest_date(rows))
+
+
+def _newest_date(names: Iterable[str]) -> str:
+    dates = {"-".join(match.groups()) for name in names for match in DATED.finditer(name)}
+    return next((text for text in sorted(dates, reverse=True) if _is_date(text)), "")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_positive(figure: Any) -> bool:

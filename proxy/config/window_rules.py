@@ -13,9 +13,12 @@ from typing import Any, Literal
 import msgspec
 
 from proxy.config.model_table import CAPABILITY_NAMES
+from proxy.fit.money import CACHES, Prices, Rates
 from proxy.tokens.encodings import encoding, own
 
 MAX_TOKENS = 10**9  # a larger figure is a typing error
+MILLION = 1_000_000
+MAX_PRICE = 10_000.0  # US dollars per million tokens; more is a typing error
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -94,6 +97,35 @@ class ReasoningRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_name(self.model)
 
 
+class PriceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[price]]`: list prices in US dollars per million tokens. `cache` names how the provider caches prompts.
+
+    A price for the cache that is left out is that of input.
+    """
+
+    model: str
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache: str = "openai"
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+        for price in (self.input, self.output, self.cache_read, self.cache_write):
+            if price is not None and not 0 <= price <= MAX_PRICE:
+                raise ValueError(f"prices must be from 0 to {MAX_PRICE:,.0f} US dollars per million tokens")
+        if self.cache not in CACHES:
+            raise ValueError(f"cache must be one of {', '.join(CACHES)}")
+
+    @property
+    def prices(self) -> Prices:
+        """The prices per token."""
+        read = None if self.cache_read is None else self.cache_read / MILLION
+        write = None if self.cache_write is None else self.cache_write / MILLION
+        return Prices(Rates(self.input / MILLION, self.output / MILLION, read, write), CACHES[self.cache])
+
+
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
@@ -131,6 +163,7 @@ class WindowRules:
     roles: tuple[RolesRow, ...] = ()
     replies: tuple[ReplyRow, ...] = ()
     reasoning: tuple[ReasoningRow, ...] = ()
+    prices: tuple[PriceRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -142,6 +175,7 @@ class WindowRules:
             self.roles + other.roles,
             self.replies + other.replies,
             self.reasoning + other.reasoning,
+            self.prices + other.prices,
         )
 
 
@@ -154,6 +188,7 @@ TABLES: Mapping[str, Any] = {
     "roles": RolesRow,
     "reply": ReplyRow,
     "reasoning": ReasoningRow,
+    "price": PriceRow,
 }
 
 

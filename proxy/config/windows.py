@@ -11,6 +11,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -19,12 +20,14 @@ from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
     FallbackRow,
     LimitFieldRow,
+    PriceRow,
     ReasoningRow,
     ReplyRow,
     RolesRow,
     WindowRow,
     WindowRules,
 )
+from proxy.fit.money import Prices
 from proxy.model.limits import UNKNOWN_WINDOW, Window
 from proxy.model.names import name_of
 
@@ -32,7 +35,7 @@ CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILDCARD = re.compile(r"[*?\[]")
-Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow)
+Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow)
 
 
 class RowIndex(Generic[Row]):
@@ -76,9 +79,11 @@ class Windows:
         self._roles = RowIndex(rules.roles)
         self._replies = RowIndex(rules.replies)
         self._reasoning = RowIndex(rules.reasoning)
+        self._price_rows = RowIndex(rules.prices)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
+        self._prices = lru_cache(maxsize=CACHED_NAMES)(self._find_prices)
 
     def find(self, model: str) -> Window:
         """The window of a model; for an unknown one 8192 tokens, marked as a guess. A cached lookup."""
@@ -97,6 +102,29 @@ class Windows:
             separate=next(replies, None) == "separate",
             binds=next(bound, None),
         )
+
+    def prices(self, model: str) -> Prices | None:
+        """The list prices of a model: of a `[[price]]`, else of the table; None without either. A name that only holds
+        the name of another model has no price. A cached lookup."""
+        return self._prices(name_of(model))
+
+    def _find_prices(self, model: str) -> Prices | None:
+        names = model_names.variants(model)
+        row = next((row for name in names if (row := self._price_rows.match(name))), None)
+        if row is not None:
+            return row.prices
+        return next((found for name in names if (found := self._table.prices(name))), None)
+
+    @property
+    def newest(self) -> str:
+        """The newest date in the table (`2026-07-09`), empty if it has none."""
+        return self._table.newest
+
+    @property
+    def newest_at(self) -> float:
+        """The newest date in the table, in seconds since 1970; 0 if it has none."""
+        found = self._table.newest
+        return datetime.fromisoformat(found).replace(tzinfo=UTC).timestamp() if found else 0.0
 
     def is_known(self, model: str) -> bool:
         """Whether the model's window is not a guess."""
@@ -169,4 +197,5 @@ def capped(window: Window, limit: int | None, source: str = "cap") -> Window:
     """
     if limit is None or (limit >= window.tokens and not window.guessed):
         return window
-    return replace(window, tokens=limit, source=source, guessed=False)
+    held = None if window.guessed else window.held  # a cap of an unknown window states it
+    return replace(window, tokens=limit, source=source, guessed=False, uncapped=held)

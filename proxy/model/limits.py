@@ -37,7 +37,8 @@ class Window:
     vision, schema, ...); None if unknown. `limit_field`: the only field that the model accepts for a reply limit; None
     if it accepts either. `alternates`: user and assistant must alternate; None if unknown. `separate`: the reply does
     not count, because the model writes until the window is full. `binds`: the reasoning in a conversation is only valid
-    behind the same messages; None if unknown.
+    behind the same messages; None if unknown. `uncapped`: the tokens that the model itself holds; None if no cap made
+    `tokens` smaller.
     """
 
     tokens: int
@@ -50,6 +51,12 @@ class Window:
     alternates: bool | None = None
     separate: bool = False
     binds: bool | None = None
+    uncapped: int | None = None
+
+    @property
+    def held(self) -> int:
+        """The tokens that the model itself holds."""
+        return self.tokens if self.uncapped is None else self.uncapped
 
     def floor(self, floor: int) -> int:
         """The smallest useful reply in this window; `floor` is that of a large window."""

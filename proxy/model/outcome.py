@@ -48,13 +48,29 @@ class Refusal:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """The token counts that the upstream reported. `cached` is the part of `prompt` that it had cached. `stored_as`:
-    the id under which it stored the prompt and its reply; empty if it did not."""
+    """The token counts that the upstream reported. `cached` is the part of `prompt` that was read from its prompt
+    cache, `written` the part that was written to it. `stored_as`: the id under which it stored the prompt and its
+    reply; empty if it did not."""
 
     prompt: int
     completion: int = 0
     cached: int = 0
     stored_as: str = ""
+    written: int = 0
+
+
+FIRST, KEPT, MOVED = "first", "kept", "moved"  # what became of the prefix that was sent before, in a prompt that is cut
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """How many of a prompt's first tokens were sent before, `idle` seconds ago: of what the client sent (`asked`), and
+    of what was sent upstream (`sent`). `prefix`: for a prompt that was cut, `FIRST` if nothing of it was sent before,
+    `KEPT` if all but the end of what was sent before is sent again, else `MOVED`."""
+
+    asked: int
+    sent: int
+    idle: float = 0.0
+    prefix: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -62,8 +78,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `notes`: the steps that changed what was sent; `planned`: the steps that mode `observe` did not apply, and
     `planned_result`: the result that they would have had, where the ladder was descended. `too_long`: as the client
-    sent it, the request does not fit its known window. `path`: without the query and ids. `attempts`: requests to the
-    upstream. `request_id`: the upstream's, else the client's.
+    sent it, the request does not fit its known window. `repeated`: None if unknown. `path`: without the query and ids.
+    `attempts`: requests to the upstream. `request_id`: the upstream's, else the client's.
     `extra_*`: the proxy's own calls for this request that had ended, such as summaries. `trace`: if it is sampled.
     """
 
@@ -104,6 +120,7 @@ class Outcome(msgspec.Struct, frozen=True):
     planned: tuple[Note, ...] = ()
     planned_result: str = ""
     too_long: bool = False
+    repeated: Repeated | None = None
     extra_calls: int = 0
     extra_tokens: int = 0
     extra_seconds: float = 0.0

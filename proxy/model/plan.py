@@ -133,9 +133,10 @@ class Draft:
 
     @property
     def too_long(self) -> bool:
-        """Whether the window is known and the upstream would refuse the draft: it does not fit without margin, with all
-        of the reply limit that is sent."""
-        return not self.window.guessed and self.window.excess(self.prompt, self.reply or self.least, NO_MARGIN) > 0
+        """Whether the upstream would refuse the draft by a window that is known: it does not fit without a cap and
+        margin, with all of the reply limit that is sent."""
+        window = replace(self.window, tokens=self.window.held)
+        return not window.guessed and window.excess(self.prompt, self.reply or self.least, NO_MARGIN) > 0
 
     @property
     def held(self) -> int:

@@ -86,7 +86,8 @@ class Scan(msgspec.Struct, frozen=True):
 class Total(msgspec.Struct, frozen=True):
     """The count of a request that fits and needs no plan. `prompt` is in tokens.
 
-    `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request.
+    `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request. `fixed`:
+    the tokens besides its messages. `digests`: the last of its prefixes' digests.
     """
 
     prompt: int
@@ -94,3 +95,5 @@ class Total(msgspec.Struct, frozen=True):
     quality: Quality
     messages: int
     unit: float | None = None
+    fixed: int = 0
+    digests: Sequence[int] = ()

@@ -8,16 +8,16 @@ from types import MappingProxyType
 
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
-from proxy.observe.buffers import CounterBuffer, HistogramBuffer, Labels, NewestBuffer
-from proxy.observe.outcome_metrics import KEY, METRICS, Group, Key, Metric, eventful
+from proxy.observe.buffers import Labels
+from proxy.observe.costs import Costs, PricesOf, no_prices
+from proxy.observe.outcome_metrics import KEY, METRICS, OTHER, Group, Key, eventful
+from proxy.observe.series import Series
 
-OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
 MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
 MAX_BASES = 500  # sets of values of `BASE` that are told apart: each has some hundred series
 LABEL_CACHE_SIZE = 1_000  # entries: names as clients write them
 
 LabelOf = Callable[[str], str]
-Buffer = CounterBuffer | HistogramBuffer | NewestBuffer
 Known = Mapping[Labels, Sequence[Labels]]  # values that start at 0, by the names of a row's labels
 NONE_KNOWN: Known = MappingProxyType({})
 
@@ -46,56 +46,24 @@ class ModelLabels:
         return ModelLabels(label, _models=self._models)
 
 
-@dataclass(slots=True)
-class Series:
-    """One row, the values under each set of its labels, and the bases that have their zeros."""
-
-    metric: Metric
-    buffer: Buffer
-    known: Sequence[Labels]
-    begun: set[Labels] = field(default_factory=set)
-
-    def know(self, known: Sequence[Labels]) -> None:
-        """Starts further sets of labels at 0, for the bases that are there."""
-        self.known, begun, self.begun = known, self.begun, set()
-        for base in begun:
-            self.begin(base)
-
-    def begin(self, base: Labels) -> None:
-        """Starts the known sets of labels of a base at 0, once."""
-        self.begun.add(base)
-        for labels in self.metric.starts_at_zero(base, self.known):
-            self.buffer.add(labels, (0.0,))
-
-    def add(self, group: Group, outcomes: Sequence[Outcome], events: Sequence[Outcome]) -> None:
-        """Adds the outcomes of one group; `events` are the eventful ones."""
-        metric, add = self.metric, self.buffer.add
-        if not metric.selects(group):
-            return
-        base = group.sent if metric.base == "sent" else group.asked if metric.base else ()
-        if base not in self.begun:
-            self.begin(base)
-        if metric.samples is not None:
-            for outcome in events:
-                for labels, value in metric.samples(outcome):
-                    add((*base, *labels), (value,))
-        common = None if metric.labels_of is None else metric.labels_of(group)
-        if common is not None:
-            if metric.value is None:
-                add((*base, *common), (len(outcomes),))
-            else:
-                add((*base, *common), [v for v in map(metric.value, outcomes) if v is not None])
-
-
 class Aggregator:
     """The values of all rows of `METRICS`.
 
-    `label` returns the label of a model's name. Rows of each of `endpoints` (names of APIs) start at 0.
+    `label` returns the label of a model's name, `prices` its prices. Rows of each of `endpoints` (names of APIs) start
+    at 0.
     """
 
-    def __init__(self, label: LabelOf, endpoints: Iterable[str] = (), known: Known = NONE_KNOWN) -> None:
+    def __init__(
+        self,
+        label: LabelOf,
+        endpoints: Iterable[str] = (),
+        known: Known = NONE_KNOWN,
+        prices: PricesOf = no_prices,
+    ) -> None:
         self.models = ModelLabels(label)
-        self.series = [Series(metric, _buffer(metric), known.get(metric.labels, ())) for metric in METRICS]
+        self.costs = Costs(prices)
+        self._rows = [Series.of(metric, known.get(metric.labels, ())) for metric in METRICS]
+        self.series = [*self._rows, *self.costs.series.values()]
         self._bases: set[Labels] = set()
         bases = [(endpoint, OTHER) for endpoint in endpoints]
         for base in [*bases, *((endpoint, "") for endpoint in sorted(UNFITTED))]:
@@ -103,10 +71,11 @@ class Aggregator:
             for one in self.series:
                 one.begin(base if one.metric.base else ())
 
-    def use_rules(self, label: LabelOf, known: Known) -> None:
-        """Labels further outcomes by other rules; `known` are values that start at 0 then."""
+    def use_rules(self, label: LabelOf, known: Known, prices: PricesOf) -> None:
+        """Labels and prices further outcomes by other rules; `known` are values that start at 0 then."""
         self.models = self.models.relabelled(label)
-        for one in self.series:
+        self.costs.prices = prices
+        for one in self._rows:
             one.know(known.get(one.metric.labels, ()))
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
@@ -118,8 +87,9 @@ class Aggregator:
             group = self._group(Key._make(key))
             unfitted = group.key.endpoint in UNFITTED
             events = members if unfitted else [outcome for outcome in members if eventful(outcome)]
-            for one in self.series:
-                one.add(group, members, events)
+            for one in self._rows:
+                _add(one, group, members, events)
+            self.costs.add(group, members)
 
     def _group(self, key: Key) -> Group:
         asked = self._base(key, key.model)
@@ -134,7 +104,21 @@ class Aggregator:
         return base
 
 
-def _buffer(metric: Metric) -> Buffer:
-    if metric.newest:
-        return NewestBuffer()
-    return HistogramBuffer(metric.buckets) if metric.buckets else CounterBuffer()
+def _add(series: Series, group: Group, outcomes: Sequence[Outcome], events: Sequence[Outcome]) -> None:
+    """Adds the outcomes of one group to a row; `events` are the eventful ones."""
+    metric, add = series.metric, series.buffer.add
+    if not metric.selects(group):
+        return
+    base = group.sent if metric.base == "sent" else group.asked if metric.base else ()
+    if base not in series.begun:
+        series.begin(base)
+    if metric.samples is not None:
+        for outcome in events:
+            for labels, value in metric.samples(outcome):
+                add((*base, *labels), (value,))
+    common = None if metric.labels_of is None else metric.labels_of(group)
+    if common is not None:
+        if metric.value is None:
+            add((*base, *common), (len(outcomes),))
+        else:
+            add((*base, *common), [v for v in map(metric.value, outcomes) if v is not None])

@@ -22,15 +22,18 @@ from proxy.config.model_table import Entry
 from proxy.config.windows import Windows
 from proxy.model.outcome import Outcome
 from proxy.observe import processes
-from proxy.observe.aggregation import NONE_KNOWN, OTHER, Aggregator, Known, LabelOf
+from proxy.observe.aggregation import NONE_KNOWN, Aggregator, Known, LabelOf
 from proxy.observe.buffers import Gauge, Labels
-from proxy.observe.outcome_metrics import METRICS
+from proxy.observe.costs import PricesOf, no_prices
+from proxy.observe.outcome_metrics import OTHER
 from proxy.observe.read_metrics import (
+    BUILD_METRICS,
     CACHE_METRICS,
     EXTRA_CALL_METRICS,
     MEMORY_METRICS,
     RELOAD_METRICS,
     TRACE_METRICS,
+    BuildFacts,
     CacheStatistics,
     ExtraCallStatistics,
     MemoryStatistics,
@@ -104,7 +107,8 @@ class Metrics(Collector):
 
     label: returns the label of a model's name.
     endpoints, known: the names of the APIs, and values of labels, that start at 0.
-    cache, extra_calls, budget, reloads, traces: sources of metrics that are read at a scrape.
+    prices: returns the list prices of a model.
+    cache, extra_calls, budget, reloads, traces, build: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
 
     Outcomes are buffered, and aggregated at a scrape or in batches.
@@ -121,29 +125,33 @@ class Metrics(Collector):
         endpoints: Iterable[str] = (),
         known: Known = NONE_KNOWN,
         traces: TraceStatistics | None = None,
+        prices: PricesOf = no_prices,
+        build: BuildFacts | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
         self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._aggregator = Aggregator(label, endpoints, known)
+        self._aggregator = Aggregator(label, endpoints, known, prices)
         self._read_metrics = [
             *([] if cache is None else _read_from(CACHE_METRICS, cache)),
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
             *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
             *([] if reloads is None else _read_from(RELOAD_METRICS, reloads)),
             *([] if traces is None else _read_from(TRACE_METRICS, traces)),
+            *([] if build is None else _read_from(BUILD_METRICS, build)),
         ]
-        self._rows = [Row(m.name, m.help, m.all_labels, m.buckets, "newest" if m.newest else None) for m in METRICS]
+        metrics = [one.metric for one in self._aggregator.series]
+        self._rows = [Row(m.name, m.help, m.all_labels, m.buckets, "newest" if m.newest else None) for m in metrics]
         self._rows += [*(row for row, _ in self._read_metrics), IN_FLIGHT]
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._registry.register(_ProcessTotals()) if self._files else ProcessCollector(registry=self._registry)
 
-    def use_rules(self, label: LabelOf, known: Known) -> None:
-        """Labels further outcomes by other rules."""
+    def use_rules(self, label: LabelOf, known: Known, prices: PricesOf) -> None:
+        """Labels and prices further outcomes by other rules."""
         self._aggregate()
-        self._aggregator.use_rules(label, known)
+        self._aggregator.use_rules(label, known, prices)
 
     def observe(self, outcome: Outcome) -> None:
         """Adds one outcome. Costs about 3 us, because outcomes are aggregated in batches."""

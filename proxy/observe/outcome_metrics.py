@@ -26,6 +26,7 @@ from proxy.model.plan import Mode, Note
 from proxy.observe.buffers import Labels
 from proxy.wire.paths import family
 
+OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
 BASE = ("endpoint", "model")
 LOAD_BUCKETS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 HEADROOM_BUCKETS = tuple(map(float, (0, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 1_000_000)))

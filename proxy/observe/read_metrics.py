@@ -1,4 +1,4 @@
-"""The metrics that are read from their sources at a scrape, one row each: caches, extra calls, memory, reloads."""
+"""The metrics that are read from their sources at a scrape: caches, extra calls, memory, reloads, versions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from proxy.observe.worker_values import Mode
 
 Samples = Iterable[tuple[Labels, float]]
 S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFacts:
+    """The versions of what runs. `table_at`: the newest date in the model table, in seconds since 1970; 0: unknown."""
+
+    version: str
+    python: str
+    litellm: str
+    table_at: float = 0.0
 
 
 class CacheStatistics(Protocol):
@@ -197,5 +207,20 @@ TRACE_METRICS: tuple[ReadMetric[TraceStatistics], ...] = (
         "Traced requests by what became of their spans: exported, dropped (the queue was full) or failed.",
         ("result",),
         lambda traces: traces.results().items(),
+    ),
+)
+
+BUILD_METRICS: tuple[ReadMetric[BuildFacts], ...] = (
+    ReadMetric(
+        "plimsoll_build_info",
+        "1, with the versions of Plimsoll, Python and litellm's model table.",
+        ("version", "python", "litellm"),
+        lambda build: [((build.version, build.python, build.litellm), 1)],
+    ),
+    ReadMetric(
+        "plimsoll_model_table_timestamp_seconds",
+        "Newest date in the model table, in seconds since the epoch: the table was published after it.",
+        (),
+        lambda build: [((), build.table_at)] if build.table_at else [],
     ),
 )

@@ -42,6 +42,7 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
+from proxy.request.sent_prefixes import Prefixes
 from proxy.request.tracing import RequestTrace
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
@@ -114,7 +115,8 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 class Planned(msgspec.Struct, frozen=True, gc=False):
     """The bytes to send. Where the ladder was descended: the prompt, the facts and the plan that they follow from.
 
-    `missing` are the kinds of `Want` that a dry run could not fulfil.
+    `missing` are the kinds of `Want` that a dry run could not fulfil. `prefixes`: those of what the client sent and of
+    a payload that a plan changed.
     """
 
     payload: bytes = b""
@@ -122,6 +124,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     facts: Facts | None = None
     plan: Plan | None = None
     missing: tuple[str, ...] = ()
+    prefixes: tuple[Prefixes, Prefixes | None] | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
@@ -185,8 +188,9 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     """What remains of a request when its content is released.
 
     `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
-    those of `Scanned`. `unit` is the number of the model's tokens that one token of its encoding counts as; None if its
-    count teaches nothing. `appends_to`: the id of the stored conversation that the reply becomes a part of.
+    those of `Scanned`, `prefixes` those of `Planned`. `unit` is the number of the model's tokens that one token of its
+    encoding counts as; None if its count teaches nothing. `appends_to`: the id of the stored conversation that the
+    reply becomes a part of.
     """
 
     outcome: Outcome
@@ -194,6 +198,7 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     probing: bool = False
     unit: float | None = None
     appends_to: str = ""
+    prefixes: tuple[Prefixes, Prefixes | None] | None = None
 
 
 class RequestContext(msgspec.Struct):
@@ -414,7 +419,8 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
     )
     prompt = None if context.planned is None else context.planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""
-    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to)
+    prefixes = None if context.planned is None else context.planned.prefixes
+    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to, prefixes)
 
 
 def _planned_result(plan: Plan) -> str:

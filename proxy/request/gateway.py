@@ -49,9 +49,10 @@ from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
 from proxy.request.routes import Routes, no_upstreams
+from proxy.request.sent_prefixes import LEAST_TOKENS, SentPrefixes
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
-from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.internal_client import caller_of, tenant_of
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
@@ -98,6 +99,7 @@ class Gateway:
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
+    _prefixes: SentPrefixes = field(default_factory=SentPrefixes)
 
     def with_rules(
         self,
@@ -369,11 +371,27 @@ class Gateway:
             context.close()
             outcome = outcome_of(context)
             learning = self.learning if self.routes is None else self.routes.asked(context).learning
+            if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
+                outcome = self._with_repeated(context, outcome)
             learning.learn(context, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
         except Exception as error:
             report_bug(context.record, error)
+
+    def _with_repeated(self, context: RequestContext, outcome: Outcome) -> Outcome:
+        """The outcome with how much of its prompt was sent before."""
+        total, figures = context.total, context.figures
+        both = None if figures is None else figures.prefixes
+        if both is None and total is not None:
+            planner = self.planner if self.routes is None else self.routes.home(context).planner
+            asked = planner.totals.totals.prefixes(total)
+            both = None if asked is None else (asked, None)
+        if both is None:
+            return outcome
+        models = (outcome.model, outcome.model_sent)
+        tenant = tenant_of(context.received.headers) + outcome.upstream.encode()  # whose prompt caches differ
+        return replace(outcome, repeated=self._prefixes.add(tenant, models, *both))
 
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""

@@ -72,7 +72,7 @@ class Healer:
         if not again.plan.changed or not again.plan.possible:
             return False
         context.planned, record.result = replace(again, payload=sent.payload), "fitted"
-        context.planned = replace(again, payload=await self.plans.render(received.api, scanned, again))
+        context.planned = await self.plans.rendered(received.api, scanned, again)
         return True
 
     def _learn(

@@ -15,11 +15,13 @@ from proxy.model.plan import Facts, Ladder, Plan, Want
 from proxy.model.structs import replace
 from proxy.request.context import Planned, Received, Record, Scanned
 from proxy.request.facts import Knowledge
-from proxy.request.totals import SharedCounts, pending
+from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
+from proxy.request.totals import SharedCounts, marks_of, pending
 from proxy.request.wants import Provider
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of
+from proxy.wire.scan import NotUnderstood
 
 
 @dataclass(slots=True)
@@ -105,6 +107,36 @@ class PlanBuilder:
     async def render(self, api: Api, scanned: Scanned, planned: Planned) -> bytes:
         """The payload of a plan that changes the request."""
         return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.render, planned.prompt, planned.plan)
+
+    async def rendered(self, api: Api, scanned: Scanned, planned: Planned) -> Planned:
+        """The stage with the payload of a plan that changes the request."""
+        return await self.to_send(api, scanned, planned, await self.render(api, scanned, planned), changed=True)
+
+    async def to_send(
+        self, api: Api, scanned: Scanned, planned: Planned, payload: bytes, *, changed: bool = False
+    ) -> Planned:
+        """The stage with this payload, and the prefixes of what the client sent and of a payload that is `changed`."""
+        found = None
+        if planned.plan is not None and planned.plan.draft.prompt >= LEAST_TOKENS:
+            heavy = len(scanned.plain) > HEAVY_BYTES
+            found = await self.pool.run(heavy, self._prefixes, api, scanned, planned.plan, payload if changed else None)
+        return replace(planned, payload=payload, prefixes=found)
+
+    def _prefixes(
+        self, api: Api, scanned: Scanned, plan: Plan, payload: bytes | None
+    ) -> tuple[Prefixes, Prefixes | None] | None:
+        """The prefixes of what the client sent and of the payload; None if they do not follow from the bytes."""
+        asked = marks_of(self.knowledge, scanned.scan, scanned.learned)
+        if asked is None:
+            return None
+        ours = Prefixes(asked.latest, (plan.before.prompt,))
+        if payload is None:
+            return ours, None
+        try:
+            sent = marks_of(self.knowledge, api.scan(payload), scanned.learned)
+        except NotUnderstood:
+            return None
+        return None if sent is None else (ours, prefixes_of_draft(sent, plan.draft))
 
     async def without_stream(self, received: Received, scanned: Scanned, payload: bytes) -> bytes:
         """A payload that requests an answer of one piece. Raises `NotUnderstood`."""

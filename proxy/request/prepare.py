@@ -193,7 +193,7 @@ class Planner:
         if plan.before.load >= ladder.least_ahead:
             self._prefetch(context, scanned, ladder)
         if not received.may_change:
-            return replace(planned, payload=_unchanged(received, scanned))
+            return await self.plans.to_send(received.api, scanned, planned, _unchanged(received, scanned))
         if plan.changed or not plan.possible:
             again = await self._without_doubtful_limits(received, scanned, planned)
             if again is not None:
@@ -203,9 +203,9 @@ class Planner:
         if not plan.possible and not (plan.changed and ladder.on_unfit == SEND):
             return self._unfit(context, scanned, ladder, planned)
         if not plan.changed:
-            return replace(planned, payload=_unchanged(received, scanned))
+            return await self.plans.to_send(received.api, scanned, planned, _unchanged(received, scanned))
         record.result = "fitted"
-        return replace(planned, payload=await self.plans.render(received.api, scanned, planned))
+        return await self.plans.rendered(received.api, scanned, planned)
 
     async def _without_doubtful_limits(self, received: Received, scanned: Scanned, planned: Planned) -> Scanned | None:
         """A request that would be cut, or cannot be cut far enough, is planned again where its limits may not hold:

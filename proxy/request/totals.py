@@ -23,6 +23,7 @@ from proxy.model.scan import PrefixDigest, Scan, Total
 from proxy.request.context import Counted, Received, Scanned
 from proxy.request.facts import Knowledge
 from proxy.request.prefix_cache import PrefixCache
+from proxy.request.sent_prefixes import Prefixes
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
 from proxy.tokens.counting_key import SEED
 from proxy.tokens.meter import unit_of
@@ -41,9 +42,10 @@ class Frame:
     quality: Quality
     unit: float | None
 
-    def total(self, tokens: int, messages: int) -> Total:
+    def total(self, tokens: int, messages: int, marks: PrefixDigest | None) -> Total:
         """The total of a prompt whose messages cost `tokens`."""
-        return Total(self.fixed + tokens, self.margin, self.quality, messages, self.unit)
+        digests = () if marks is None else marks.latest
+        return Total(self.fixed + tokens, self.margin, self.quality, messages, self.unit, self.fixed, digests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,15 @@ class Totals:
     def marks(self, scan: Scan, learned: LearnedLimits = NOTHING_LEARNED) -> PrefixDigest | None:
         """Digests of the messages, seeded with everything else that their counts depend on. None if the cost of some
         part does not follow from the bytes."""
-        if scan.marks is None:
+        return marks_of(self.knowledge, scan, learned)
+
+    def prefixes(self, total: Total) -> Prefixes | None:
+        """The prefixes of a prompt that was counted; the tokens of the last two at most. None without digests."""
+        digests = total.digests
+        if not digests:
             return None
-        return scan.marks(xxh3_64_intdigest(scan.head, SEED ^ self.knowledge.counted_as(scan.model, learned)))
+        before = self._tokens.get(digests[-2]) if len(digests) > 1 else None
+        return Prefixes(digests, [total.prompt] if before is None else [total.fixed + before, total.prompt])
 
     def known(self, marks: PrefixDigest | None) -> Total | None:
         """The total of a request that was counted before; takes a microsecond."""
@@ -83,7 +91,7 @@ class Totals:
         tokens = self._tokens.get(marks.latest[-1])
         if frame is None or tokens is None:
             return None
-        return frame.total(tokens, marks.count)
+        return frame.total(tokens, marks.count, marks)
 
     def unknown(self, api: Api, marks: PrefixDigest | None, body: bytes, scan: Scan) -> Part:
         """The part of a conversation that is not cached. Raises `NotUnderstood`."""
@@ -113,7 +121,14 @@ class Totals:
             self._frames.put(marks.first, frame)
             if len(new) > 1 and not new[-1].answers and len(marks.latest) > 1:
                 self._tokens.put(marks.latest[-2], tokens - newest)  # the client may send another last message
-        return frame.total(tokens, part.start + len(new))
+        return frame.total(tokens, part.start + len(new), marks)
+
+
+def marks_of(knowledge: Knowledge, scan: Scan, learned: LearnedLimits = NOTHING_LEARNED) -> PrefixDigest | None:
+    """See `Totals.marks`."""
+    if scan.marks is None:
+        return None
+    return scan.marks(xxh3_64_intdigest(scan.head, SEED ^ knowledge.counted_as(scan.model, learned)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ ALLOWED = {
     ("wire", "system"): "a part of the request in /inspect",
     ("wire", "role"): "a key of /inspect",
     ("observe", "text"): "a format of the log",
+    ("observe", "usage"): "a value of a metric's label",
+    ("observe", "output"): "a value of a metric's label",
 }
 
 

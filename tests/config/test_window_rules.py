@@ -15,6 +15,7 @@ from proxy.config.window_rules import (
     WindowRules,
     parse_window_rules,
 )
+from proxy.fit.money import CACHES, Prices, Rates
 from tests.tokens.vocabulary import write
 
 
@@ -97,7 +98,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ("window = 5", "window 1: expected object, got int"),
         (
             '[windows]\nmodel = "m"',
-            "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning",
+            "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price",
         ),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (
@@ -151,3 +152,37 @@ def test_the_upper_sheets_rows_come_first() -> None:
     both = upper.before(lower)
     assert [row.tokens for row in both.windows] == [1, 2]
     assert (len(both.fallbacks), len(both.sums)) == (1, 1)
+
+
+def test_a_price_is_in_dollars_for_a_million_tokens() -> None:
+    sheet, problems = parsed(
+        """
+        [[price]]
+        model = "mine-*"
+        input = 0.5
+        output = 2
+        cache_read = 0.05
+        cache_write = 0.625
+        cache = "anthropic"
+        """
+    )
+    assert problems == []
+    assert sheet.prices[0].prices.cache == CACHES["anthropic"]
+    assert sheet.prices[0].prices.rates == pytest.approx((0.5e-6, 2e-6, 0.05e-6, 0.625e-6))
+    free, _ = parsed('price = [{ model = "local", input = 0, output = 0 }]')
+    assert free.prices[0].prices == Prices(Rates(0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("input = 1", "output"),
+        ("input = -1, output = 1", "prices must be from 0 to 10,000"),
+        ("input = 1, output = 1, cache_read = 20000", "prices must be from 0 to 10,000"),
+        ('input = 1, output = 1, cache = "mine"', "cache must be one of openai, anthropic, gemini, deepseek"),
+        ("input = 1, output = 1, reply = 3", "reply"),
+    ],
+)
+def test_a_wrong_price_is_a_problem(row: str, problem: str) -> None:
+    sheet, problems = parsed(f'price = [{{ model = "m", {row} }}]')
+    assert sheet.prices == () and len(problems) == 1 and problem in problems[0]

@@ -9,8 +9,9 @@ import pytest
 
 from proxy.config.model_table import read_table
 from proxy.config.rules import built_in
-from proxy.config.window_rules import parse_window_rules
+from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.config.windows import CACHED_NAMES, Windows, capped, load_windows
+from proxy.fit.money import Prices, Rates
 from proxy.model.limits import UNKNOWN_WINDOW, Window
 from tests.tokens.vocabulary import write
 
@@ -151,7 +152,7 @@ def test_names_are_lookups_but_not_without_bound() -> None:
 @pytest.mark.parametrize(
     ("window", "limit", "expected"),
     [
-        (Window(8192, source="litellm"), 4000, Window(4000, source="cap")),
+        (Window(8192, source="litellm"), 4000, Window(4000, source="cap", uncapped=8192)),
         (Window(8192, source="litellm"), 9000, Window(8192, source="litellm")),
         (Window(8192, source="litellm"), None, Window(8192, source="litellm")),
         (Window(8192, source="guess", guessed=True), 32_000, Window(32_000, source="cap")),
@@ -234,3 +235,35 @@ def test_models_that_think_take_their_limit_in_a_field_of_its_own(shipped: Windo
 @pytest.mark.parametrize("name", ["gpt-4o", "gpt-oss-120b", "openai/gpt-4.1", "olmo", "claude-opus-4-5", "nobody"])
 def test_other_models_take_it_in_either_for_all_we_know(shipped: Windows, name: str) -> None:
     assert shipped.find(name).limit_field is None
+
+
+PRICED = {"input_cost_per_token": 2.5e-6, "output_cost_per_token": 1e-5}
+
+
+def with_prices(sheet: str = "") -> Windows:
+    parsed, problems = parse_window_rules(tomllib.loads(sheet), Path())
+    assert problems == []
+    rows = {name: {"mode": "chat", **row, **PRICED} for name, row in ROWS.items() if name != "gpt-4"}
+    return Windows(parsed, read_table(json.dumps(rows).encode()))
+
+
+def test_a_model_has_the_price_of_the_table_under_every_spelling_of_its_name() -> None:
+    for name in ("gpt-4o", "openai/gpt-4o", "GPT-4o-2024-05-13"):
+        assert with_prices().prices(name) == Prices(Rates(2.5e-6, 1e-5))
+
+
+def test_a_row_of_the_user_outranks_the_price_of_the_table() -> None:
+    windows = with_prices('price = [{ model = "gpt-4o*", input = 1, output = 2 }]')
+    assert windows.prices("openai/gpt-4o") == Prices(Rates(1e-6, 2e-6))
+    assert windows.prices("gpt-5") == Prices(Rates(2.5e-6, 1e-5))
+
+
+@pytest.mark.parametrize("name", ["gpt-4", "nobody-knows-it", "my-gpt-4o-tune", ""])
+def test_what_only_holds_the_name_of_a_model_has_no_price(name: str) -> None:
+    assert with_prices().prices(name) is None
+
+
+def test_the_age_of_the_table_follows_from_its_newest_name() -> None:
+    assert with_prices().newest == "2024-08-06"
+    assert with_prices().newest_at == 1_722_902_400
+    assert Windows(WindowRules(), read_table(b"{}")).newest_at == 0

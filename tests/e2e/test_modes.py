@@ -17,7 +17,7 @@ from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
-from proxy.observe.aggregation import OTHER
+from proxy.observe.outcome_metrics import OTHER
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording

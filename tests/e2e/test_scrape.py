@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import parser
 
 from proxy.cli import demo
-from proxy.observe.aggregation import OTHER
+from proxy.observe.outcome_metrics import OTHER
 from tests.e2e.world import World, eventually, world
 
 BODY: dict[str, Any] = demo.BODY

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
-from proxy.observe.aggregation import MAX_BASES, MAX_MODEL_LABELS, OTHER, Aggregator, Known, ModelLabels
+from proxy.observe.aggregation import MAX_BASES, MAX_MODEL_LABELS, Aggregator, Known, ModelLabels
+from proxy.observe.costs import no_prices
 from proxy.observe.metrics import BATCH_SIZE, Metrics, model_label
+from proxy.observe.outcome_metrics import OTHER
 from tests.observe.scraping import UNCOUNTED, counted, scraped
 from tests.observe.test_log import FITTED, PASSED
 
@@ -132,7 +134,7 @@ def test_outcomes_are_added_to_the_model_that_was_asked_and_to_the_one_that_was_
 def test_other_rules_label_the_outcomes_that_come_after_them() -> None:
     metrics = Metrics(lambda model: OTHER, known={("step",): [("recall",)]})
     metrics.observe(FITTED)
-    metrics.use_rules(lambda model: "named", {("step",): [("prune_history",)]})
+    metrics.use_rules(lambda model: "named", {("step",): [("prune_history",)]}, no_prices)
     metrics.observe(FITTED)
     found = scraped(metrics)
     prompts, steps = (
@@ -147,7 +149,7 @@ def test_other_rules_label_the_outcomes_that_come_after_them() -> None:
 def test_a_step_that_rules_add_starts_at_zero_where_models_were_counted() -> None:
     metrics = Metrics(lambda model: model)
     metrics.observe(FITTED)
-    metrics.use_rules(lambda model: model, {("step",): [("recall",), ("prune_history",)]})
+    metrics.use_rules(lambda model: model, {("step",): [("recall",), ("prune_history",)]}, no_prices)
     found = scraped(metrics)
     assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=recall}"] == 0
     assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 1, "what was counted stays"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.observe.metrics import Metrics
-from proxy.observe.read_metrics import CACHE_METRICS
+from proxy.observe.read_metrics import CACHE_METRICS, BuildFacts
 from tests.observe.scraping import Cache, scraped
 
 
@@ -42,3 +42,9 @@ def test_reloads_are_shown_with_the_time_of_the_last_good_one() -> None:
     assert found["plimsoll_rules_reloads_total{result=failure}"] == 1
     assert found["plimsoll_rules_last_reload_successful"] == 0
     assert found["plimsoll_rules_last_reload_success_timestamp_seconds"] == 1_700_000_000.5
+
+
+def test_what_runs_is_shown_with_its_versions_and_the_date_of_its_table() -> None:
+    found = scraped(Metrics(build=BuildFacts("0.1.0", "3.11.7", "1.2.3", 1_722_902_400.0)))
+    assert found["plimsoll_build_info{litellm=1.2.3,python=3.11.7,version=0.1.0}"] == 1
+    assert found["plimsoll_model_table_timestamp_seconds"] == 1_722_902_400

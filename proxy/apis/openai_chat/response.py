@@ -43,6 +43,7 @@ _CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Counts(msgspec.Struct):
@@ -99,7 +100,10 @@ def complete_usage(body: bytes) -> Usage | None:
         if choice.finish_reason not in ORDINARY:
             return None
     details = counts.prompt_tokens_details
-    return Usage(counts.prompt_tokens, counts.completion_tokens or 0, (details.cached_tokens or 0) if details else 0)
+    if details is None:
+        return Usage(counts.prompt_tokens, counts.completion_tokens or 0)
+    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+    return Usage(counts.prompt_tokens, counts.completion_tokens or 0, cached, written=written)
 
 
 def event_kind(data: bytes) -> EventKind:

@@ -28,6 +28,12 @@ CACHED = (
     ("prompt_cache_hit_tokens",),
     ("cache_read_input_tokens",),
 )
+# Prompt tokens that were written to a cache.
+WRITTEN = (
+    ("prompt_tokens_details", "cache_write_tokens"),
+    ("input_tokens_details", "cache_write_tokens"),
+    ("cache_creation_input_tokens",),
+)
 IN_ADDITION = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -56,14 +62,23 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
     """The counts under any of their names. A prompt that is not reported (Anthropic's last event) stays as it was."""
     prompt, completion = _first(reported, PROMPT), _first(reported, COMPLETION)
     if prompt is None:
-        return before and Usage(before.prompt, before.completion if completion is None else completion, before.cached)
+        return before and Usage(
+            before.prompt,
+            before.completion if completion is None else completion,
+            before.cached,
+            written=before.written,
+        )
     addition = sum(count for key in IN_ADDITION if (count := _count(reported.get(key))) is not None)
-    cached = next((count for path in CACHED if (count := _count(_at(reported, path))) is not None), 0)
-    return Usage(prompt + addition, completion or 0, cached)
+    return Usage(prompt + addition, completion or 0, _at_any(reported, CACHED), written=_at_any(reported, WRITTEN))
 
 
 def _first(reported: Mapping[str, Json], keys: Sequence[str]) -> int | None:
     return next((count for key in keys if (count := _count(reported.get(key))) is not None), None)
+
+
+def _at_any(reported: Json, paths: Sequence[Sequence[str]]) -> int:
+    """The count at the first of the paths that has one, else 0."""
+    return next((count for path in paths if (count := _count(_at(reported, path))) is not None), 0)
 
 
 def _at(reported: Json, path: Sequence[str]) -> Json:

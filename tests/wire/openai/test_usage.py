@@ -37,7 +37,11 @@ def fields(value: Any) -> Any:
         ),
         (
             {"message": {"usage": {"input_tokens": 5, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 1}}},
-            Usage(13, 0, 7),
+            Usage(13, 0, 7, written=1),
+        ),
+        (
+            {"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2}}},
+            Usage(9, 0, 4, written=2),
         ),
         ({"usage": {"prompt_tokens": "9"}}, None),
         ({"usage": {"prompt_tokens": True}}, None),
@@ -58,6 +62,7 @@ def test_usage_that_is_not_told_again_stays() -> None:
     before = Usage(9, 1, 4)
     assert usage_in(fields({"usage": None}), before) == before
     assert usage_in(fields({"usage": {"output_tokens": 30}}), before) == Usage(9, 30, 4)
+    assert usage_in(fields({"usage": {"output_tokens": 30}}), Usage(9, 1, 4, written=2)) == Usage(9, 30, 4, written=2)
     assert usage_in(fields({"usage": {}}), before) == before
     assert usage_in(fields({"usage": {"input_tokens": 10, "output_tokens": 2}}), before) == Usage(10, 2)
 
