@@ -143,31 +143,26 @@ class Services:
 
     def adopt(self, loaded: Loaded) -> None:
         """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
-        it belongs to the gateway of that time."""
-        self._adopt_keys(loaded.settings)
-        self.settings, self.rules, self.windows, senders = loaded
-        self.knowledge = self.knowledge.with_rules(loaded.windows, loaded.rules.families)
-        self.providers = {
-            kind: provider.with_rules(loaded.rules, self.knowledge) for kind, provider in self.providers.items()
-        }
-        if self.traces is not None:
-            self.traces.use_upstreams(loaded.rules.upstreams)
-        self.metrics.use_rules(partial(model_label, loaded.windows), _known_labels(loaded.rules), loaded.windows.prices)
+        it belongs to the gateway of that time. If anything raises, the old rules stay."""
+        settings, rules, windows, senders = loaded
         fixed = self.gateway.settings
-        planner = _planner(fixed, loaded.rules, self.knowledge, self.cache, self.providers, self.pool, self.background)
-        healer, learning = Healer(self.knowledge, planner.plans, self.pool), AnswerLearning(self.knowledge, self.cache)
-        default = Backend(DEFAULT, self.upstream, self.knowledge, planner, healer, learning)
-        self.routes = Builder(fixed, loaded.rules, senders, default, self.extra_calls, self.routes).routes()
-        self.gateway = self.gateway.with_rules(
-            planner,
-            healer,
-            learning,
-            RefusalDetector(loaded.rules.refusals),
-            _billed(self.extra_calls, self.upstream, self.clients, self.routes),
-            self.routes,
-            ModelsList(default, loaded.rules.ladders[fixed.ladder], self.routes, fixed.models_windows),
-        )
-        self.inspecting = Inspecting(fixed, planner, self.knowledge, self.cache, self.budget, self.routes)
+        knowledge = self.knowledge.with_rules(windows, rules.families)
+        providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
+        planner = _planner(fixed, rules, knowledge, self.cache, providers, self.pool, self.background)
+        healer, learning = Healer(knowledge, planner.plans, self.pool), AnswerLearning(knowledge, self.cache)
+        default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, learning)
+        routes = Builder(fixed, rules, senders, default, self.extra_calls, self.routes).routes()
+        models = ModelsList(default, rules.ladders[fixed.ladder], routes, fixed.models_windows)
+        refusals, labels = RefusalDetector(rules.refusals), _known_labels(rules)
+        self._adopt_keys(settings)
+        self.settings, self.rules, self.windows = settings, rules, windows
+        self.knowledge, self.providers, self.routes = knowledge, providers, routes
+        billed = _billed(self.extra_calls, self.upstream, self.clients, routes)
+        self.gateway = self.gateway.with_rules(planner, healer, learning, refusals, billed, routes, models)
+        self.inspecting = Inspecting(fixed, planner, knowledge, self.cache, self.budget, routes)
+        self.metrics.use_rules(partial(model_label, windows), labels, windows.prices)
+        if self.traces is not None:
+            self.traces.use_upstreams(rules.upstreams)
 
     def _adopt_keys(self, settings: Settings) -> None:
         """Uses the keys of these settings. What else has changed takes effect at the next start."""

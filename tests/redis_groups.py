@@ -112,7 +112,7 @@ def _sentinel(access: Access, master: int) -> Iterator[RedisServer]:
             *([f"requirepass {access.sentinel_password}"] if access.sentinel_password else []),
             f"sentinel monitor {NAME} 127.0.0.1 {master} 2",
             *([f"sentinel auth-pass {NAME} {access.password}"] if access.password else []),
-            f"sentinel down-after-milliseconds {NAME} 1500",
+            f"sentinel down-after-milliseconds {NAME} 3000",
             f"sentinel failover-timeout {NAME} 5000",
         ]
         file.write_text("\n".join(lines) + "\n")
@@ -134,7 +134,7 @@ def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
 @contextmanager
 def cluster(access: Access = OPEN) -> Iterator[Group]:
     """Three masters, and a replica of the one that has our keys."""
-    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-replica-validity-factor", "0"]
+    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-replica-validity-factor", "0"]
     options += ["--tls-cluster", "yes"] if access.files else []
     with ExitStack() as stack:
         buses = [free_port() for _ in range(4)]

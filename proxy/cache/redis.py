@@ -144,7 +144,7 @@ class _Hosts:
     @property
     def address(self) -> str:
         """The hosts and their ports."""
-        return ",".join(f"{host}:{port}" for host, port in self.hosts)
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
 
     @property
     def tls(self) -> dict[str, Any]:

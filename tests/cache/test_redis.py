@@ -214,7 +214,7 @@ def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str) 
         ("unix:///run/redis.sock", "/run/redis.sock"),
         ("redis+sentinel://user:hunter2@one,two:5000/boss/1?sentinel_password=hunter2", "one:26379,two:5000/boss"),
         ("redis+sentinel://one", "one:26379/mymaster"),
-        ("redis+cluster://user:hunter2@one,[::1]:5000", "one:6379,::1:5000"),
+        ("redis+cluster://user:hunter2@one,[::1]:5000", "one:6379,[::1]:5000"),
     ],
 )
 def test_a_backends_place_shows_no_password(url: str, address: str) -> None:
