@@ -78,8 +78,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
     `notes`: the steps that changed what was sent; `planned`: the steps that mode `observe` did not apply, and
     `planned_result`: the result that they would have had, where the ladder was descended. `too_long`: as the client
-    sent it, the request does not fit its known window. `repeated`: None if unknown. `path`: without the query and ids.
-    `attempts`: requests to the upstream. `request_id`: the upstream's, else the client's.
+    sent it, the request does not fit its known window, and another could be sent instead. `repeated`: None if unknown.
+    `path`: without the query and ids. `attempts`: requests to the upstream. `request_id`: the upstream's, else the
+    client's.
     `extra_*`: the proxy's own calls for this request that had ended, such as summaries. `trace`: if it is sampled.
     """
 

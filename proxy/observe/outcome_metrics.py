@@ -121,7 +121,8 @@ class Metric:
 
 def eventful(o: Outcome) -> object:
     """Whether an outcome has what rows with `samples` read; most have not, and cost nothing more."""
-    return o.notes or o.planned or o.refusals or o.uncounted or o.truncated or o.too_long or o.bytes_in or o.bytes_out
+    changed = o.notes or o.planned_result or o.too_long
+    return changed or o.refusals or o.uncounted or o.truncated or o.bytes_in or o.bytes_out
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -129,8 +130,7 @@ def _cuts(notes: Iterable[Note]) -> Samples:
 
 
 def _rescued(o: Outcome) -> Samples:
-    original_sent = o.mode == Mode.OBSERVE
-    return [((), 1)] if (o.too_long or o.healed) and not original_sent and 200 <= o.status < 300 else []
+    return [((), 1)] if (o.too_long or o.healed) and 200 <= o.status < 300 else []
 
 
 def _count_error(o: Outcome) -> float | None:

@@ -84,6 +84,10 @@ class ExtraCallStatistics(Protocol):
         """By kind."""
 
     @property
+    def budget(self) -> int:
+        """Tokens."""
+
+    @property
     def left(self) -> int:
         """Tokens."""
 
@@ -139,6 +143,13 @@ EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
         "Time of extra calls.",
         ("kind",),
         lambda extra_calls: extra_calls.seconds().items(),
+    ),
+    ReadMetric(
+        "plimsoll_extra_budget_tokens",
+        "Tokens of the operator's budget for extra calls in 24 hours (PLIMSOLL_EXTRA_CALLS_BUDGET).",
+        (),
+        lambda extra_calls: [((), extra_calls.budget)],
+        "sum",
     ),
     ReadMetric(
         "plimsoll_extra_budget_left_tokens",

@@ -415,7 +415,7 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
         path=received.path,
         planned=plan.notes if was_sent and not received.may_change else (),
         planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
-        too_long=before.too_long,
+        too_long=before.too_long and received.may_change,
     )
     prompt = None if context.planned is None else context.planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""

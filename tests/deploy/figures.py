@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import accumulate
 
+from proxy import __version__
+from proxy.observe.costs import CACHE_ERRORS
 from proxy.observe.outcome_metrics import COUNT_ERRORS, HEADROOM_BUCKETS, LOAD_BUCKETS
-from tests.deploy.traffic import CHAT, SUMMARY, WINDOWS, Done, reported, summed
+from tests.deploy.costs import costs, repeats
+from tests.deploy.traffic import CHAT, PRICES, SUMMARY, WINDOWS, Done, reported, summed
 
 JOB = "apps/plimsoll"
 WAIT = 60.0  # seconds; a busy machine needs some
+YEAR = 31_536_000
+VERSIONS = f"{__version__}, Python {platform.python_version()}, litellm {version('litellm')}"
 Series = dict[str, float]
 
 
@@ -83,10 +90,6 @@ def model(one: Done) -> str:
     return one.model
 
 
-def model_sent(one: Done) -> str:
-    return one.model_sent
-
-
 def step(one: Done) -> str:
     return one.case.step
 
@@ -99,34 +102,66 @@ def errors(done: Iterable[Done]) -> list[float]:
     return [(one.sent - one.reported) / one.reported for one in done if one.sent is not None and one.reported]
 
 
-def expected(done: list[Done], summaries: list[bytes]) -> Mapping[str, Expected]:
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The script as it was played: its requests, and those for summaries that reached the upstream."""
+
+    done: list[Done]
+    summaries: list[bytes]
+
+    @property
+    def fitted(self) -> list[Done]:
+        """Requests to the endpoint that is fitted."""
+        return [one for one in self.done if one.case.path == CHAT]
+
+    @property
+    def measured(self) -> list[Done]:
+        """Requests whose prompt was counted."""
+        return [one for one in self.done if one.prompt is not None]
+
+    @property
+    def sent(self) -> list[Done]:
+        """Those of them that went upstream."""
+        return [one for one in self.measured if one.sent is not None]
+
+    @property
+    def acted(self) -> list[Done]:
+        """Those of them that could be changed."""
+        return [one for one in self.sent if not one.case.planned]
+
+    @property
+    def observed(self) -> list[Done]:
+        """Those of them that could not: in mode observe."""
+        return [one for one in self.sent if one.case.planned]
+
+    @property
+    def answered(self) -> list[Done]:
+        """Those of them whose tokens the upstream reported."""
+        return [one for one in self.sent if one.reported is not None]
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({one.model for one in self.measured})
+
+    def result(self, name: str) -> float:
+        """How many requests had a result."""
+        return summed(self.done, lambda one: one.case.result).get(name, 0.0)
+
+
+def expected(played: Played) -> Mapping[str, Expected]:
     """What each panel must show, by its title."""
-    measured = [one for one in done if one.prompt is not None]
-    sent = [one for one in measured if one.sent is not None]
-    acted = [one for one in sent if not one.case.planned]
-    observed = [one for one in sent if one.case.planned]
-    fitted = [one for one in done if one.case.path == CHAT]
-    loads, requests = [one.before for one in measured], float(len(done))
-    models = sorted({model(one) for one in measured})
+    parts = (health(played), windows(played), cuts(played), money(played), calls(played), counts(played))
+    return {title: wanted for part in parts for title, wanted in part.items()}
 
-    def of(name: str, ones: list[Done] = measured, by: Callable[[Done], str] = model) -> list[Done]:
-        return [one for one in ones if by(one) == name]
 
-    def headroom(one: Done) -> float:
-        assert one.after is not None
-        window = one.case.window or WINDOWS[one.model]
-        return max(0, round(window * (1 - one.after)))
-
-    def result(name: str) -> float:
-        return float(sum(one.case.result == name for one in done))
-
-    cut = sum(one.cut for one in acted)
-    error = errors(sent)
+def health(played: Played) -> Mapping[str, Expected]:
+    """Is it healthy?"""
+    done = played.done
     return {
         "Replicas that answer": Equal({"Replicas that answer": 1}),
-        "Requests": Grown({"Requests": requests}),
+        "Requests": Grown({"Requests": len(done)}),
         "In progress": Equal({"In progress": 1}),
-        "Failed": Equal({"Failed": 2 / requests}),
+        "Failed": Equal({"Failed": 2 / len(done)}),
         "Own time, p99": Between(0, WAIT, ("Own time, p99",)),
         "Errors of ours": Grown({}),
         "Requests by result": Grown(summed(done, lambda one: one.case.result)),
@@ -138,46 +173,85 @@ def expected(done: list[Done], summaries: list[bytes]) -> Mapping[str, Expected]
         "Memory for bodies": Between(0, 0.1, ("taken, {instance}",)),
         "Requests without memory": Grown({}),
         "Hits of the caches": Between(0, 1, ("local", "redis")),
-        "Redis": Equal({"{instance}, reading": 0, "{instance}, writing": 0}),
-        "Troubles of Redis": Grown({}),
+        "Redis": Between(0, 1, ("{instance}, reading", "{instance}, writing")),  # a busy machine may be late
+        "Troubles of Redis": Between(0, 1, ("skipped", "late", "errors", "lost", "oversize", "foreign")),
         "Rules and keys": Equal({"{instance}": 1}),
         "Reloads": Grown({}),
         "WebSockets": Grown({}),
+        "Traces": Grown({"failed": len(done)}),
+        "Versions": Equal({VERSIONS: 1}),
         "File descriptors": Between(0, 0.5, ("{instance}",)),
+    }
+
+
+def windows(played: Played) -> Mapping[str, Expected]:
+    """Who is near the line?"""
+    measured, sent = played.measured, played.sent
+    loads = [one.before or 0 for one in measured]
+
+    def over(load: float) -> float:
+        return sum(found > load for found in loads) / len(loads)
+
+    return {
         "Load as clients sent it": Grown(buckets(loads, LOAD_BUCKETS)),
-        "Load as clients sent it, p95 by model": Equal(
-            {name: quantile(0.95, [one.before for one in of(name)], LOAD_BUCKETS) for name in models}
-        ),
-        "Requests over a load": Equal(
+        "Load as clients sent it, p95 by model": Equal(near(played)),
+        "Requests over a load": Equal({"over 80 %": over(0.8), "over 90 %": over(0.9), "over the window": over(1)}),
+        "Headroom, p5 by model": Equal(
             {
-                "over 80 %": sum(load > 0.8 for load in loads if load) / len(loads),
-                "over 90 %": sum(load > 0.9 for load in loads if load) / len(loads),
-                "over the window": sum(load > 1 for load in loads if load) / len(loads),
+                name: quantile(0.05, [headroom(one) for one in sent if one.model == name], HEADROOM_BUCKETS)
+                for name in played.models
             }
         ),
-        "Headroom, p5 by model": Equal(
-            {name: quantile(0.05, map(headroom, of(name, sent)), HEADROOM_BUCKETS) for name in models}
-        ),
-        "Requests by model": Grown(summed(fitted, model)),
+        "Requests by model": Grown(summed(played.fitted, model)),
+        "Requests by API": Grown({"chat": len(played.fitted), "passthrough": len(played.done) - len(played.fitted)}),
         "Endpoints that are not fitted": Grown({"models": 2, "embeddings": 1, "completions": 1}),
-        "Windows": Equal(
-            {f"{one.model_sent}, {one.case.source}": one.case.window or WINDOWS[one.model] for one in measured}
-        ),
+        "Windows": Equal({f"{one.model_sent}, {one.case.source}": window(one) for one in measured}),
         "Where windows come from": Grown(summed(measured, lambda one: one.case.source)),
+    }
+
+
+def near(played: Played) -> Series:
+    """The load that one request in 20 of a model reaches."""
+    return {
+        name: quantile(0.95, [one.before for one in played.measured if one.model == name], LOAD_BUCKETS)
+        for name in played.models
+    }
+
+
+def window(one: Done) -> int:
+    """The window of the model that was sent."""
+    return one.case.window or WINDOWS[one.model]
+
+
+def headroom(one: Done) -> float:
+    """Tokens that prompt and reply leave free."""
+    assert one.after is not None
+    return max(0, round(window(one) * (1 - one.after)))
+
+
+def cuts(played: Played) -> Mapping[str, Expected]:
+    """What is cut, and does it help?"""
+    measured, sent, acted, observed = played.measured, played.sent, played.acted, played.observed
+    cut = float(sum(one.cut for one in acted))
+    as_observed = next(one.cut for one in acted if one.case.name == "cut")  # the same request, in mode fit
+    return {
         "Tokens cut": Grown({"Tokens cut": cut}),
         "Share of prompts cut": Equal({"Share of prompts cut": cut / sum(one.prompt or 0 for one in measured)}),
-        "Rescued": Grown({"Rescued": sum((one.before or 0) > 1 and one.case.status == 200 for one in acted)}),
-        "Healed": Grown({"Healed": result("healed")}),
-        "Refused all the same": Grown({"Refused all the same": result("refused")}),
-        "Not made to fit": Grown({"Not made to fit": result("unfit")}),
+        "Rescued": Grown({"Rescued": sum(one.too_long for one in acted if one.case.status == 200)}),
+        "Healed": Grown({"Healed": played.result("healed")}),
+        "Refused all the same": Grown({"Refused all the same": played.result("refused")}),
+        "Not made to fit": Grown({"Not made to fit": played.result("unfit")}),
         "Tokens cut by step": Grown(summed(acted, step, lambda one: one.cut)),
         "Requests changed by step": Grown(summed([one for one in acted if one.case.step], step)),
         "Tokens cut by model": Grown(summed(acted, model, lambda one: one.cut)),
         "Load before and after": Equal(
             {
-                "as clients sent it, p95": quantile(0.95, loads, LOAD_BUCKETS),
+                "as clients sent it, p95": quantile(0.95, [one.before for one in measured], LOAD_BUCKETS),
                 "as it went upstream, p95": quantile(0.95, [one.after for one in sent], LOAD_BUCKETS),
             }
+        ),
+        "Cuts and the prompt cache": Grown(
+            summed(repeats(played.done), lambda one: one.prefix, lambda one: bool(one.prefix))
         ),
         "Refusals by rule": Grown({"context_length, healed: true": 1, "context_length, healed: false": 1}),
         "Reply limits": Grown(
@@ -185,58 +259,116 @@ def expected(done: list[Done], summaries: list[bytes]) -> Mapping[str, Expected]
         ),
         "Moved to another model": Grown({"gpt-4 to gpt-4o": 1}),
         "Observe: what would become of requests": Grown(summed(observed, lambda one: one.case.planned)),
-        "Observe: tokens that would be cut": Grown({"prune_history": done[4].cut}),  # as the same request without it
+        "Observe: tokens that would be cut": Grown({"prune_history": as_observed}),
         "Observe: requests that would change": Grown({"prune_history": 1}),
-        "Tokens": Grown(
+    }
+
+
+def money(played: Played) -> Mapping[str, Expected]:
+    """What does it cost, and what does it save?"""
+    paid = [*costs(played.done)]
+    accepted = [one for one in paid if one.asked is not None]
+    planned = next(one.cut for one in played.acted if one.case.name == "cut")
+    gross = sum((one.asked or 0) - one.sent for one in accepted)
+    net = sum((one.asked_net or 0) - one.net for one in accepted)
+
+    def spent(original: str = "") -> float:
+        return sum(one.net for one in paid if not original or one.original == original)
+
+    by_model = summed(paid, lambda one: one.done.model, lambda one: one.net)
+    saved = summed(accepted, lambda one: one.done.model, lambda one: (one.asked_net or 0) - one.net)
+    answered = [one for one in played.sent if one.case.status == 200]
+    unpriced = len(answered) - len(paid)
+    prompt = sum(one.sent or 0 for one in played.sent)
+    return {
+        "Spent": Grown({"Spent": spent()}),
+        "Saved, net": Grown({"Saved, net": net}),
+        "Saved, gross": Grown({"Saved, gross": gross}),
+        "Spent on rescued requests": Grown({"Spent on rescued requests": spent("too_long")}),
+        "Observe would save": Grown({"Observe would save": PRICES["gpt-4"].of(planned, 0)}),
+        "Without a price": Equal({"Without a price": unpriced / len(answered)}),
+        "Spent by model": Grown(by_model, 3600),
+        "Saved by model, net": Grown(saved, 3600),
+        "Prompt cache": Equal(
             {
-                "prompt, as clients sent it": sum(one.prompt or 0 for one in measured),
-                "prompt, as it went upstream": sum(one.sent or 0 for one in sent),
-                "reply": sum(one.reply for one in sent),
+                "reported": sum(one.cached for one in played.answered) / prompt,
+                "expected": sum(one.expected for one in repeats(played.done)) / prompt,
             }
         ),
-        "Summaries and embeddings": Grown({"summary, ok": len(summaries)}),
-        "Tokens of summaries and embeddings": Grown({"summary": sum(map(tokens_of_summary, summaries))}),
+        "Error of the expected prompt cache": Grown(buckets(cache_errors(played), CACHE_ERRORS)),
+        "Expected prompt cache within 5 %": Equal(
+            {"Expected prompt cache within 5 %": within(cache_errors(played), 0.05)}
+        ),
+        "Requests by how they are priced": Grown(summed(paid, lambda one: one.basis) | {"unpriced": unpriced}),
+    }
+
+
+def cache_errors(played: Played) -> list[float]:
+    """(expected - reported cached tokens) / prompt, of each answered request."""
+    found = [(one, one.done.reported) for one in repeats(played.done)]
+    return [(one.expected - one.done.cached) / prompt for one, prompt in found if prompt]
+
+
+def calls(played: Played) -> Mapping[str, Expected]:
+    """What does it cost: tokens, extra calls, CPU."""
+    sent = played.sent
+    return {
+        "Tokens": Grown(
+            {
+                "prompt, as clients sent it": sum(one.prompt or 0 for one in played.measured),
+                "prompt, as it went upstream": sum(one.sent or 0 for one in sent),
+                "reply": sum(one.reply for one in sent),
+                "cached": sum(one.cached for one in sent),
+            }
+        ),
+        "Summaries and embeddings": Grown({"summary, ok": len(played.summaries)}),
+        "Tokens of summaries and embeddings": Grown({"summary": sum(map(tokens_of_summary, played.summaries))}),
         "Time of summaries and embeddings": Between(0, 1, ("summary",)),
         "Budget left for them": Equal({"{instance}": 20_000_000}),
         "CPU per request": Between(0, 10, ("CPU",)),
-        "Counts by quality": Grown(summed(measured, lambda one: "estimated" if one.model == "other" else "exact")),
+    }
+
+
+def counts(played: Played) -> Mapping[str, Expected]:
+    """Can the counts be trusted?"""
+    sent = played.sent
+    return {
+        "Counts by quality": Grown(summed(played.measured, quality)),
         "Counts within 1 % of usage": Equal(
-            {
-                "exact": within(errors(one for one in sent if one.model != "other"), 0.01),
-                "estimated": within(errors(of("other", sent)), 0.01),
-            }
+            {name: within(errors(one for one in sent if quality(one) == name), 0.01) for name in ("exact", "estimated")}
         ),
-        "Error of counts": Grown(buckets(error, COUNT_ERRORS)),
+        "Error of counts": Grown(buckets(errors(sent), COUNT_ERRORS)),
         "Counts within 5 % of usage, by model": Equal(
             {
-                name: within(errors(of(name, sent, model_sent)), 0.05)
-                for name in sorted({one.model_sent for one in sent if one.reported})
+                name: within(errors(one for one in sent if one.model_sent == name), 0.05)
+                for name in {one.model_sent for one in played.answered}
             }
         ),
         "Cut by the upstream": Grown({"Cut by the upstream": 1}),
         "Fit, never counted": Grown({}),
+        "Age of the model table": Between(0, 10 * YEAR, ("Age of the model table",)),
     }
 
 
-def by_rules(done: list[Done]) -> Mapping[str, tuple[str, Expected]]:
+def quality(one: Done) -> str:
+    return "estimated" if one.model == "other" else "exact"
+
+
+def by_rules(played: Played) -> Mapping[str, tuple[str, Expected]]:
     """What each rule must say, by its name, and which labels its series are named by."""
-    measured = [one for one in done if one.case.path == CHAT]
-    sent = [one for one in done if one.sent is not None]
-    models = sorted({one.model for one in measured})
-    number = {name: sum(one.model == name for one in measured) for name in models}
+    done, number = played.done, summed(played.fitted, model)
 
     def share(*results: str) -> Series:
-        found = summed([one for one in measured if one.case.result in results], model)
-        return {name: found.get(name, 0) / number[name] for name in models}
+        found = summed([one for one in played.fitted if one.case.result in results], model)
+        return {name: found.get(name, 0) / count for name, count in number.items()}
 
-    def beyond(quality: str, name: str, bound: float) -> float:
-        ones = [one for one in sent if one.model_sent == name and (name == "other") == (quality == "estimated")]
-        return 1 - within(errors(ones), bound)
+    def off(one: Done) -> float:
+        same = errors(other for other in played.sent if other.model_sent == one.model_sent)
+        return 1 - within(same, 0.02 if quality(one) == "exact" else 0.1)
 
-    answered = sorted({one.model_sent for one in sent if one.reported})
     return {
         "job:plimsoll_requests:increase15m": ("{{job}}", Grown({JOB: len(done)})),
-        "job_model:plimsoll_measured_requests:increase1h": ("{{model}}", Grown({**number})),
+        "job_model:plimsoll_measured_requests:increase1h": ("{{model}}", Grown(number)),
         "PlimsollDown": ("{{job}}", Equal({JOB: 1})),
         "PlimsollAbsent": ("", Equal({})),
         "PlimsollRestarting": ("{{job}}", Equal({JOB: 0})),
@@ -247,31 +379,26 @@ def by_rules(done: list[Done]) -> Mapping[str, tuple[str, Expected]]:
         "PlimsollSlow": ("{{job}}", Between(0, WAIT, (JOB,))),
         "PlimsollBug": ("{{job}}", Equal({})),
         "PlimsollReloadFailed": ("{{job}}", Equal({JOB: 1})),
-        "PlimsollCacheDown": ("{{breaker}}", Equal({"reading": 0, "writing": 0})),
+        "PlimsollCacheDown": ("{{breaker}}", Between(0, 1, ("reading", "writing"))),
         "PlimsollUnfit": ("{{model}}", Equal(share("unfit"))),
         "PlimsollRefused": ("{{model}}", Equal(share("refused"))),
         "PlimsollWindowWrong": ("{{model}}", Equal(share("refused", "healed"))),
         "PlimsollTruncated": ("{{model}}", Grown({"gpt-4.1": 1})),
-        "PlimsollNearTheLine": (
-            "{{model}}",
-            Equal(
-                {
-                    name: quantile(0.95, [one.before for one in measured if one.model == name], LOAD_BUCKETS)
-                    for name in models
-                }
-            ),
-        ),
+        "PlimsollNearTheLine": ("{{model}}", Equal(near(played))),
         "PlimsollNotFitted": ("{{endpoint}}", Grown({"completions": 1})),
         "PlimsollCountsOff": (
             "{{model}} {{quality}}",
-            Equal(
-                {
-                    f"{name} {quality}": beyond(quality, name, bound)
-                    for name in answered
-                    for quality, bound in [("estimated", 0.1) if name == "other" else ("exact", 0.02)]
-                }
-            ),
+            Equal({f"{one.model_sent} {quality(one)}": off(one) for one in played.answered}),
         ),
         "PlimsollCountsDropped": ("{{job}}", Equal({JOB: 0})),
         "PlimsollExtraCallsFailing": ("{{kind}}", Equal({})),
+        "PlimsollModelTableOld": ("{{job}}", Between(0, 10 * YEAR, (JOB,))),
+        "PlimsollCutsCostMoney": ("{{job}}", Equal({JOB: cost_of_cuts(played)})),
+        "PlimsollExtraBudgetLow": ("{{job}}", Equal({JOB: 20_000_000})),
     }
+
+
+def cost_of_cuts(played: Played) -> float:
+    """What was paid for requests that would have been accepted uncut, as a share of what they would have cost then."""
+    accepted = [one for one in costs(played.done) if one.asked is not None]
+    return sum(one.net for one in accepted) / sum(one.asked_net or 0 for one in accepted)

@@ -9,7 +9,7 @@ import http.client
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from proxy.cli import demo
@@ -18,14 +18,48 @@ from proxy.simulator.counting import count_prompt
 
 CHAT = "/v1/chat/completions"
 RESERVE = 3000  # tokens for the reply of a request that sets no limit: the ladders' default
-WINDOWS = {"gpt-4": 8192, "gpt-4o": 128_000, "gpt-3.5-turbo": 16_385, "gpt-4.1": 1_047_576, "other": 8192}
+WINDOWS = {
+    "gpt-4": 8192,
+    "gpt-4o": 128_000,
+    "gpt-4-0613": 8192,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4.1": 1_047_576,
+    "other": 8192,
+}
 LEARNED = 2500  # the window that the upstream names when it refuses
 QUARTER, MORE = "COUNT A QUARTER", "COUNT MORE"  # in a text: what the upstream reports of its tokens
 SUMMARY = "<summary>They counted cargo; the crane is red.</summary>"  # the upstream's answer, always
 SUMMARY_MODEL = "gpt-4o-mini"
-LADDERS = {
-    "switching": '[[step]]\nname = "switch_model"\nat = 0.9\nto = ["gpt-4o"]\n',
-    "summing": f'[[step]]\nname = "summarise_history"\nat = 0.85\nmodel = "{SUMMARY_MODEL}"\n',
+FLOOR = 500  # tokens for the reply without which an upstream would refuse, where the request sets no limit
+MILLION = 1_000_000
+Message = str  # a message's JSON
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens, and what follows for a request."""
+
+    input: float
+    output: float
+    cache_read: float
+
+    def of(self, prompt: int, reply: int, cached: float = 0) -> float:
+        """What a prompt costs of which some tokens come from the provider's cache, with its reply."""
+        return ((prompt - cached) * self.input + cached * self.cache_read + reply * self.output) / MILLION
+
+
+PRICES = {
+    "gpt-4": Price(10, 20, 1),
+    "gpt-4-0613": Price(10, 20, 1),
+    "gpt-3.5-turbo-0125": Price(3, 6, 1),
+    "gpt-4o": Price(2, 8, 1),
+    "gpt-4.1": Price(4, 16, 2),
+}
+PRICE = '[[price]]\nmodel = "{}"\ninput = {}\noutput = {}\ncache_read = {}\n'
+RULES = {
+    "windows.toml": "".join(PRICE.format(name, *price) for name, price in PRICES.items()),
+    "ladders/thrifty.toml": '[[step]]\nname = "prune_history"\nat = 0.5\nmax_messages = 60\nkeep_last = 40\n',
+    "ladders/switching.toml": '[[step]]\nname = "switch_model"\nat = 0.9\nto = ["gpt-4o"]\n',
+    "ladders/summing.toml": f'[[step]]\nname = "summarise_history"\nat = 0.85\nmodel = "{SUMMARY_MODEL}"\n',
 }
 
 
@@ -64,6 +98,10 @@ NEXT = {"role": "user", "content": "And who looks after the tide tables?"}
 LONGER = {**LONG, "messages": [*LONG["messages"], ANSWER, NEXT]}
 SHORTER = {**LONG, "messages": LONG["messages"][:60], "max_tokens": 400}
 HUGE = [{"type": "function", "function": {"name": f"t{i}", "description": "What it is for. " * 90}} for i in range(60)]
+SHORT_OF_IT = {**LONG, "model": "gpt-4-0613", "messages": [*LONG["messages"][:99], NEXT], "max_tokens": 400}
+GROWN = {**SHORT_OF_IT, "messages": [*SHORT_OF_IT["messages"], ANSWER, LONG["messages"][-1]]}
+THRIFTY = {"x-plimsoll-ladder": "thrifty"}
+CACHED = {"x-sim-cached": "1024"}  # what the upstream reports of its prompt cache
 OBSERVE = {"x-plimsoll-mode": "observe", "x-sim-window": "100000"}
 STREAM: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 SCRIPT = (
@@ -73,9 +111,9 @@ SCRIPT = (
     Case("cut again", LONGER, "fitted", model="gpt-4", step="prune_history"),
     Case(
         "refused, then smaller",
-        {**SHORTER, "model": "gpt-4-0613"},
+        {**SHORTER, "model": "gpt-3.5-turbo-0125"},
         "healed",
-        model="gpt-4-0613",
+        model="gpt-3.5-turbo-0125",
         step="prune_history",
         headers={"x-sim-window": f"{LEARNED}"},
         source="refusal",
@@ -113,6 +151,8 @@ SCRIPT = (
         step="summarise_history",
         headers={"x-plimsoll-ladder": "summing"},
     ),
+    Case("cut early", SHORT_OF_IT, "fitted", model="gpt-4-0613", step="prune_history", headers=THRIFTY),
+    Case("cut early again", GROWN, "fitted", model="gpt-4-0613", step="prune_history", headers=THRIFTY | CACHED),
     Case("unknown model", say("hi", "nobody-knows-it"), model="other", source="guess"),
     Case("cut by the upstream", say(f"{QUARTER} {'word ' * 3000}", "gpt-4.1"), model="gpt-4.1"),
     Case("counted otherwise", say(f"{MORE} {'word ' * 300}", "gpt-4.1"), model="gpt-4.1"),
@@ -145,6 +185,15 @@ class Done:
     after: float | None = None
     reported: int | None = None
     reply: int = 0
+    cached: int = 0
+    asked_messages: tuple[Message, ...] = ()
+    sent_messages: tuple[Message, ...] = ()
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the upstream would have refused, or did refuse, what the client sent, and something else was sent."""
+        window = self.case.window if self.case.result == "healed" else WINDOWS[self.model]
+        return not self.case.planned and (self.prompt or 0) + (self.asked or FLOOR) > window
 
     @property
     def model(self) -> str:
@@ -192,7 +241,15 @@ def _played(proxy: str, simulator: Simulator, case: Case, key: str, tag: str) ->
         after,
         reported(received[-1].body) if answered else None,
         len(SUMMARY.split()) if answered else 0,
+        int(case.headers.get("x-sim-cached", 0)),
+        messages_of(case.body),
+        messages_of(received[-1].json()),
     )
+
+
+def messages_of(body: Any) -> tuple[Message, ...]:
+    """The messages of a request, each as one text."""
+    return tuple(json.dumps(message, sort_keys=True) for message in body["messages"])
 
 
 def ask(url: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -211,8 +268,11 @@ def ask(url: str, path: str, body: Mapping[str, Any] | None, headers: Mapping[st
         connection.close()
 
 
+T = TypeVar("T")
+
+
 def summed(
-    done: Iterable[Done], name: Callable[[Done], object], value: Callable[[Done], float | None] = lambda one: 1
+    done: Iterable[T], name: Callable[[T], object], value: Callable[[T], float | None] = lambda one: 1
 ) -> dict[str, float]:
     """The sums of a value by name, without those that are 0."""
     sums: dict[str, float] = {}

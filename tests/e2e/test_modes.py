@@ -37,6 +37,7 @@ def test_observing_tells_what_would_be_done_and_sends_the_original() -> None:
             assert told["steps"].startswith("prune_history;-")
             outcome = await proxy.told()
             assert (outcome.result, outcome.mode, outcome.prompt) == ("passed", "observe", outcome.prompt_sent)
+            assert not outcome.too_long, "the original was sent"
             assert [note.step for note in outcome.planned] == ["prune_history"] and outcome.notes == ()
             assert told["mode"] == "observe"
             assert outcome.messages_in == outcome.messages_sent == 402

@@ -113,9 +113,10 @@ def test_what_observe_would_have_done_is_kept_apart_from_what_was_done() -> None
     seen = replace(FITTED, result="passed", mode="observe", notes=(), planned=FITTED.notes, planned_result="fitted")
     short = replace(UNCOUNTED, model="gpt-4", mode="observe")
     rejected = replace(short, attempts=0, status=400, result="rejected")
-    found = counted(seen, short, short, replace(seen, planned_result="unfit"), rejected, FITTED)
+    unfit, fits = replace(seen, planned=(), planned_result="unfit"), replace(seen, planned=(), planned_result="passed")
+    found = counted(seen, seen, short, fits, unfit, rejected, FITTED)
     planned = "plimsoll_planned_requests_total{endpoint=chat,model=gpt-4,result=%s}"
-    assert [found[planned % result] for result in ("passed", "fitted", "unfit")] == [2, 1, 1]
+    assert [found[planned % result] for result in ("passed", "fitted", "unfit")] == [2, 2, 1]
     assert found["plimsoll_planned_cut_tokens_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 2 * 4102
     assert found["plimsoll_cut_tokens_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 4102
     assert found["plimsoll_planned_steps_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 2
@@ -124,8 +125,7 @@ def test_what_observe_would_have_done_is_kept_apart_from_what_was_done() -> None
 def test_requests_are_rescued_that_were_answered_and_would_have_failed() -> None:
     too_long, healed = replace(FITTED, too_long=True), replace(FITTED, refusals=("vllm",), healed=True)
     unfit = replace(FITTED, result="unfit", status=400, too_long=True)
-    observed = replace(too_long, mode="observe")
-    found = counted(FITTED, too_long, healed, unfit, observed, replace(FITTED, status=400, refusals=("vllm", "vllm")))
+    found = counted(FITTED, too_long, healed, unfit, replace(FITTED, status=400, refusals=("vllm", "vllm")))
     assert found["plimsoll_rescued_requests_total{endpoint=chat,model=gpt-4}"] == 2
     assert found["plimsoll_heals_total{endpoint=chat,model=gpt-4,result=healed}"] == 1
     assert found["plimsoll_heals_total{endpoint=chat,model=gpt-4,result=failed}"] == 1
