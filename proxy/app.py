@@ -60,6 +60,7 @@ from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.litellm import LiteLLM
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
@@ -115,6 +116,9 @@ class Services:
         encoding(FIRST_ENCODING)
         asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
         self._watch = asyncio.create_task(self.reloader.watch())
+        for backend in () if self.routes is None else self.routes.backends.values():
+            if isinstance(backend.upstream, LiteLLM):
+                await backend.upstream.ready()
         self.ready = True
 
     def go_offline(self) -> None:

@@ -52,14 +52,15 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "rich": ("proxy.cli",),
     "xxhash": ("proxy.tokens", "proxy.wire", "proxy.request", "proxy.cache"),
     "msgspec": ("proxy",),
-    "litellm": (),  # its files are read; importing it costs seconds and 150 MiB
+    "litellm": ("proxy.upstreams.litellm",),  # lazily, for rows that need it: it costs seconds and 150 MiB
 }
 # What a pure module may not even name: the event loop, the clock, chance, the network, other processes.
 IMPURE = frozenset(
     {"asyncio", "concurrent", "datetime", "http", "multiprocessing", "random", "secrets", "select", "signal", "socket"}
     | {"ssl", "subprocess", "time", "urllib", "uuid"}
 )
-MAY_READ_THE_ENVIRONMENT = frozenset({"proxy.cli.main", "proxy.cli.demo"})  # they hand it to proxy.config.settings
+# They hand it to proxy.config.settings; litellm reads some of its settings there when it is imported.
+MAY_READ_THE_ENVIRONMENT = frozenset({"proxy.cli.main", "proxy.cli.demo", "proxy.upstreams.litellm"})
 CLIENTS = frozenset(LIBRARIES) - {"msgspec", "xxhash"}
 
 

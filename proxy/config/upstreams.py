@@ -19,7 +19,7 @@ FILE = "upstreams.toml"
 DEFAULT = "default"  # the name of PLIMSOLL_UPSTREAM
 TABLE = "upstream"
 LITELLM = "litellm"  # an upstream that is a library: it translates chat requests for its providers
-APIS = ("openai", "anthropic", "ollama", "gemini")
+APIS = ("openai", "anthropic", "ollama", "gemini", LITELLM)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
@@ -100,6 +100,8 @@ def _of_a_server(row: UpstreamRow) -> list[str]:
 
 def _of_litellm(row: UpstreamRow) -> list[str]:
     found = [] if row.provider else [f'provider is missing: litellm\'s name of it, such as "{APIS[1]}"']
+    if row.provider and not NAME.fullmatch(row.provider):
+        found.append("provider must be a name of litellm's, such as anthropic, gemini or vertex_ai")
     if row.url and not _is_url(row.url):
         found.append("url must be an http or https URL without password, query and fragment")
     unused = [name for name in ("paths", "headers", *FILES) if getattr(row, name)]

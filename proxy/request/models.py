@@ -15,6 +15,7 @@ import msgspec
 
 from proxy.apis import error_body
 from proxy.config.model_names import MAX_LENGTH
+from proxy.config.models_list import Entry, distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
 from proxy.config.upstreams import DEFAULT
 from proxy.errors import ClientError
 from proxy.http.client.answer import UpstreamError
@@ -27,7 +28,6 @@ from proxy.upstreams.models_listing import INLINE_BYTES, MAX_LIST_BYTES
 from proxy.upstreams.upstream import Sender
 from proxy.wire.controls import UPSTREAM
 from proxy.wire.headers import Header, to_client, value_of
-from proxy.wire.models_list import Entry, distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
 from proxy.wire.paths import one_path, shown
 
 PATHS = frozenset((b"/v1/models", b"/models"))

@@ -12,6 +12,7 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.egress import Egress
 from proxy.http.client.pool import Timeouts
 from proxy.upstreams.access import Access, access_of, key_of
+from proxy.upstreams.litellm import LiteLLM
 from proxy.upstreams.routing import Route
 from proxy.upstreams.upstream import Sender, Upstream
 
@@ -34,6 +35,8 @@ def make_senders(
 
 
 def _sender(settings: Settings, route: Route, key: str, event: Event) -> Sender:
+    if route.row.translates:
+        return LiteLLM(route.row, key, Timeouts(settings.connect_timeout, settings.read_timeout), event)
     return _over_http(settings, route.row, access_of(route.row, key, route.names), event)
 
 

@@ -190,6 +190,11 @@ class Upstream:
         await self._link.close()
 
 
+def httpx_timeout(timeouts: Timeouts) -> httpx.Timeout:
+    """These timeouts as libraries over httpx take them."""
+    return httpx.Timeout(timeouts.read, connect=timeouts.connect, write=timeouts.write)
+
+
 def _base_url(base: str) -> httpx.URL:
     try:
         url = httpx.URL(base)

@@ -52,6 +52,12 @@ def test_rows_keep_their_order_and_all_fields() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
+        ({"api": '"litellm"'}, "provider is missing"),
+        ({"api": '"litellm"', "provider": '"anthropic"', "paths": '["/v1/x"]'}, "paths has no effect with api"),
+        ({"api": '"litellm"', "provider": '"anthropic"', "headers": '["x-a"]'}, "headers has no effect with api"),
+        ({"api": '"litellm"', "provider": '"anthropic"', "url": '"ftp://h"'}, "http or https URL"),
+        ({"api": '"litellm"', "provider": '"a/b"'}, "provider must be a name"),
+        ({"provider": '"anthropic"'}, "provider needs api"),
         ({"name": '"Local"'}, "name must be lower-case letters"),
         ({"name": '"default"'}, "and not default"),
         ({"url": ""}, "url is missing"),
@@ -60,7 +66,7 @@ def test_rows_keep_their_order_and_all_fields() -> None:
         ({"url": '"https://host/v1?key=x"'}, "without password, query"),
         ({"url": '"https://[::1/v1"'}, "http or https URL"),
         ({"url": '"https://host:99999/v1"'}, "http or https URL"),
-        ({"api": '"soap"'}, "api must be one of openai, anthropic, ollama, gemini"),
+        ({"api": '"soap"'}, "api must be one of openai, anthropic, ollama, gemini, litellm"),
         ({"key": '"sk-proj-1"'}, "the name of an environment variable, not a key"),
         ({"key_header": '"x-key"'}, "key_header must be one of authorization, x-api-key, api-key, x-goog-api-key"),
         ({"callers": '"all"'}, "callers must be one of accepted, any"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +15,7 @@ from proxy.simulator.app import Simulator, SimulatorConfig
 from tests.e2e.services import KEY, PATH, Running, body, error, ours, plimsoll, simulating, talk
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 from tests.serving import Reply, ask, post, run
+from tests.upstreams.providers import claude, refusing
 
 CLIENT, OPERATOR, LENT = "canary-client-2718", "canary-operator-3141", "canary-lent-1618"
 KEYS = {"LARGE_KEY": OPERATOR}
@@ -447,5 +449,97 @@ def test_what_a_refusal_teaches_holds_for_the_same_model_of_no_other_upstream(tm
                 await chat(proxy, sent, KEY, here)
                 assert roomy.received[-1].body == sent
                 assert proxy.learned("mystery").window is None
+
+    run(check())
+
+
+# Through litellm
+
+CLAUDE = "claude-sonnet-4-5"
+
+
+def translated(name: str, url: str, *fields: str) -> str:
+    """A row for a provider of Anthropic's API behind litellm."""
+    lines = ('api = "litellm"', 'provider = "anthropic"', 'models = ["claude-*"]', 'key = "LARGE_KEY"')
+    return row(name, url.removesuffix("/v1"), *lines, 'callers = "any"', *fields)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_past_90_percent_a_local_model_gives_way_to_one_behind_litellm(tmp_path: Path, stream: bool) -> None:
+    async def check() -> None:
+        settings = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": CLAUDE}
+        async with simulating(SimulatorConfig(window=4_096)) as (small, url), recording(claude()) as provider:
+            given = rules(tmp_path, translated("claude", provider.url))
+            async with plimsoll(url, PLIMSOLL_RULES=given, **KEYS, **settings) as proxy:
+                got = await chat(proxy, body(talk(120), max_tokens=400, stream=stream), *CREDENTIALS)
+                assert (got.status, ours(got)["upstream"], ours(got)["model"]) == (200, "claude", CLAUDE)
+                assert b"Hello" in got.body and got.body.endswith(b"data: [DONE]\n\n") == stream
+                (request,) = provider.requests
+                assert request.header(b"x-api-key") == [OPERATOR.encode()] and not small.received
+                assert CLIENT.encode() not in everything(provider)
+                assert len(json.loads(request.body)["messages"]) == 121  # all but the instructions
+                told = await proxy.told()
+                assert (told.upstream, told.model_sent) == ("claude", CLAUDE)
+
+    run(check())
+
+
+def test_a_refusal_behind_litellm_is_healed_and_learned(tmp_path: Path) -> None:
+    async def check() -> None:
+        words = "prompt is too long: 5900 tokens > 5000 maximum"
+        refused = False
+
+        async def script(request: Request, peer: Peer) -> None:
+            nonlocal refused
+            first, refused = not refused, True
+            await (refusing(b"400 Bad Request", "invalid_request_error", words) if first else claude())(request, peer)
+
+        async with recording(good) as default, recording(script) as provider:
+            given = rules(tmp_path, translated("claude", provider.url))
+            async with plimsoll(default.url, PLIMSOLL_RULES=given, **KEYS) as proxy:
+                got = await chat(proxy, body(talk(120), CLAUDE, max_tokens=400), MINE)
+                assert got.status == 200 and "prune_history" in ours(got)["steps"]
+                first, second = provider.requests
+                assert len(second.body) < len(first.body) and not default.requests
+                assert (await proxy.told()).healed
+                routes = proxy.services.routes
+                assert routes is not None
+                assert [p.proof.value for p in routes.backends["claude"].knowledge.cache.proofs() if p.kind != "scale"]
+
+    run(check())
+
+
+def test_two_upstreams_of_two_apis_and_one_behind_litellm_serve_at_once(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with recording(good) as default, recording(claude()) as messages, recording(claude()) as provider:
+            native = ('api = "anthropic"', 'paths = ["/v1/messages*"]', 'key = "LARGE_KEY"', 'key_header = "x-api-key"')
+            rows = (row("messages", messages.url, *native, 'callers = "any"'), translated("claude", provider.url))
+            async with plimsoll(default.url, PLIMSOLL_RULES=rules(tmp_path, *rows), **KEYS) as proxy:
+                sent = body([{"role": "user", "content": "Hi"}], CLAUDE, max_tokens=50)
+                got = await asyncio.gather(
+                    *(chat(proxy, HERE, *CREDENTIALS) for _ in range(3)),
+                    *(chat(proxy, sent, *CREDENTIALS) for _ in range(3)),
+                    *(chat(proxy, sent, *CREDENTIALS, target=b"/v1/messages") for _ in range(3)),
+                )
+                assert {one.status for one in got} == {200}
+                assert [len(one.requests) for one in (default, messages, provider)] == [3, 3, 3]
+                assert all(request.body == sent for request in messages.requests)  # byte for byte
+                assert CLIENT.encode() not in everything(messages) + everything(provider)
+                assert OPERATOR.encode() not in everything(default)
+
+    run(check())
+
+
+def test_an_image_that_a_provider_would_have_to_fetch_stays_with_the_local_model(tmp_path: Path) -> None:
+    async def check() -> None:
+        settings = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": CLAUDE}
+        async with recording(good) as local, recording(claude()) as provider:
+            given = rules(tmp_path, translated("claude", provider.url))
+            async with plimsoll(local.url, PLIMSOLL_RULES=given, **KEYS, **settings) as proxy:
+                image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/x.png"}}
+                last = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}
+                got = await chat(proxy, body([*talk(70), last], max_tokens=400), MINE)
+                assert got.status == 200 and not provider.requests and "upstream" not in ours(got)
+                assert (await proxy.told()).attempts == 2  # it was tried
 
     run(check())

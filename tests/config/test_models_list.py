@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.wire.models_list import distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
+from proxy.config.models_list import distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"data": {}}', b'{"models": []}', b'"\xff"', b"[" * 9_000])

@@ -1,0 +1,109 @@
+"""A chat request as arguments of a translating library, and what it returns as the JSON of chat completions again.
+
+Only what is listed here goes to the library: it takes URLs, keys and callbacks as arguments, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+Fields = dict[str, Any]
+ARGUMENTS = frozenset(
+    {
+        *("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
+        *("max_tokens", "max_completion_tokens", "temperature", "top_p", "n", "stop", "seed"),
+        *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+        *("response_format", "reasoning_effort", "stream", "stream_options", "user", "modalities", "audio"),
+    }
+)
+TEXT_PARTS = frozenset(("text", "refusal"))
+REMOTE = re.compile(r"\s*(?!data:)[^\s,;]{0,40}://")
+SEARCHED = 200  # characters at the beginning of a string in which an address begins
+DONE = b"data: [DONE]\n\n"
+INVALID, FAILED = "invalid_request_error", "api_error"
+
+
+class NotTranslatable(Exception):
+    """A request that may not be translated. Its text is the reason, without content of the request."""
+
+
+def arguments(body: bytes) -> Fields:
+    """The arguments for a chat request. Raises `NotTranslatable`."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise NotTranslatable("the body is no valid JSON") from None
+    if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
+        raise NotTranslatable("the body is no chat request")
+    if not isinstance(found.get("model"), str):
+        raise NotTranslatable("the body has no model")
+    if any(_is_remote(part) for part in _parts(found["messages"])):
+        raise NotTranslatable("it has a file or an image by an address or an id: send it in a data: URL")
+    if any(not isinstance(tool, dict) or tool.get("type") != "function" for tool in found.get("tools") or ()):
+        raise NotTranslatable("it has a tool that is no function")
+    return {key: value for key, value in found.items() if key in ARGUMENTS and value is not None}
+
+
+def _parts(messages: list[Any]) -> Iterator[Fields]:
+    """The parts of messages that are no text."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") not in TEXT_PARTS:
+                yield part
+
+
+def _is_remote(value: Any) -> bool:
+    """Whether a part names something that the library, or its provider, would fetch."""
+    if isinstance(value, str):
+        return REMOTE.match(value[:SEARCHED]) is not None
+    if isinstance(value, dict):
+        return "file_id" in value or any(map(_is_remote, value.values()))
+    return isinstance(value, list) and any(map(_is_remote, value))
+
+
+def answer(found: Fields) -> bytes:
+    """The JSON of an answer of one piece; fields without a value are left out, but for those of OpenAI's shape."""
+    for choice in found.get("choices", ()):
+        choice.setdefault("finish_reason", None)
+        choice.get("message", {}).setdefault("content", None)
+    return _json(found)
+
+
+def event(found: Fields) -> bytes:
+    """The server-sent event of a piece of a stream. That of the usage has no choices, as OpenAI's has none."""
+    choices = found.get("choices", [])
+    for choice in choices:
+        choice.setdefault("finish_reason", None)
+    if "usage" in found and not any(choice["finish_reason"] or any(choice["delta"].values()) for choice in choices):
+        found = {**found, "choices": []}
+    return b"data: " + _json(found) + b"\n\n"
+
+
+def error(status: int, message: str, code: str | None) -> bytes:
+    """The body of an error."""
+    kind = INVALID if status < 500 else FAILED
+    return _json({"error": {"message": message, "type": kind, "param": None, "code": code}})
+
+
+def provider_message(text: str) -> str:
+    """What a provider said, without what a library puts around it: the message of the JSON in a text, else the text."""
+    begins, ends = text.find("{"), text.rfind("}")
+    if 0 <= begins < ends:
+        try:
+            found = msgspec.json.decode(text[begins : ends + 1].encode())
+        except msgspec.MsgspecError:
+            found = None
+        told = found.get("error", found) if isinstance(found, dict) else None
+        message = told.get("message") if isinstance(told, dict) else None
+        if isinstance(message, str):
+            return message
+    return text
+
+
+def _json(found: Fields) -> bytes:
+    return msgspec.json.encode(found, enc_hook=str)
