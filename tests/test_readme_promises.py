@@ -146,6 +146,16 @@ PROMISES = (
     ),
     (
         DEPLOY,
+        "[Each alert](#alerts) has a section below",
+        "deploy/test_alerts.py::test_the_readme_has_a_section_for_each_alert_in_their_order",
+    ),
+    (
+        DEPLOY,
+        "The Grafana board has a row for each question",
+        "deploy/test_board.py::test_each_row_is_a_question",
+    ),
+    (
+        DEPLOY,
         "A stop exports what is queued",
         "e2e/test_traces.py::test_processes_export_what_is_queued_when_they_stop",
     ),
