@@ -129,13 +129,22 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
     """The limit that the upstream named, if it differs from the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
     if limit is None and sent.window.guessed and sent.prompt + _least(sent) > UNKNOWN_WINDOW:
-        limit, supposed = UNKNOWN_WINDOW, True
+        limit, supposed = _supposed(sent), True
     if limit is None or limit <= 0:
         return learned
     if refusal.bounds == "input" and not supposed:
         return learned if limit == sent.window.max_input else replace(learned, max_input=limit)
     known = limit == sent.window.tokens and not sent.window.guessed
     return learned if known else replace(learned, window=limit, supposed=supposed)
+
+
+def _supposed(sent: Draft) -> int:
+    """The window of an unknown model that refused without a figure, in tokens: that of most small models, unless what
+    cannot be cut of this request is larger: then it was not the first of its kind that was sent."""
+    kept = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned) + sent.margin
+    if kept + min(sent.floor, _least(sent)) <= UNKNOWN_WINDOW:
+        return UNKNOWN_WINDOW
+    return max(UNKNOWN_WINDOW, int(UNKNOWN_REFUSAL_SHRINK * (sent.prompt + _least(sent))))
 
 
 def _limit(sent: Draft, refusal: Refusal) -> int | None:

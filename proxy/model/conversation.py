@@ -212,7 +212,8 @@ class Prompt:
 
     `ask` is the reply limit that the client set, in the field `ask_field`; `reply_floor` the least that this request's
     own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
-    client pinned; `opaque` that parts are in it whose cost no count can prove. How many answers it asks for does not
+    client pinned; `opaque` that parts are in it whose cost no count can prove, `sealed` that these are only texts that
+    the provider encrypted, whose lengths tell about what they cost. How many answers it asks for does not
     matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
     its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so nothing is cut before
     it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it. `continues`:
@@ -230,6 +231,7 @@ class Prompt:
     stream: bool = False
     pins: frozenset[int] = frozenset()
     opaque: bool = False
+    sealed: bool = False
     api: str = CHAT
     managed: bool = False
     bound: bool = False

@@ -103,7 +103,8 @@ class Healer:
         if wiser is None:
             return None, scanned
         if proves:
-            knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=planned.prompt.opaque)
+            opaque = planned.prompt.opaque and not planned.prompt.sealed
+            knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=opaque)
         window = knowledge.under_caps(wiser.window, ladder, scanned.controls.window)
         if not moved:
             return replace(wiser, window=window), scanned

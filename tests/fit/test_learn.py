@@ -13,7 +13,7 @@ from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, 
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Drop, Facts
 from proxy.model.structs import replace
-from tests.makers import WordMeter, draft, facts, ladder, prompt, user, words
+from tests.makers import WordMeter, assistant, draft, facts, ladder, prompt, user, words
 
 LONG = [user(words(50)) for _ in range(4)]
 
@@ -81,6 +81,16 @@ def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
     known, what = sent(window=8192, guessed=True, max_tokens=9000)
     taught = learn(known, what, Refusal("r"))
     assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
+
+
+def test_a_guessed_window_is_a_share_of_what_was_sent_where_8192_cannot_hold_what_must_stay() -> None:
+    told = [user(words(9000)), assistant(words(20_000)), user("?")]
+    guess = Facts(Window(8192, guessed=True), WordMeter())
+    what = plan(prompt(told), ladder(), guess).draft
+    taught = learn(guess, what, Refusal("r"))
+    assert taught is not None
+    assert taught.window.tokens == int(UNKNOWN_REFUSAL_SHRINK * (what.prompt + what.least_reply))
+    assert taught.learned.supposed
 
 
 def test_a_refusal_without_figures_teaches_less_than_was_sent() -> None:

@@ -91,6 +91,8 @@ def parse(
     continued = _continued(head)
     stored = bool(continued)
     messages = _in_context(found, model, stored=stored)
+    opaque = not plain and _is_opaque(head[INPUT], messages)
+    sealed = not plain and any(m.hidden for m in messages)
     view = INPUT if len(body) > oversized_json.OUTSIZE else None
     fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
     return Prompt(
@@ -107,7 +109,8 @@ def parse(
         continues=continued,
         appends=bool(continued) and "conversation" in fields,
         bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
-        opaque=not plain and _is_opaque(head[INPUT], messages),
+        opaque=opaque or sealed,
+        sealed=sealed and not opaque,
         api=NAME,
     )
 
@@ -233,7 +236,7 @@ def _is_managed(head: Mapping[str, bytes]) -> bool:
 
 
 def _is_opaque(said: msgspec.Raw, messages: Sequence[Message]) -> bool:
-    if oversized_json.holds(said, UNPROVABLE_PARTS) or any(m.hidden for m in messages):
+    if oversized_json.holds(said, UNPROVABLE_PARTS):
         return True
     return any(m.role not in BOUNDED and m.role not in ROLES and m.role != INSTRUCTIONS for m in messages)
 

@@ -127,6 +127,7 @@ def test_encrypted_reasoning_costs_while_it_is_read() -> None:
 )
 def test_whether_a_part_has_an_unknown_cost_is_known(given: bytes, opaque: bool) -> None:
     assert parse(given).opaque is opaque
+    assert parse(given).sealed is (given == body(ASKED, THOUGHT))
 
 
 def test_what_a_model_must_be_able_to_do_is_read_off_the_request() -> None:
