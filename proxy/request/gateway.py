@@ -397,8 +397,6 @@ class Gateway:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
         listed = self.models is not None and self.models.serves(scope)
-        if not listed:
-            self.log_unfitted(scope["method"], target_of(scope))
         trace = None
         if self.tracer is not None:
             trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
@@ -408,6 +406,7 @@ class Gateway:
                 self._passed(await self.models(scope, send))
                 return
             self._check_handshake(scope)
+            self.log_unfitted(scope["method"], target_of(scope))
             upstream, done = self._upstream_of(scope)
             await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
         except ClientError as error:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.loads import Case, Result, measured
+from tests.bench.loads import RESPONSES, Case, Result, measured
 from tests.bench.systems import HOME, SYSTEMS, System, need, plimsoll, upstream
 
 LEAST_RATE = 5.0  # answers a second: the slowest case of a system that works has over 40
@@ -37,6 +37,10 @@ CASES = (
     Case("1 MB, 4, cold", 1_000_000, 500, 4, cold=True),
     Case("stream of 10, 16", 1_000, 1, 16, stream=True, chunks=10),
     Case("stream of 100, 16", 1_000, 1, 16, stream=True),
+    Case("Responses, 1 KB, 16", 1_000, 1, 16, path=RESPONSES),
+    Case("Responses, 40 KB, 16", 40_000, 20, 16, path=RESPONSES),
+    Case("Responses, 40 KB, 1, grown", 40_000, 20, 1, grown=True, path=RESPONSES),
+    Case("Responses, stream of 100, 16", 1_000, 1, 16, stream=True, path=RESPONSES),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench.systems import HOME, OTHER, PATH, System
 
+RESPONSES = "/v1/responses"
 LUA = """wrk.method = "POST"
 {headers}
 local text = [=[{body}]=]
@@ -41,7 +42,7 @@ class Case:
     """What is sent: about `size` bytes in `messages` messages, by so many clients at once.
 
     Every request is the same (what is known), or where it is `cold` new in all its messages, or where it has `grown`
-    the one before it and two messages more. A `stream` has so many `chunks`.
+    the one before it and two messages more. A `stream` has so many `chunks`. `path`: that of chat, or of Responses.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Case:
     cold: bool = False
     grown: bool = False
     chunks: int = 100
+    path: str = PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def body(case: Case) -> str:
     messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(texts)]
     head = {"stream": True} if case.stream else {}
     model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
-    return json.dumps({**head, "model": model, "max_tokens": case.chunks, "messages": messages}, separators=(",", ":"))
+    limit, key = ("max_output_tokens", "input") if case.path == RESPONSES else ("max_tokens", "messages")
+    return json.dumps({**head, "model": model, limit: case.chunks, key: messages}, separators=(",", ":"))
 
 
 def script(case: Case, system: System) -> Path:
@@ -93,7 +96,7 @@ def measured(case: Case, system: System, seconds: float) -> Result:
     """One run of wrk on the load's core."""
     command = ["taskset", "-c", OTHER, "wrk", "-t1", f"-c{case.clients}", f"-d{seconds:g}s", "--timeout", "30s"]
     before = system.cpu_seconds()
-    url = f"http://127.0.0.1:{system.port}{PATH}"
+    url = f"http://127.0.0.1:{system.port}{case.path}"
     out = subprocess.run([*command, "-s", script(case, system), url], capture_output=True, text=True, check=True).stdout
     used = system.cpu_seconds() - before
     line = next(line for line in out.splitlines() if line.startswith("RESULT"))

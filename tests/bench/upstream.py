@@ -23,8 +23,22 @@ EVENT = (
 CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 DONE = EVENT.replace(b'"content":" word"', b"").replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
 END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
+RESPONSES = b"post /v1/responses "
+RESPONSE = (
+    b'{"id":"resp_1","object":"response","created_at":1,"status":"completed","error":null,"incomplete_details":null,'
+    b'"model":"gpt-4o","output":[{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":'
+    b'[{"type":"output_text","text":"Hello there","annotations":[],"logprobs":[]}]}],"parallel_tool_calls":true,'
+    b'"store":false,"tool_choice":"auto","tools":[],"usage":{"input_tokens":%d,"input_tokens_details":'
+    b'{"cached_tokens":0},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}}'
+)
+DELTA = (
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","content_index":0,"delta":" word",'
+    b'"item_id":"msg_1","logprobs":[],"output_index":0,"sequence_number":9}\n\n'
+)
+CREATED = b'event: response.created\ndata: {"type":"response.created","response":%b,"sequence_number":0}\n\n'
+COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":%b,"sequence_number":9}\n\n'
 CHUNKS = 100  # of a stream whose request does not say
-LIMIT = b'"max_tokens":'
+LIMIT = b'_tokens":'  # max_tokens, max_output_tokens: the first such field of the bodies in `loads`
 PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
 pace = PACE
 
@@ -36,7 +50,7 @@ class Upstream(asyncio.Protocol):
         self.left = -1
         self.length = 0
         self.seen = bytearray()
-        self.stream = False
+        self.stream = self.responses = False
         self.chunks = CHUNKS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,6 +65,7 @@ class Upstream(asyncio.Protocol):
             if end < 0:
                 return
             head = bytes(self.seen[:end]).lower()
+            self.responses = head.startswith(RESPONSES)
             at = head.find(b"content-length:")
             length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
             body = self.seen[end + 4 :]
@@ -68,23 +83,33 @@ class Upstream(asyncio.Protocol):
 
     def answer(self) -> None:
         """The whole answer, or its stream chunk by chunk."""
+        prompt = round(TOKENS * self.length)
+        body = (RESPONSE if self.responses else ANSWER) % (prompt, prompt + 3)
         if not self.stream:
-            prompt = round(TOKENS * self.length)
-            body = ANSWER % (prompt, prompt + 3)
             self.transport.write(PLAIN % (len(body), body))
             return
-        self.transport.write(HEAD + CHUNK)
-        self.send(self.chunks - 1)
+        chunk, end = CHUNK, END
+        if self.responses:
+            self.transport.write(HEAD + chunked(CREATED % body))
+            chunk, end = chunked(DELTA), chunked(COMPLETED % body) + b"0\r\n\r\n"
+        else:
+            self.transport.write(HEAD + chunk)
+        self.send(self.chunks - 1, chunk, end)
 
-    def send(self, left: int) -> None:
+    def send(self, left: int, chunk: bytes, end: bytes) -> None:
         """The next chunk, and the one after it later."""
         if self.transport.is_closing():
             return
         if not left:
-            self.transport.write(END)
+            self.transport.write(end)
             return
-        self.transport.write(CHUNK)
-        asyncio.get_running_loop().call_later(pace, self.send, left - 1)
+        self.transport.write(chunk)
+        asyncio.get_running_loop().call_later(pace, self.send, left - 1, chunk, end)
+
+
+def chunked(data: bytes) -> bytes:
+    """One chunk of a body in HTTP's chunked coding."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def main(port: int) -> None:
