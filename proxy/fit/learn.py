@@ -141,8 +141,8 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 def _supposed(sent: Draft) -> int:
     """The window of an unknown model that refused without a figure, in tokens: that of most small models, unless what
     cannot be cut of this request is larger: then it was not the first of its kind that was sent."""
-    kept = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned) + sent.margin
-    if kept + min(sent.floor, _least(sent)) <= UNKNOWN_WINDOW:
+    kept = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned)
+    if kept + sent.meter.margin.of(kept) + min(sent.floor, _least(sent)) <= UNKNOWN_WINDOW:
         return UNKNOWN_WINDOW
     return max(UNKNOWN_WINDOW, int(UNKNOWN_REFUSAL_SHRINK * (sent.prompt + _least(sent))))
 
