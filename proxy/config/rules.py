@@ -2,7 +2,8 @@
 
 The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
 windows.toml, refusals.toml, upstreams.toml and families.toml come before the built-in rows. A refusal, veto or upstream
-replaces the built-in row with its name; a family does so at that row's position.
+replaces the built-in row with its name; a family does so at that row's position. A key of the user's tools.toml
+replaces the built-in key.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from proxy.config import tools
 from proxy.config.families import merge_families, parse_families
 from proxy.config.ladders import (
     STEPS,
@@ -39,7 +41,7 @@ from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
-FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", UPSTREAMS, "summary.txt"})
+FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, "summary.txt"})
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
@@ -163,6 +165,7 @@ def read_rules(
     reader = RulesReader([base] if folder is None else [Layer(folder, str(folder)), base])
     _report_unknown_files(reader)
     lorebooks = _lorebooks(reader)
+    defaults = {**defaults, **{step: {**defaults.get(step, {}), **names} for step, names in _arguments(reader).items()}}
     ladders, ladder_rules, lorebook_rules = _ladders(reader, defaults, steps, overrides, lorebooks)
     if default not in ladders:
         reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
@@ -276,6 +279,16 @@ def _upstreams(reader: RulesReader) -> tuple[UpstreamRow, ...]:
         reader.report(layer, UPSTREAMS, problems)
         found = {**found, **{row.name: row for row in rows if row.name not in found}}
     return tuple(found.values())
+
+
+def _arguments(reader: RulesReader) -> Params:
+    """The names of tools' arguments as parameters of the steps that use them. Those of the user's file come first."""
+    found: dict[str, Any] = {}
+    for layer in reader.layers:
+        names, problems = tools.parse_tools(reader.toml(layer, tools.FILE))
+        reader.report(layer, tools.FILE, problems)
+        found = {**names, **found}
+    return {step: {tools.ARGUMENTS: found} for step in tools.STEPS}
 
 
 def _refusals(reader: RulesReader) -> refusals.Rules:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft
@@ -19,21 +20,36 @@ def said(block: Block) -> str:
     return "\n".join(f"{role}: {text}" for role, text in texts if text)
 
 
-def excerpts(draft: Draft, chosen: Sequence[tuple[int, str]], heading: str = HEADING) -> Block:
-    """A counted block of one user message that quotes `(place, text)` pairs in the given order.
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text to quote. `place`: its position among all. `source`: the file that it is from; empty for none."""
 
-    `GAP` separates two texts whose places are not consecutive.
+    place: int
+    text: str
+    worth: float
+    source: str = ""
+
+
+def excerpts(draft: Draft, chosen: Sequence[Excerpt], heading: str = HEADING) -> Block:
+    """A counted block of one user message that quotes texts in the given order.
+
+    `GAP` separates two texts whose places are not consecutive, and a line names the file of those that follow.
     """
     lines = [heading]
-    for i, (place, text) in enumerate(chosen):
-        if i and place != chosen[i - 1][0] + 1:
+    before = None
+    for each in chosen:
+        moved = before is not None and each.source != before.source
+        if before is not None and (each.place != before.place + 1 or (moved and not each.source)):
             lines.append(GAP)
-        lines.append(text)
+        if each.source and (before is None or moved):
+            lines.append(f"from {each.source}:")
+        lines.append(each.text)
+        before = each
     return Block(draft.recount((draft.write("\n".join(lines), WHY),)))
 
 
 def fitting(
-    draft: Draft, chosen: Sequence[tuple[int, str]], worth: Sequence[float], room: int, heading: str = HEADING
+    draft: Draft, chosen: Sequence[Excerpt], room: int, heading: str = HEADING
 ) -> tuple[Block | None, list[int]]:
     """The excerpts in at most `room` tokens, and the indices of the chosen texts that they quote.
 
@@ -44,10 +60,11 @@ def fitting(
         block = excerpts(draft, [chosen[i] for i in kept], heading)
         if block.tokens <= room:
             return replace(block, pinned=True), kept
-        over = block.tokens - room
-        for i in sorted(kept, key=lambda i: (worth[i], i)):
-            kept.remove(i)
-            over -= draft.meter.text(chosen[i][1])
+        over, gone = block.tokens - room, set[int]()
+        for i in sorted(kept, key=lambda i: (chosen[i].worth, i)):
+            gone.add(i)
+            over -= draft.meter.text(chosen[i].text)
             if over <= 0:
                 break
+        kept = [i for i in kept if i not in gone]
     return None, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,17 +45,21 @@ def long_places(blocks: Sequence[Block], least: float, pins: Collection[int]) ->
 def long_message(
     blocks: Sequence[Block], at: tuple[int, int], meter: Meter, spans: Sequence[Span] = ()
 ) -> LongMessage | None:
-    """The long texts of a message; None if its tokens are not those of a text. `spans` of its own text stay."""
+    """The long texts of a message; None if its tokens are not those of a text. `spans` of its own text, which do not
+    overlap, stay."""
     message = blocks[at[0]].messages[at[1]]
     parts = message.parts()
     rate = rate_of(message, parts, meter)
     found: list[tuple[Part, Text]] = []
+    spans = sorted(spans)
+    starts, ends = [low for low, _ in spans], [high for _, high in spans]
     start = 0
     for part in parts:
         if part.kind is not PartKind.TEXT:
             continue
         if len(part.text) >= PASTED and part.editable:
-            found.append((part, read(part.text, rate, [(low - start, high - start) for low, high in spans])))
+            inside = spans[bisect_left(ends, start) : bisect_right(starts, start + len(part.text))]
+            found.append((part, read(part.text, rate, [(low - start, high - start) for low, high in inside])))
         start += len(part.text)
     if not found:
         return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.excerpts import fitting, said
+from proxy.fit.excerpts import Excerpt, fitting, said
 from proxy.fit.long_texts import EXCERPTED, rate_of
 from proxy.fit.relevance.history.turns import choose_turns
+from proxy.fit.relevance.passages.file_names import file_names
 from proxy.fit.relevance.passages.ranking import rank_passages
 from proxy.fit.relevance.passages.texts import Text, read
 from proxy.fit.relevance.text.question import Question
@@ -25,7 +26,7 @@ LONG = 0.25  # share of the room from which a dropped message is quoted by its p
 class _Quote:
     """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from.
 
-    `text` is empty for a whole block: its texts are read only if it is chosen.
+    `text` is empty for a whole block: its texts are read only if it is chosen. `source`: the file that it is from.
     """
 
     place: int
@@ -33,6 +34,7 @@ class _Quote:
     text: str
     score: float
     cost: int
+    source: str = ""
 
 
 def with_quotes(
@@ -55,8 +57,8 @@ def with_quotes(
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = [quotes[k] for k in sorted(chosen)]
-        texts = [(q.place, q.text or said(blocks[q.block])) for q in wanted]
-        found, held = fitting(draft, texts, [q.score for q in wanted], room)
+        texts = [Excerpt(q.place, q.text or said(blocks[q.block]), q.score, q.source) for q in wanted]
+        found, held = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
         block, told = found, [wanted[k] for k in held]
@@ -129,13 +131,19 @@ def _add_passages(
     found: list[_Quote],
     needs: dict[int, int],
 ) -> None:
-    """Adds the passages that are not present."""
+    """Adds the passages that are not present. Lines that only name a file are left out: each quote names its own."""
     index: dict[int, int] = {}
+    names = file_names([passage.text for passage in text.passages], text.outline)
     for place, (passage, score) in enumerate(zip(text.passages, scores, strict=True)):
         words = passage.text.strip("\r\n")
-        if words and not (words in present or ("\n" in words and present.issuperset(words.split("\n")))):
+        if (
+            words
+            and place not in names.naming
+            and not (words in present or ("\n" in words and present.issuperset(words.split("\n"))))
+        ):
             parent = text.outline.parents[place]
             if parent in index:
                 needs[len(found)] = index[parent]
             index[place] = len(found)
-            found.append(_Quote(at + place, block, words, score, int(text.rate * len(words)) + GAP))
+            cost = int(text.rate * len(words)) + GAP
+            found.append(_Quote(at + place, block, words, score, cost, names.of[place]))

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from proxy.config import rules
+from proxy.config.ladders import parameter
 from proxy.config.rules import Rules, built_in, check_rules, load_rules
 from proxy.errors import ClientError, ConfigError
 from proxy.fit.lore import Entry
+from proxy.fit.relevance.results.read_on import ArgumentNames
 from proxy.wire import refusals
 
 TOO_LONG = b'{"error": {"message": "the cargo weighs more than 4096 stones", "code": "heavy"}}'
@@ -109,6 +111,25 @@ def test_the_summary_prompt_is_the_users_where_there_is_one(tmp_path: Path) -> N
     assert load_rules(written(tmp_path, summary="Sum up:")).summary == "Sum up:"
 
 
+def test_every_step_that_shortens_results_has_the_names_of_tools_arguments(tmp_path: Path) -> None:
+    loaded = load_rules(written(tmp_path, tools="[arguments]\noffsets = ['ab']"))
+    given = {
+        each.step: parameter(each, "arguments")
+        for ladder in loaded.ladders.values()
+        for each in ladder.steps
+        if parameter(each, "arguments") is not None
+    }
+    assert given.keys() == {"trim_tool_results", "prune_history"}
+    assert {names.offsets for names in given.values()} == {("ab",)}
+    assert all("file_path" in names.paths for names in given.values())
+
+
+def test_a_step_may_have_names_of_its_own(tmp_path: Path) -> None:
+    row = "[[step]]\nname = 'trim_tool_results'\narguments = {pages = ['seite']}"
+    [step] = load_rules(written(tmp_path, ladder=row)).ladders["default"].steps
+    assert parameter(step, "arguments") == ArgumentNames(pages=("seite",))
+
+
 def test_without_a_summary_prompt_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path / "rules"
     shutil.copytree(built_in(), base)
@@ -130,8 +151,8 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     )
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
-        "window.toml: unknown file; known are families.toml, ladder.toml, refusals.toml, summary.txt, upstreams.toml, "
-        "windows.toml and ladders/*.toml",
+        "window.toml: unknown file; known are families.toml, ladder.toml, refusals.toml, summary.txt, tools.toml, "
+        "upstreams.toml, windows.toml and ladders/*.toml",
         "ladders/default.toml: the ladder 'default' is in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
         f"ladder.toml, use 1: unknown ladder 'nope', known are {', '.join(sorted(_names(folder)))}",

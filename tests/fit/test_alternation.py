@@ -9,7 +9,7 @@ import pytest
 
 from proxy.apis.openai_chat.messages import BREAK
 from proxy.fit.alternation import GONE, WHY, alternates, in_turn
-from proxy.fit.excerpts import excerpts
+from proxy.fit.excerpts import Excerpt, excerpts
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
 from tests.makers import WordMeter, assistant, contents, draft, prompt, system, tool_round, user, words
@@ -76,7 +76,7 @@ def test_answers_are_joined_too_behind_a_round_whose_question_is_gone() -> None:
 
 def test_what_is_quoted_joins_the_question_and_the_question_stays_whole() -> None:
     before = strict(TALK)
-    quoted = excerpts(before, [(2, "assistant: b")])
+    quoted = excerpts(before, [Excerpt(2, "assistant: b", 1.0)])
     after = without(before, 2, 3, 4)
     after = in_turn(before, after.with_blocks([*after.blocks[:-1], quoted, after.blocks[-1]]))
     assert len(after.blocks) == 2
@@ -86,7 +86,7 @@ def test_what_is_quoted_joins_the_question_and_the_question_stays_whole() -> Non
 
 def test_behind_the_last_of_the_clients_own_a_message_of_ours_is_joined_to_it() -> None:
     before = strict(TALK[:2])
-    quoted = excerpts(before, [(0, "x")])
+    quoted = excerpts(before, [Excerpt(0, "x", 1.0)])
     after = in_turn(before, before.with_blocks([*before.blocks, quoted]))
     assert [m.index for m in after.messages] == [0, 1] and contents(after)[1].startswith(f"a{BREAK}[")
     alone = in_turn(before, before.with_blocks([before.blocks[0], quoted, quoted]))

@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from proxy.fit.excerpts import fitting
+from proxy.fit.excerpts import GAP, HEADING, Excerpt, excerpts, fitting
 from tests.makers import draft, user
 
-TEXTS = [(2, "one two three four"), (5, "five six seven eight"), (9, "nine ten")]
-WORTH = [0.2, 0.9, 0.5]
+TEXTS = [Excerpt(2, "one two three four", 0.2), Excerpt(5, "five six seven eight", 0.9), Excerpt(9, "nine ten", 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -19,14 +18,28 @@ WORTH = [0.2, 0.9, 0.5]
 )
 def test_the_least_worthy_go_until_it_fits(spare: int, held: list[int]) -> None:
     start = draft([user("question")], 1_000)
-    whole, _ = fitting(start, TEXTS, WORTH, 1_000)
+    whole, _ = fitting(start, TEXTS, 1_000)
     assert whole is not None
     room = whole.tokens + spare
-    block, kept = fitting(start, TEXTS, WORTH, room)
+    block, kept = fitting(start, TEXTS, room)
     assert kept == held
     if block is None:
         assert not held
     else:
         told = json.loads(block.messages[0].raw)["content"]
         assert block.pinned and block.tokens <= room
-        assert [text in told for _, text in TEXTS] == [i in held for i in range(len(TEXTS))]
+        assert [each.text in told for each in TEXTS] == [i in held for i in range(len(TEXTS))]
+
+
+def test_quotes_name_the_file_that_they_are_from() -> None:
+    sources = ("a.py", "a.py", "b.py", "", "a.py")
+    chosen = [
+        Excerpt(place, f"text {place}", 1.0, source) for place, source in zip((0, 4, 5, 6, 7), sources, strict=True)
+    ]
+    block = excerpts(draft([user("question")], 1_000), chosen)
+    assert json.loads(block.messages[0].raw)["content"].split("\n") == [
+        HEADING,
+        *("from a.py:", "text 0", GAP, "text 4"),
+        *("from b.py:", "text 5", GAP, "text 6"),
+        *("from a.py:", "text 7"),
+    ]

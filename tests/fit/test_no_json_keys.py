@@ -25,7 +25,7 @@ KEYS = frozenset(" ".join((BODY, LIMITS, MESSAGE, PARTS, ITEMS, ROLES)).split())
 OTHERWISE = {
     ("learn.py", "input"): "what a refusal bounds",
     ("learn.py", "refusal"): "the source of a window",
-    ("relevance/results/read_on.py", "file"): "an argument of tools that read files",
+    ("learn.py", "reasoning"): "what a refusal bounds",
     ("relevance/text/dates.py", "name"): "a group of a regular expression",
     ("steps/summarise_history.py", "summary"): "a kind of want",
 }

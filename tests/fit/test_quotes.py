@@ -82,3 +82,18 @@ def test_a_text_in_parallel_parts_of_the_question_is_quoted_too() -> None:
     before = draft(told, 250, max_tokens=10)
     after = with_all(shortened(before, 1, "Which lines are about lighthouses?"), before)
     assert sum("lighthouses" in line for line in quoted(after)) >= 4 and fields(after.blocks[-1].messages[0])
+
+
+def test_every_quote_of_a_file_names_it_and_the_line_with_its_name_is_not_quoted() -> None:
+    files = {"harbour/config.py": "boats", "harbour/moor.py": "ropes"}
+    text = "\n\n".join(
+        f"{name}\n```python\n" + "\n".join(f"{word} = {i}  # of the lighthouse" for i in range(12)) + "\n```"
+        for name, word in files.items()
+    )
+    before = draft([user(text), assistant("read"), user("What has the lighthouse?")], 260, max_tokens=10)
+    after = with_all(shortened(before, 0, "x"), before)
+    lines = quoted(after)
+    assert [line for line in lines if line.startswith("from ")] == [f"from {name}:" for name in files]
+    ropes = lines.index("from harbour/moor.py:")
+    assert all(line.startswith(("boats", "from", "[…]", "```")) for line in lines[:ropes])
+    assert not files.keys() & set(lines) and after.prompt <= after.room

@@ -19,6 +19,7 @@ from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
+from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
@@ -47,7 +48,8 @@ class Params:
     `recall`: the share of the room for older blocks by relevance; 0 keeps only the newest. `layout`: `stable` keeps the
     same blocks for many turns, so that the provider's prompt cache stays valid; `best` chooses again for every
     question; empty means `best` if there are no tools and the provider is known not to cache. `embeddings`: the model
-    whose embeddings contribute to the relevance of older turns of a chat; empty: none.
+    whose embeddings contribute to the relevance of older turns of a chat; empty: none. `arguments`: names of tools'
+    arguments by which a call can be repeated for what its short form lacks (`rules/tools.toml`).
     """
 
     low: float = 0.6
@@ -59,6 +61,7 @@ class Params:
     layout: str = ""
     budget: int | None = None
     embeddings: str = ""
+    arguments: ArgumentNames = NO_NAMES
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= 1:
@@ -239,11 +242,15 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
 
     @cache
     def short(place: int) -> Block:
-        return brief_block(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].made()
+        if not asked:
+            return blocks[place].made()
+        return brief_block(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
     @cache
     def about(place: int) -> int:
-        return brief_cost(blocks[place], asked[place], draft.meter, BRIEF) if asked else blocks[place].tokens
+        if not asked:
+            return blocks[place].tokens
+        return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
     marks = Marks(draft.room, draft.fixed, params.low, params.recall, exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)

@@ -186,8 +186,8 @@ def _with(draft: Draft, asked: int, chosen: Sequence[Passage], room: int) -> Dra
     lore = sum(not p.indices for p in told)
     places = [p.place if p.indices else i - lore - 1 for i, p in enumerate(told)]  # a gap between entries and turns
     heading = HEADING if lore else excerpts.HEADING
-    quoted = [(place, p.text) for place, p in zip(places, told, strict=True)]
-    block, held = excerpts.fitting(draft, quoted, [p.score for p in told], room, heading)
+    quoted = [excerpts.Excerpt(place, p.text, p.score) for place, p in zip(places, told, strict=True)]
+    block, held = excerpts.fitting(draft, quoted, room, heading)
     if block is None:
         return draft
     block = replace(block, messages=tuple(replace(m, why=WHY) for m in block.messages))

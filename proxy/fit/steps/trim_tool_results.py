@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.fit.relevance.results.messages import costs_of_results, shorten_result
-from proxy.fit.relevance.results.read_on import NAMES, ArgumentNames
+from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST
 from proxy.model.conversation import Block, Message, PartKind
@@ -30,18 +30,14 @@ class Params:
     `cap_chars`: the same in characters (seed 004), if set. `keep_newest`: how many blocks with the newest results stay
     whole. `preview`: how many rows of a JSON list are kept (seed 004); None keeps as many as the cap allows.
 
-    `paths`, `offsets`, `limits`, `pages`: names of tools' arguments by which a call can be repeated for what is missing
-    (see `ArgumentNames`).
+    `arguments`: names of tools' arguments by which a call can be repeated for what is missing (`rules/tools.toml`).
     """
 
     cap_tokens: int = 2000
     cap_chars: int | None = None
     keep_newest: int = 0
     preview: int | None = None
-    paths: tuple[str, ...] = NAMES.paths
-    offsets: tuple[str, ...] = NAMES.offsets
-    limits: tuple[str, ...] = NAMES.limits
-    pages: tuple[str, ...] = NAMES.pages
+    arguments: ArgumentNames = NO_NAMES
 
     def __post_init__(self) -> None:
         if self.cap_tokens < LEAST or (self.cap_chars is not None and self.cap_chars < 100):
@@ -186,7 +182,7 @@ def _message(
                 draft.meter,
                 cap_chars=params.cap_chars,
                 preview=params.preview,
-                names=ArgumentNames(params.paths, params.offsets, params.limits, params.pages),
+                names=params.arguments,
             )
     return made
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.fit.relevance.results.read_on import ArgumentNames
 from proxy.fit.steps.trim_tool_results import Params, allowances, apply
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
@@ -183,9 +184,9 @@ def test_allowances_stay_within_the_room_and_waste_none_of_it(costs: list[int], 
 def test_the_note_names_lines_by_the_arguments_that_a_rule_names() -> None:
     text = "\n".join(words(4, f"l{n}x") for n in range(500))
     told = [user("q"), *tool_round("c", text, "read", '{"path": "a.txt", "ab": 40, "wie_viele": 500}')]
-    made = contents(trimmed(told, 700, offsets=("ab",), limits=("wie_viele",)))[2]
+    made = contents(trimmed(told, 700, arguments=ArgumentNames(offsets=("ab",), limits=("wie_viele",))))[2]
     assert "(ab " in made and ", wie_viele " in made
-    assert "… lines " not in contents(trimmed(told, 700, paths=()))[2]
+    assert "… lines " not in contents(trimmed(told, 700))[2]
 
 
 @pytest.mark.parametrize("wrong", [{"cap_tokens": 23}, {"cap_chars": 99}, {"keep_newest": -1}, {"preview": 0}])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 
-from proxy.fit.relevance.passages.outline import HEADING, TAG
 from proxy.fit.relevance.passages.texts import Text
+from proxy.fit.relevance.text.outline import TAG
 
 COVERS = 0.5  # share of a section that an inner long section has, from which the inner one alone is the context
 Section = tuple[int, int]  # the first passage and the one after the last, without the line that opens the section
@@ -18,48 +19,61 @@ def context_places(text: Text, least: float, names: Collection[str] = ()) -> fro
     them, and sections that `names` names, whatever their length. In a text without sections: what is between the first
     and the last paragraph.
     """
-    opened = dict(_sections(text))
+    upto = [0, *accumulate(len(passage.text) for passage in text.passages)]
+    opened = sorted(_sections(text))
     if not opened:
         inner = set(range(len(text.passages))) - text.always
-        return frozenset(inner if _size(text, (0, len(text.passages))) >= least else ())
-    wanted = {name.casefold() for name in names}
-    named = [section for place, section in opened.items() if _name(text.passages[place].text) in wanted]
-    long = [section for place, section in opened.items() if _size(text, section) >= least and _has_lead(text, place)]
-    found = [*named, *(section for section in long if not _inner(text, section, long))]
-    return frozenset(place for start, end in found for place in range(start, end))
+        return frozenset(inner if upto[-1] >= least else ())
+    wanted, lead = {name.casefold() for name in names}, _lead(text)
+    named = [(start, end) for start, end in opened if wanted and _name(text, start - 1) in wanted]
+    long = [(start, end) for start, end in opened if upto[end] - upto[start] >= least and lead < start - 1]
+    return frozenset(_places([*named, *_innermost(long, upto)]))
 
 
-def _sections(text: Text) -> Iterator[tuple[int, Section]]:
-    """(the line that opens it, section) of every heading, tag and fence."""
-    count, levels = len(text.passages), text.outline.headings
-    for place, end in text.outline.ends.items():
-        yield place, (place + 1, end)
-    for place, level in levels.items():
-        end = next((p for p in range(place + 1, count) if levels.get(p, level + 1) <= level), count)
-        above = text.outline.parents[place]
-        while above >= 0:
-            end, above = min(end, text.outline.ends.get(above, end)), text.outline.parents[above]
-        yield place, (place + 1, end)
+def _sections(text: Text) -> Iterator[Section]:
+    """The sections under headings, in tags and in fences."""
+    outline = text.outline
+    for place, end in outline.ends.items():
+        yield place + 1, end
+    for place in outline.headings:
+        yield place + 1, outline.until[place]
 
 
-def _name(line: str) -> str:
+def _name(text: Text, place: int) -> str:
     """The title of a heading, or the name of a tag, in lower case."""
-    match = TAG.match(line) or HEADING.match(line)
-    return "" if match is None else (match[1] if match.re is TAG else line.strip("# \t\r\n")).casefold()
+    line = text.passages[place].text
+    match = TAG.match(line)
+    title = line.strip("# \t\r\n") if place in text.outline.headings else ""
+    return (match[1] if match else title).casefold()
 
 
-def _size(text: Text, section: Section) -> int:
-    return sum(len(passage.text) for passage in text.passages[section[0] : section[1]])
+def _lead(text: Text) -> int:
+    """The first passage that is text, and not only a heading."""
+    places = (p for p, passage in enumerate(text.passages) if passage.text.strip() and p not in text.outline.headings)
+    return next(places, len(text.passages))
 
 
-def _has_lead(text: Text, place: int) -> bool:
-    """Whether there is text, and not only a heading, before a section."""
-    return any(
-        passage.text.strip() and p not in text.outline.headings for p, passage in enumerate(text.passages[:place])
-    )
+def _innermost(long: Sequence[Section], upto: Sequence[int]) -> Iterator[Section]:
+    """The sections, in order of their starts, but those of which one inside covers most. `upto`: the characters before
+    each passage. Sections are nested, so the largest one inside is directly inside."""
+    around: list[Section] = []
+    covered: set[Section] = set()
+    for section in long:
+        while around and around[-1][1] <= section[0]:
+            around.pop()
+        if around and _size(section, upto) >= COVERS * _size(around[-1], upto):
+            covered.add(around[-1])
+        around.append(section)
+    return (section for section in long if section not in covered)
 
 
-def _inner(text: Text, section: Section, long: Collection[Section]) -> bool:
-    """Whether a long section inside this one covers most of it."""
-    inside = [other for other in long if other != section and section[0] <= other[0] and other[1] <= section[1]]
-    return any(_size(text, other) >= COVERS * _size(text, section) for other in inside)
+def _size(section: Section, upto: Sequence[int]) -> int:
+    return upto[section[1]] - upto[section[0]]
+
+
+def _places(sections: Iterable[Section]) -> Iterator[int]:
+    """The passages of nested sections, each once."""
+    after = 0
+    for start, end in sorted(sections):
+        yield from range(max(start, after), end)
+        after = max(after, end)

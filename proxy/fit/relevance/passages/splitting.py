@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 LONG, CHUNK = 1500, 400  # characters: a line over LONG is split into pieces of at most CHUNK
+BLANK = 1000  # blank lines with a line at most; each match holds the GIL
 LINES = 20_000  # passages of a text; in a text of more lines a passage is several of them, because each takes memory
 # A line with the blank lines after it: alone those are worth nothing, and leaving them out would cost a note.
-LINE = re.compile(r"[^\n]*+(?:\n|\Z)(?:[ \t\r]*+\n)*+")
+LINE = re.compile(rf"[^\n]*+(?:\n|\Z)(?:[ \t\r]*+\n){{0,{BLANK}}}+")
 # Where a piece may end: after a sentence, in any script, or after a statement of minified code.
 END = re.compile(r"[.!?:]\s|[。！？；;}]")
 
@@ -26,12 +27,11 @@ class Passage(msgspec.Struct, frozen=True, gc=False):
 
 def split(text: str) -> list[Passage]:
     """The passages of a text, in order."""
-    step = text.count("\n") // LINES + 1
     found: list[Passage] = []
     line = 1
-    for whole in _groups(text, step):
+    for whole, single in _groups(text, text.count("\n") // LINES + 1):
         starts = whole.count("\n") or 1
-        if step > 1 or len(whole) <= LONG:
+        if len(whole) <= LONG or not single:
             found.append(Passage(whole, line, starts))
         else:
             first, *others = _pieces(whole)
@@ -40,10 +40,16 @@ def split(text: str) -> list[Passage]:
     return found
 
 
-def _groups(text: str, step: int) -> Iterable[str]:
-    """The lines of a text, `step` of them at a time."""
-    lines = LINE.findall(text)[:-1]  # the last match is empty: the end of the text
-    return lines if step == 1 else ("".join(lines[place : place + step]) for place in range(0, len(lines), step))
+def _groups(text: str, step: int) -> Iterator[tuple[str, bool]]:
+    """The lines of a text, `step` of them at a time but a long one alone, and whether it is a single one. The lines are
+    found one by one, because a call for all would hold the GIL."""
+    start = held = 0
+    for match in LINE.finditer(text):
+        low, high = match.span()
+        if held and (held == step or high - low > LONG or low == high or low - start > LONG * held):
+            yield text[start:low], held == 1
+            start, held = low, 0
+        held += 1
 
 
 def _pieces(line: str) -> Iterator[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.passages.outline import Outline, outline
 from proxy.fit.relevance.passages.rendering import FIRST, GAP, render
 from proxy.fit.relevance.passages.splitting import Passage, split
 from proxy.fit.relevance.text.memo import digest
+from proxy.fit.relevance.text.outline import Outline, outline
 from proxy.model.bounded import Bounded
 
-COST_EXPONENT = 0.15  # preference for short passages: that of turns (proxy/fit/relevance/history/turns.py)
+COST_EXPONENT = 0.15  # preference for short passages: score / tokens ** this (measured)
 AROUND = 600  # characters of a first or last paragraph up to which it stays: it says what the text is, or what to do
 MAX_TEXTS, MAX_BYTES, PASSAGE_BYTES = 64, 8 << 20, 160  # cached analyses of texts
 MISSES = 64  # passages in a row that do not fit, after which the room counts as full
@@ -53,7 +53,8 @@ def read(text: str, rate: float, spans: Sequence[Span] = ()) -> Text:
     found = ANALYSED.get(key)
     if found is None:
         passages = split(text)
-        found = ANALYSED.put(key, (passages, outline(passages)), len(text) + PASSAGE_BYTES * len(passages))
+        lines = outline([passage.text for passage in passages], [passage.starts for passage in passages])
+        found = ANALYSED.put(key, (passages, lines), len(text) + PASSAGE_BYTES * len(passages))
     passages, lines = found
     return Text(key, passages, lines, frozenset({*_ends(passages), *_within(passages, spans)}), rate)
 
@@ -83,10 +84,14 @@ def _paragraph(passages: Sequence[Passage], places: range, *, after: bool) -> li
 
 
 def _within(passages: Sequence[Passage], spans: Sequence[Span]) -> Iterable[int]:
-    start = 0
+    """The passages that overlap a span, in one pass over both."""
+    waiting = sorted(spans, reverse=True)
+    start = reach = 0
     for place, passage in enumerate(passages):
         end = start + len(passage.text)
-        if any(low < end and high > start for low, high in spans):
+        while waiting and waiting[-1][0] < end:
+            reach = max(reach, waiting.pop()[1])
+        if reach > start:
             yield place
         start = end
 

@@ -16,8 +16,8 @@ from proxy.fit.relevance.results.candidate_lines import candidate_lines
 from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.text.heuristics import outline_value
+from proxy.fit.relevance.text.outline import outline
 from proxy.fit.relevance.text.query import ResultQuery
-from proxy.fit.relevance.text.sections import sections
 from proxy.fit.relevance.text.severity import ERROR, EXCEPTION, WARNING, WORD, severities_of_lines
 from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fill, largest_fitting, literal_scores
 from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
@@ -44,6 +44,7 @@ TROUBLE_WORTH = {WORD: (0.08, 0.35), EXCEPTION: (0.25, 1.2), WARNING: (0.15, 0.8
 COMMONEST = 0.4  # share of that value that trouble keeps which most lines tell of
 BODY, BODY_LINES = 0.5, 60  # what a section that is asked for adds to its lines: share of its heading's score, at first
 HEADED = 0.7  # share of the best heading's score from which a heading matches
+VALUES = 32  # times the lines, how often values are computed again: a bound for hostile texts, which others stay below
 NO_CALL = ReadOn()
 CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
 
@@ -133,7 +134,8 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
 
     The more lines of its shape stand before it, the less a line is worth: the tenth entry of one kind in a log says
     less than the first of another. Each identifier adds to the value of one line only, because the model needs it once.
-    Lazy greedy selection: values only fall, so a line's value is recomputed only when it reaches the top of the heap.
+    Lazy greedy selection: values only fall, so a value is computed again only when it reaches the top of the heap. The
+    values of lines of one shape with the same identifiers fall together, so only the best of them is in the heap.
     """
     names = list(map(read.names.intersection, read.tokens))
     costs: list[float] = [(2 + len(line.text) / CHARACTERS) ** COST_EXPONENT for line in read.lines]
@@ -146,16 +148,25 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
         own = worth[place] * (fresh if worth[place] > 0 else 1)
         return (own + unit * len(names[place] - seen)) / costs[place]
 
-    waiting = [(-value(place), place) for place in range(len(costs))]
+    alike: dict[tuple[Shape, Set[str]], list[int]] = {}
+    for _, place in sorted((value(place), -place) for place in range(len(costs))):
+        alike.setdefault((read.shapes[-place], names[-place]), []).append(-place)
+    waiting = [(-value(places[-1]), places[-1], places) for places in alike.values()]
     heapify(waiting)
+    left = VALUES * len(costs)
     while waiting:
-        estimate, place = waiting[0]
-        if (now := -value(place)) > estimate:
-            heapreplace(waiting, (now, place))
+        estimate, place, places = waiting[0]
+        if left > 0 and (now := -value(place)) > estimate:
+            left -= 1
+            heapreplace(waiting, (now, place, places))
             continue
-        heappop(waiting)
+        places.pop()
         seen |= names[place]
         times[read.shapes[place]] += 1
+        if places:
+            heapreplace(waiting, (-value(places[-1]), places[-1], places))
+        else:
+            heappop(waiting)
         yield place
 
 
@@ -193,7 +204,7 @@ def values_of(read: Survey, query: ResultQuery) -> list[float]:
                 worth[place - away] += share * own[place]
             if place + away < len(own) and at[place + away] - at[place] == away:
                 worth[place + away] += share * own[place]
-    for first, share, end in _asked_for(texts, own, unit, query):
+    for first, share, end in _asked_for(read.lines, own, unit, query):
         for place in range(first + 1, min(end, first + 1 + BODY_LINES)):
             worth[place] += BODY * share * (1 - (place - first) / (2 * BODY_LINES))
     news = _novelty(read, query.about_errors)
@@ -201,18 +212,18 @@ def values_of(read: Survey, query: ResultQuery) -> list[float]:
 
 
 def _asked_for(
-    texts: Sequence[str], own: Sequence[float], unit: float, query: ResultQuery
+    lines: Sequence[Line], own: Sequence[float], unit: float, query: ResultQuery
 ) -> Iterator[tuple[int, float, int]]:
     """Yields (first line, worth, end) of each section whose heading is one of those that match the query best, and of
     each definition that the query names."""
-    found = sections(texts)
-    best = max((own[section.first] for section in found if not section.name), default=0.0)
-    for section in found:
-        if section.name:
-            if section.name.lower() in query.words and section.name.lower() not in STOP:
-                yield section.first, unit, section.end
-        elif own[section.first] > HEADED * best:
-            yield section.first, own[section.first], section.end
+    found = outline([line.text for line in lines], [line.starts for line in lines], titles=True)
+    best = max([own[place] for place in found.headings], default=0.0)
+    for place, end in sorted(found.until.items()):
+        name = found.defined.get(place, "").lower()
+        if name in query.words and name not in STOP:
+            yield place, unit, end
+        elif place in found.headings and own[place] > HEADED * best:
+            yield place, own[place], end
 
 
 def _novelty(read: Survey, about_trouble: bool) -> list[float]:

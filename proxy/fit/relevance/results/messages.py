@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.results.read_on import NAMES, ArgumentNames, read_on
+from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames, read_on
 from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.sources import Source, leaves
 from proxy.fit.relevance.text.memo import digest
@@ -53,7 +53,7 @@ def shorten_result(
     *,
     cap_chars: int | None = None,
     preview: int | None = None,
-    names: ArgumentNames = NAMES,
+    names: ArgumentNames = NO_NAMES,
     why: str = RESULT_WHY,
 ) -> Message:
     """The message with the result of one call shortened to at most `limit` tokens of text, for the query of `source`.
@@ -106,7 +106,7 @@ def _strings(value: Json, change: Callable[[str], str]) -> Json:
     return [_strings(item, change) for item in value] if isinstance(value, list) else value
 
 
-def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) -> int:
+def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int, names: ArgumentNames = NO_NAMES) -> int:
     """An estimate of the tokens of `brief_block`, which is expensive to compute for every block. In runs of agents the
     sum of all estimates is within a hundredth of the real one. Exact where no estimate is possible: for messages with
     images and for answers in words."""
@@ -114,7 +114,7 @@ def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int) ->
         return brief_block(block, None, meter, limit).tokens
     long = [m for m in block.messages if m.answers and m.tokens > limit]
     if not all(any(part.whole for part in m.parts()) for m in long):
-        return brief_block(block, source, meter, limit).tokens
+        return brief_block(block, source, meter, limit, names).tokens
     return sum(min(m.tokens, limit) if m.answers else _brief_call(m) for m in block.messages)
 
 
@@ -137,22 +137,25 @@ def _brief_call(message: Message) -> int:
     return message.tokens - sum(max(0, int(each * size) - LONG_ARGUMENT) for size in sizes)
 
 
-def brief_block(block: Block, source: Source | None, meter: Meter, limit: int) -> Block:
+def brief_block(
+    block: Block, source: Source | None, meter: Meter, limit: int, names: ArgumentNames = NO_NAMES
+) -> Block:
     """The short form of an old block, with its tokens counted: each result in at most `limit` tokens, calls without
-    long arguments, an answer in words in `ANSWER` tokens. The same block if that saves nothing."""
+    long arguments, an answer in words in `ANSWER` tokens. The same block if that saves nothing. `names`: see
+    `read_on`."""
     if source is None:
         return _brief_answer(block, meter)
     messages = tuple(
-        _brief_results(m, limit, source, meter) if m.answers else shorten_arguments(m, source, meter)
+        _brief_results(m, limit, source, meter, names) if m.answers else shorten_arguments(m, source, meter)
         for m in block.messages
     )
     return _shorter(block, messages, meter)
 
 
-def _brief_results(message: Message, limit: int, source: Source, meter: Meter) -> Message:
+def _brief_results(message: Message, limit: int, source: Source, meter: Meter, names: ArgumentNames) -> Message:
     for call, cost in costs_of_results(message, meter):
         if cost > limit:
-            message = shorten_result(message, call, limit, source, meter, why=OLD_WHY)
+            message = shorten_result(message, call, limit, source, meter, names=names, why=OLD_WHY)
     return message
 
 

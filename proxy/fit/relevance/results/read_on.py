@@ -14,16 +14,16 @@ from proxy.model.lenient_json import Json
 
 @dataclass(frozen=True, slots=True)
 class ArgumentNames:
-    """Names of tools' arguments. `paths`: of what is read. `offsets`: the first line or row, or a pair of first and
-    last. `limits`: the number of lines or rows. `pages`: the number of a page."""
+    """Names of tools' arguments, which `rules/tools.toml` has. `paths`: of what is read. `offsets`: the first line or
+    row, or a pair of first and last. `limits`: the number of lines or rows. `pages`: the number of a page."""
 
-    paths: tuple[str, ...] = ("path", "file_path", "filepath", "file", "filename", "uri", "url", "absolute_path")
-    offsets: tuple[str, ...] = ("offset", "start_line", "line_start", "start", "from_line", "view_range", "line_range")
-    limits: tuple[str, ...] = ("limit", "num_lines", "line_count", "count", "max_lines", "lines")
-    pages: tuple[str, ...] = ("page", "page_number", "pageNumber", "page_index")
+    paths: tuple[str, ...] = ()
+    offsets: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
 
-NAMES = ArgumentNames()
+NO_NAMES = ArgumentNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ReadOn:
     page: str = ""
 
 
-def read_on(arguments: str, text: str, names: ArgumentNames = NAMES) -> ReadOn:
+def read_on(arguments: str, text: str, names: ArgumentNames = NO_NAMES) -> ReadOn:
     """How the call with these arguments (JSON), which returned this text, can be repeated.
 
     It reads lines if its text is numbered, if it has an offset, or if what it reads is all that it names (a search in a

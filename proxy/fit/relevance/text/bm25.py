@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
+from operator import itemgetter
 
 from proxy.fit.relevance.text.reading import Reading
 from proxy.fit.relevance.text.word_table import word_table
@@ -21,6 +22,8 @@ K1, B = 1.2, 0.3  # measured on chats and meetings (proxy/fit/relevance/README.m
 ALIKE = 0.8  # weight of a word of similar meaning (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
 COMMON, FEW = 0.25, 4  # share of the documents (or their number), over which a word is too common to agree on
+FORMS = 256  # words with one stem or prefix that are matched: a bound for hostile texts, which others stay far below
+MEANT = 200  # words of a query that words of similar meaning match too: each is compared with the whole vocabulary
 SHORTEST = 3  # letters of a word that is looked up in the word table
 MAX_INDEXES, MAX_BYTES = 1_000, 40 << 20  # kept: 8 chats of 75k tokens, 40 runs of agents
 POSTING_BYTES = 64  # measured: 50 to 70
@@ -95,11 +98,14 @@ class Index:
 
     def scores(self, asked: Query, *, k1: float = K1, b: float = B, meaning: bool = False) -> list[float]:
         """The BM25 score of each document. With `meaning`, and if the query is English, a word of the query counts by
-        the best match in a document among the word itself and words of similar meaning."""
+        the best match in a document among the word itself and words of similar meaning; of a query of very many words
+        at most the `MEANT` that weigh most."""
         out, norms = [0.0] * len(self), self._norms(k1, b)
         self._index_new_documents(asked.english)
+        by_weight = sorted(asked.words, key=itemgetter(1), reverse=True)
+        least = by_weight[MEANT][1] if len(by_weight) > MEANT else 0.0
         for word, weight in asked.words:
-            for place, value in self._best(word, asked.english, meaning, norms).items():
+            for place, value in self._best(word, asked.english, meaning and weight > least, norms).items():
                 out[place] += weight * value * (k1 + 1)
         return out
 
@@ -179,7 +185,9 @@ class Index:
         forms = self._forms[english]
         if self._formed[english] < len(holding):  # `islice` walks through all words before the first new one
             for word in islice(holding, self._formed[english], None):
-                forms.setdefault(stem(word) if english else prefix(word), []).append(word)
+                alike = forms.setdefault(stem(word) if english else prefix(word), [])
+                if len(alike) < FORMS:
+                    alike.append(word)
             self._formed[english] = len(holding)
 
     def _best(self, word: str, english: bool, meaning: bool, norms: Sequence[float]) -> dict[int, float]:

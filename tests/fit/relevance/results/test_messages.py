@@ -18,6 +18,7 @@ from proxy.fit.relevance.results.messages import (
     shorten_arguments,
     shorten_result,
 )
+from proxy.fit.relevance.results.read_on import ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.model.conversation import Block, Message
 from proxy.model.structs import replace
@@ -182,3 +183,11 @@ def test_what_a_result_with_an_image_costs_in_short_is_counted() -> None:
     image = {"type": "image_url", "image_url": {"url": "x"}}
     block, source = told([{"type": "text", "text": NEEDLE}, image])
     assert brief_cost(block, source, METER, 60) == brief_block(block, source, METER, 60).tokens < block.tokens
+
+
+def test_the_short_form_of_an_old_block_names_its_lines_by_the_given_arguments() -> None:
+    block, source = told(LOG, {"path": "a.txt", "ab": 40})
+    names = ArgumentNames(offsets=("ab",))
+    assert "(ab " in brief_block(block, source, METER, 150, names).messages[1].text()
+    assert "… lines " not in brief_block(block, source, METER, 150).messages[1].text()
+    assert brief_cost(block, source, METER, 150, names) > 0

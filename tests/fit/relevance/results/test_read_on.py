@@ -9,6 +9,7 @@ import pytest
 
 from proxy.fit.relevance.results.read_on import ArgumentNames, ReadOn, read_on
 
+NAMES = ArgumentNames(("path", "file_path"), ("offset", "view_range"), ("limit",), ("page",))
 NUMBERED = "   120→def f():\n   121→    pass\n"
 
 
@@ -30,11 +31,15 @@ NUMBERED = "   120→def f():\n   121→    pass\n"
     ],
 )
 def test_the_arguments_and_the_text_tell(arguments: Any, text: str, expected: ReadOn) -> None:
-    assert read_on(json.dumps(arguments), text) == expected
+    assert read_on(json.dumps(arguments), text, NAMES) == expected
 
 
 def test_arguments_that_are_no_json_tell_nothing() -> None:
     assert read_on("path: a", "x") == ReadOn() and read_on("", NUMBERED) == ReadOn(120, True)
+
+
+def test_without_names_only_the_text_tells() -> None:
+    assert read_on('{"path": "a.py"}', "x\ny") == ReadOn() and read_on("{}", NUMBERED) == ReadOn(120, True)
 
 
 def test_names_are_given() -> None:
