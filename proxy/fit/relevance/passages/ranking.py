@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from proxy.fit.relevance.history.turns import rank_turns, smoothed
+from proxy.fit.relevance.passages.splitting import Passage
 from proxy.fit.relevance.passages.texts import Text
 from proxy.fit.relevance.text.bm25 import Document
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.question import Question
 from proxy.fit.relevance.text.reading import read_text
-from proxy.fit.relevance.text.short_text_bm25 import bm25_scores
+from proxy.fit.relevance.text.short_text_bm25 import bm25_scores_of_batches
 from proxy.fit.relevance.text.splitting import tokens_by_line
 from proxy.model.bounded import Bounded
 
-READ = 100_000  # characters of a text that are ranked in full: the index of more takes too long and too much memory
+READ = 25_000  # tokens of a text that are ranked in full: the index of more takes too long and too much memory
 UNREAD = 0.01  # the most that other passages are worth, by the words that they share with the question
 MAX_TEXTS, MAX_BYTES, SCORE_BYTES = 64, 4 << 20, 32  # cached scores of very long texts
-BATCH = 1024  # passages that are tokenised together
+BATCH = 2048  # passages that are tokenised together
 SAMPLE = 300  # passages that decide the language if the question is too short to
 HEADED = 0.5  # share of the score of a heading, a definition or a file's name that the passages under it get
 
@@ -49,32 +50,30 @@ def rank_passages(
 
 def _rough(group: Text | Document, question: Question) -> list[float]:
     """The scores of the passages of a very long text by the question's own words, up to `UNREAD`; else zeros."""
-    if not isinstance(group, Text) or sum(len(passage.text) for passage in group.passages) <= READ:
+    if not isinstance(group, Text) or group.rate * sum(len(passage.text) for passage in group.passages) <= READ:
         return [0.0] * (len(group.passages) if isinstance(group, Text) else 1)
     key = digest(str(group.key), question.text)
     found = ROUGH.get(key)
     if found is not None:
         return found
-    texts = [passage.text.replace("\n", " ") for passage in group.passages]
-    wanted = ResultQuery(question.text).keys("\n".join(texts[:SAMPLE]))
-    scores = smoothed(bm25_scores(_tokens(texts), *wanted))
+    wanted = ResultQuery(question.text).keys("\n".join([passage.text for passage in group.passages[:SAMPLE]]))
+    scores = smoothed(bm25_scores_of_batches(_batches(group.passages), *wanted))
     best = max(scores) or 1.0
     return ROUGH.put(key, [UNREAD * score / best for score in scores], SCORE_BYTES * len(scores))
 
 
-def _tokens(texts: Sequence[str]) -> list[list[str]]:
-    """The tokens of each text. Equal tokens are one object: a million characters have 200,000 tokens."""
-    one: dict[str, str] = {}
-    rows = (row for start in range(0, len(texts), BATCH) for row in tokens_by_line(texts[start : start + BATCH]))
-    return [[one.setdefault(token, token) for token in row] for row in rows]
+def _batches(passages: Sequence[Passage]) -> Iterator[list[list[str]]]:
+    """The tokens of each passage, in batches: a million characters have 200,000 tokens."""
+    for start in range(0, len(passages), BATCH):
+        yield tokens_by_line([passage.text.replace("\n", " ") for passage in passages[start : start + BATCH]])
 
 
 def _places(group: Text | Document, rough: Sequence[float]) -> Sequence[int]:
     """The indices of the passages to rank: all, or the best of a very long text."""
-    room = READ
+    room = float(READ)
     found = []
     for place in sorted(range(len(rough)), key=lambda place: (-rough[place], place)):
-        room -= len(group.passages[place].text) if isinstance(group, Text) else 0
+        room -= group.rate * len(group.passages[place].text) if isinstance(group, Text) else 0
         if room < 0:
             break
         found.append(place)

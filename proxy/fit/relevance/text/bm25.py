@@ -63,7 +63,8 @@ class Index:
         self._counts: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # by language; see `_counted`
         self._lengths: list[int] = []
         self._english = self._words = 0
-        # By language: the words of each term (stem or prefix), and how many words of `_postings` are in it.
+        # By language: the words of each term (stem or prefix) besides the term itself, which most words are, and how
+        # many words of `_postings` were looked at for it.
         self._forms: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
         self._formed = {True: 0, False: 0}
         self._vocabulary: list[tuple[int, str]] = []  # (vector, stem) for the word table
@@ -152,8 +153,8 @@ class Index:
         """The documents that contain a word."""
         english = self.is_english
         self._index_new_documents(english)
-        forms = self._forms[english].get(stem(word) if english else prefix(word), ())
-        return set[int]().union(*[self._postings[form][::2] for form in forms])
+        key = stem(word) if english else prefix(word)
+        return set[int]().union(*[pairs[::2] for pairs in self._pairs(key, english)])
 
     def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """The number of occurrences of each term in each document, and the number of documents with each term."""
@@ -185,8 +186,8 @@ class Index:
         forms = self._forms[english]
         if self._formed[english] < len(holding):  # `islice` walks through all words before the first new one
             for word in islice(holding, self._formed[english], None):
-                alike = forms.setdefault(stem(word) if english else prefix(word), [])
-                if len(alike) < FORMS:
+                key = stem(word) if english else prefix(word)
+                if key != word and len(alike := forms.setdefault(key, [])) < FORMS:
                     alike.append(word)
             self._formed[english] = len(holding)
 
@@ -207,13 +208,20 @@ class Index:
     def _documents_with(self, key: str, english: bool) -> dict[int, int]:
         """The documents that contain a term, and its occurrences there."""
         found: dict[int, int] = {}
-        for word in self._forms[english].get(key, ()):
-            pairs = self._postings[word]
+        for pairs in self._pairs(key, english):
             if not found:
                 found = dict(zip(pairs[::2], pairs[1::2], strict=True))
                 continue
             for place, count in zip(pairs[::2], pairs[1::2], strict=True):
                 found[place] = found.get(place, 0) + count
+        return found
+
+    def _pairs(self, key: str, english: bool) -> list[list[int]]:
+        """The postings of the words of a term."""
+        holding = self._postings
+        found = [holding[word] for word in self._forms[english].get(key, ())]
+        if key in holding and (stem(key) if english else prefix(key)) == key:
+            found.append(holding[key])
         return found
 
     def _idf(self, holding: int) -> float:

@@ -7,26 +7,32 @@ from hashlib import blake2b
 from typing import TypeVar
 
 Value = TypeVar("Value")
+OTHER = 4  # a character of a script without blanks takes 100 bytes in a table of words and their parts, of English 25
 DIGEST_BYTES = 16  # enough that collisions are infeasible, accidental or sought
 
 
 class MemoTable(dict[str, Value]):
     """The results of `function` for words, computed at the first lookup. A lookup costs a third of `lru_cache`'s.
 
-    At `limit` words the table is emptied; a word of more than `longest` characters is not stored. Thread-safe.
+    At `limit` words, or `characters` in them, the table is emptied; a word of more than `longest` characters is not
+    stored. A word that is not ASCII counts `OTHER` times: it may have as many parts as characters. Thread-safe.
     """
 
-    def __init__(self, function: Callable[[str], Value], limit: int, longest: int) -> None:
+    def __init__(self, function: Callable[[str], Value], limit: int, longest: int, characters: int) -> None:
         super().__init__()
         self._function = function
         self._limit = limit
         self._longest = longest
+        self._characters = self._left = characters
 
     def __missing__(self, word: str) -> Value:
         value = self._function(word)
         if len(word) <= self._longest:
-            if len(self) >= self._limit:
+            size = len(word) if word.isascii() else OTHER * len(word)
+            if len(self) >= self._limit or self._left < size:
                 self.clear()
+                self._left = self._characters
+            self._left -= size
             self[word] = value
         return value
 

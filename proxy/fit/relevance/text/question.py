@@ -24,9 +24,9 @@ from functools import cached_property
 from proxy.fit.relevance.passages.splitting import split
 from proxy.fit.relevance.text.bm25 import Document, Index, Query, acquire_index, query, release_index
 from proxy.fit.relevance.text.clauses import clauses_in, is_question
-from proxy.fit.relevance.text.reading import read_message, read_text, speaker_of, speakers_of
+from proxy.fit.relevance.text.reading import Reading, read_message, read_text, speaker_of, speakers_of
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP
-from proxy.model.conversation import Block
+from proxy.model.conversation import Block, Kind, Message
 
 # Characters read at either end of a long message, where a question is (measured: more adds noise).
 USER_HEAD, USER_TAIL = 1200, 300
@@ -110,11 +110,19 @@ def question_of(blocks: Sequence[Block]) -> Question | None:
     if not users:
         return None
     others = [block for i, block in enumerate(blocks) if i != users[-1]]
-    documents: list[Document] = [tuple(map(read_message, block.messages)) for block in others]
+    documents: list[Document] = [tuple(map(_read, block.messages)) for block in others]
     index = acquire_index([*documents, *_pasted(blocks)])
     found = Question(tuple(_clauses(blocks, users, index)), users[-1])
     release_index(index)
     return found
+
+
+def _read(message: Message) -> Reading:
+    """The reading of a message, of a very long one of its beginning: it would contain every word of the question. The
+    passages of a user's are read besides."""
+    if len(message.raw) <= PASTED:
+        return read_message(message)
+    return read_message(message, OUTER if message.kind is Kind.USER else PASTED)
 
 
 def _pasted(blocks: Sequence[Block]) -> Iterator[Document]:

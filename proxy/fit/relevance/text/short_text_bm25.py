@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from proxy.fit.relevance.text.splitting import distinct_tokens
-from proxy.fit.relevance.text.words import terms
+from proxy.fit.relevance.text.words import containing, terms
 
 K1, B = 1.2, 0.4  # measured on rows and lines (proxy/fit/relevance/README.md)
 MAX_LITERALS = 32  # literals of a query that are searched for
@@ -32,12 +32,29 @@ def bm25_scores(
     """The BM25 score of each text, given as its tokens, for the terms `wanted` (words, or stems if `english`) and their
     weights. `vocabulary`: all tokens of the texts, if the caller has them."""
     postings: dict[str, list[int]] = {term: [] for term in wanted}
-    matching = _matching(vocabulary or distinct_tokens(texts), postings, english)
-    for place, found in enumerate(texts):
+    _post(texts, 0, _matching(vocabulary or distinct_tokens(texts), postings, english))
+    return _weighted(postings, wanted, list(map(len, texts)), k1, b)
+
+
+def bm25_scores_of_batches(
+    batches: Iterable[Sequence[Sequence[str]]], wanted: Mapping[str, float], english: bool
+) -> list[float]:
+    """The same for texts that come in batches, of which only the lengths are kept. No token is cached."""
+    postings: dict[str, list[int]] = {term: [] for term in wanted}
+    lengths: list[int] = []
+    for texts in batches:
+        likely = containing(distinct_tokens(texts), postings.keys(), english)
+        _post(texts, len(lengths), _matching(likely, postings, english))
+        lengths += map(len, texts)
+    return _weighted(postings, wanted, lengths, K1, B)
+
+
+def _post(texts: Sequence[Sequence[str]], first: int, matching: Mapping[str, Sequence[list[int]]]) -> None:
+    """Adds the places of the tokens that match to their posting lists. `first`: the place of the first text."""
+    for place, found in enumerate(texts, first):
         for token in filter(matching.__contains__, found):
             for places in matching[token]:
                 places.append(place)
-    return _weighted(postings, wanted, list(map(len, texts)), k1, b)
 
 
 def _matching(tokens: Collection[str], postings: Mapping[str, list[int]], english: bool) -> dict[str, list[list[int]]]:

@@ -19,7 +19,8 @@ LONGEST = 80  # characters of an identifier; a longer token (hash, base64) is ma
 BLOB = 512  # characters of one token that are split into parts; more of a base64 image would add nothing
 KNOWN_ENGLISH = 0.10  # share of `ENGLISH` words: English chats and minutes have .15 to .30, other languages under .05
 SHORTEST_NAME = 7  # characters of an identifier; a shorter one may recur by accident
-CACHED_TOKENS = 1 << 15
+CACHED_TOKENS, CACHED_CHARACTERS = 1 << 15, 1 << 18
+SOUGHT = 64  # words that are searched for at once: the time of a search grows with their number
 PREFIX = 5  # letters by which the words of a language without a stemmer are matched (McNamee et al. 2009)
 SHORT_TEXT = 6  # words; a shorter text may be English without containing a function word
 
@@ -70,6 +71,28 @@ def terms(found: Iterable[str], english: bool) -> Iterator[tuple[str, ...]]:
     return map(STEMS if english else PARTS, map(KNOWN.__getitem__, found))
 
 
+def containing(found: Iterable[str], wanted: Collection[str], english: bool) -> list[str]:
+    """The tokens that may be matched by one of the words (stems, if `english`), and few others. Nothing is cached.
+
+    A stem without its last letter begins each of its words.
+    """
+    least = {word[:-1] if english and len(word) > 1 else word for word in wanted}
+    if not 0 < len(least) <= SOUGHT:
+        return [*found] if least else []
+    search = re.compile("|".join(map(re.escape, sorted(least)))).search
+    return [token for token in found if search(_plain(token))]
+
+
+def _plain(token: str) -> str:
+    """A token as its parts are cut out of it."""
+    if token.isascii():
+        return token.lower()
+    plain = unicodedata.normalize("NFKC", token).lower()
+    if LATIN.fullmatch(plain):
+        plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
+    return plain
+
+
 Known = tuple[str, tuple[str, ...], tuple[str, ...], bool, int, int]
 
 
@@ -105,9 +128,7 @@ def _parts(token: str, lower: str) -> tuple[str, ...]:
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
-    plain = unicodedata.normalize("NFKC", token).lower()
-    if LATIN.fullmatch(plain):
-        plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
+    plain = _plain(token)
     found: list[str] = []
     for run in OTHER_PART.finditer(plain):
         found += _pairs(run[0]) if run[1] else [run[0]]
@@ -179,7 +200,7 @@ def _without_suffix(word: str) -> str:
     return word
 
 
-stem = MemoTable(_stem, CACHED_TOKENS, LONGEST).__getitem__
+stem = MemoTable(_stem, CACHED_TOKENS, LONGEST, CACHED_CHARACTERS).__getitem__
 # Cached, because a conversation repeats the same few thousand tokens.
-KNOWN: MemoTable[Known] = MemoTable(_known, CACHED_TOKENS, LONGEST)
+KNOWN: MemoTable[Known] = MemoTable(_known, CACHED_TOKENS, LONGEST, CACHED_CHARACTERS)
 TOKEN_ITSELF, PARTS, STEMS, NAMED, IN_ENGLISH, SEVERITY = map(itemgetter, range(6))

@@ -37,7 +37,7 @@ def test_what_stands_under_a_matching_line_gets_a_share() -> None:
 
 
 def test_of_a_very_long_text_only_passages_that_share_words_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "READ", 1000)
+    monkeypatch.setattr(ranking, "READ", 200)
     text = read(with_needle(70, "The keeper of the lighthouse: boat!"), 0.2)
     scores = rank_passages([text], ASKED)[0]
     assert max(scores) == scores[70] > 0.9

@@ -15,10 +15,17 @@ def test_a_table_makes_each_word_once_and_forgets_all_when_there_are_too_many() 
         made.append(word)
         return len(word)
 
-    table = MemoTable(length, limit=2, longest=3)
+    table = MemoTable(length, limit=2, longest=3, characters=100)
     assert [table[word] for word in ("a", "bb", "a", "bb")] == [1, 2, 1, 2] and made == ["a", "bb"]
     assert table["ccc"] == 3 and dict(table) == {"ccc": 3}
     assert table["dddd"] == 4 and dict(table) == {"ccc": 3}  # too long to be remembered
+
+
+def test_a_table_is_bounded_by_the_characters_of_its_words() -> None:
+    table = MemoTable(len, limit=100, longest=9, characters=11)
+    assert [table[word] for word in ("abcd", "efgh")] == [4, 4] and len(table) == 2
+    assert table["ijkl"] == 4 and dict(table) == {"ijkl": 4}
+    assert table["港口"] == 2 and dict(table) == {"港口": 2}  # a character of another script counts several times
 
 
 def test_a_digest_tells_where_one_part_ends_and_the_next_begins() -> None:

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.relevance.text.bm25 import query
-from proxy.fit.relevance.text.short_text_bm25 import MISSES, bm25_scores, fill, largest_fitting, literal_scores
+from proxy.fit.relevance.text.short_text_bm25 import (
+    MISSES,
+    bm25_scores,
+    bm25_scores_of_batches,
+    fill,
+    largest_fitting,
+    literal_scores,
+)
 from proxy.fit.relevance.text.splitting import tokens
 
 TEXTS = ["the files of users", "userName = getFile()", "nothing of the kind", "", "файл пользователя"]
@@ -98,3 +105,16 @@ def test_the_most_that_fits_is_rendered(count: int, limit: int) -> None:
 def test_a_literal_is_found_in_texts_that_hold_line_breaks() -> None:
     texts = ["one\nSrc/A.py", "two", "three\nfour"]
     assert literal_scores(texts, ["src/a.py"]) == [1.0, 0.0, 0.0] == literal_scores([texts[0], "", ""], ["src/a.py"])
+
+
+@pytest.mark.parametrize("english", [True, False])
+@pytest.mark.parametrize(
+    "asked", ["flies stopping name", "fly 灯塔 naive", "a", "", " ".join(f"w{i}" for i in range(100)) + " fly"]
+)
+def test_texts_in_batches_have_the_same_scores(asked: str, english: bool) -> None:
+    texts = ["The flies stopped", "getUserName of the fly", "naïve flying", "港口有灯塔", "ＦＬＹ stop", "", "no"]
+    rows = [tokens(text) for text in texts]
+    keys = query(dict.fromkeys(asked.split(), 1), english).keys()
+    expected = bm25_scores(rows, keys, english)
+    assert bm25_scores_of_batches([rows[:5], rows[5:6], rows[6:]], keys, english) == pytest.approx(expected)
+    assert any(expected) or "fl" not in asked or not english
