@@ -83,7 +83,9 @@ def start(
         work(0, lambda: None)
         return 0
     encoding(FIRST_ENCODING)  # before the fork: the workers share this memory
-    return workers.run(settings.workers, work, gone, lambda: _close([*listeners, *admin_listeners]), event)
+    return workers.run(
+        settings.workers, work, gone, lambda: _close([*listeners, *admin_listeners]), event, hangup_stops=on_terminal()
+    )
 
 
 def unused(settings: Settings, rules: Rules) -> list[str]:
@@ -97,6 +99,11 @@ def unused(settings: Settings, rules: Rules) -> list[str]:
         ):
             said.append(f"{name}_{given[0].upper()} is of no use without {name}_MODEL: there is no {kind} model")
     return said
+
+
+def on_terminal() -> bool:
+    """Whether this process was started on a terminal: SIGHUP then says that it is closed, and the process must end."""
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
 def _serve(
@@ -123,7 +130,7 @@ def _serve(
         read_seconds=settings.body_timeout,
         error_body=error_body,
         event=event,
-        on_hangup=services.reloader.request,
+        on_hangup=None if on_terminal() else services.reloader.request,
     )
     services.metrics.publish()
     log.close()

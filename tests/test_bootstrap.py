@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import sys
 from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, listen, shown
+from proxy.bootstrap import aged, listen, on_terminal, shown
 from proxy.config.model_table import read_table
 from proxy.config.window_rules import WindowRules
 from proxy.config.windows import Windows
@@ -101,3 +103,14 @@ def test_a_table_that_is_older_than_half_a_year_is_remarked() -> None:
     remark = "the model table's newest date is 2024-08-06: windows and prices of newer models may be missing"
     assert aged(windows, windows.newest_at + half) == (remark,)
     assert aged(Windows(WindowRules(), read_table(b"{}")), 2e9) == (), "its age is not known"
+
+
+def test_only_on_a_terminal_a_hangup_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyboard, screen = os.openpty()
+    with open(keyboard, "rb"), open(screen) as terminal, open(os.devnull) as nothing:
+        found = []
+        for stdin in (terminal, nothing, None):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            found.append(on_terminal())
+    monkeypatch.setattr(sys, "stdin", nothing)  # closed
+    assert [*found, on_terminal()] == [True, False, False, False]

@@ -52,7 +52,7 @@ CONFIG = """worker_processes 2; daemon off; pid {home}/nginx.pid; error_log {hom
 events {{ worker_connections 4096; }}
 http {{ access_log off; proxy_temp_path {home}/proxy; client_body_temp_path {home}/body; fastcgi_temp_path {home}/f;
   uwsgi_temp_path {home}/u; scgi_temp_path {home}/s;
-  upstream replicas {{ {servers} keepalive 64; }}
+  upstream replicas {{ zone replicas 64k; {servers} keepalive 64; }}
   server {{ listen 127.0.0.1:{port} backlog=4096; location / {{
     proxy_pass http://replicas; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
     proxy_next_upstream off; proxy_read_timeout 600s; }} }} }}

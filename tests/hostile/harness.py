@@ -181,6 +181,7 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # for the files that a killed process leaves
     process = subprocess.Popen(
         [sys.executable, "-m", "proxy.cli", "serve"],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -49,7 +49,8 @@ class Server:
     After a stop signal `scope["state"]["draining"]` is True. After SIGTERM the port stays open for `settle` seconds.
     Then the port closes, and running requests have `drain` seconds to complete. A second signal, if it is SIGINT, ends
     that wait. The admin port stays open until the last request is complete. The server opens its ports itself unless
-    it gets bound sockets. It calls `ready` once all ports are open, and `on_hangup` on SIGHUP.
+    it gets bound sockets. It calls `ready` once all ports are open, and `on_hangup` on SIGHUP; without that, SIGHUP is
+    a stop signal.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Server:
         admin_sockets: Sequence[socket.socket] = (),
         ready: Callable[[], None] = lambda: None,
         event: Event = ignore,
-        on_hangup: Callable[[], None] = lambda: None,
+        on_hangup: Callable[[], None] | None = None,
     ) -> None:
         self.started = self.should_exit = False
         self.lifespan = Lifespan(config.app, event)
@@ -99,7 +100,8 @@ class Server:
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle_hangup)
+        handle_hangup = self.handle_exit if self._on_hangup is None else self._handle_hangup
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, handle_hangup)
         try:
             yield
         finally:
@@ -107,7 +109,8 @@ class Server:
                 signal.signal(number, handler)
 
     def _handle_hangup(self, number: int, frame: FrameType | None) -> None:
-        asyncio.get_running_loop().call_soon_threadsafe(self._on_hangup)
+        if self._on_hangup is not None:
+            asyncio.get_running_loop().call_soon_threadsafe(self._on_hangup)
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
         """Handles a stop signal."""
@@ -195,7 +198,7 @@ def run(
     min_rate: float = MIN_RATE,
     read_seconds: float = READ_RATE_SECONDS,
     event: Event = ignore,
-    on_hangup: Callable[[], None] = lambda: None,
+    on_hangup: Callable[[], None] | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, drains, and returns.
 
@@ -203,7 +206,7 @@ def run(
     drain, settle: seconds, as in `Server`.
     sockets, admin_sockets: bound sockets to use instead of hosts and ports. Other processes may share them.
     ready: called once all ports are open.
-    on_hangup: called on each SIGHUP.
+    on_hangup: called on each SIGHUP; None: SIGHUP is a stop signal.
     min_rate, read_seconds: bytes per second, and the interval in seconds over which they are measured. A client that
     reads a pending response more slowly is disconnected.
     """

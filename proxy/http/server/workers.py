@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import NoReturn
 
@@ -27,9 +27,16 @@ Workers = dict[int, tuple[int, float]]  # by process id: a worker's number and s
 WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM)
 
 
-def run(count: int, work: Work, on_exit: WorkerExit, on_stop: Callback = lambda: None, event: Event = ignore) -> int:
+def run(
+    count: int,
+    work: Work,
+    on_exit: WorkerExit,
+    on_stop: Callback = lambda: None,
+    event: Event = ignore,
+    hangup_stops: bool = False,
+) -> int:
     """Runs `work` in `count` processes until SIGTERM or SIGINT, then sends them SIGTERM; a second signal kills them.
-    SIGHUP goes to each of them.
+    SIGHUP is passed on to all of them, or is a stop too if `hangup_stops`.
 
     work: called with the worker's number, from 0 on, and a callback that the worker calls once it is ready.
     on_exit: called with the process id of each worker that has exited.
@@ -46,7 +53,8 @@ def run(count: int, work: Work, on_exit: WorkerExit, on_stop: Callback = lambda:
         os.set_blocking(end, False)
     try:
         start = partial(_start, work, alive, ready[1], event)
-        return _Supervisor(count, start, on_exit, on_stop, ready[0], event).run()
+        stops = {signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hangup_stops else [])}
+        return _Supervisor(count, start, on_exit, on_stop, ready[0], event, stops).run()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         if signal.SIGALRM in signal.sigpending():
@@ -67,8 +75,9 @@ class _Supervisor:
         on_stop: Callback,
         ready: int,
         event: Event,
+        stops: Collection[int],
     ) -> None:
-        self._event = event
+        self._event, self._stops = event, stops
         self._start, self._on_exit, self._on_stop, self._ready = start, on_exit, on_stop, ready
         self._workers = {start(number): (number, time.monotonic()) for number in range(count)}
         self._due: list[tuple[float, int]] = []
@@ -80,7 +89,7 @@ class _Supervisor:
         """Handles signals until all workers have exited. Returns the exit code."""
         while self._workers or self._due:
             received = signal.sigwait(WATCHED)
-            if received in (signal.SIGTERM, signal.SIGINT):
+            if received in self._stops:
                 self._stop_all(signal.SIGKILL if self._stop else signal.SIGTERM)
                 self._on_stop()
             elif received == signal.SIGHUP:

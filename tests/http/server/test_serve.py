@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 
+import pytest
+
 from proxy.apis import error_body
 from proxy.http.relay import Receive, Scope, Send
 from proxy.http.server.serve import Config, Server
@@ -176,11 +178,13 @@ async def app(scope, receive, send):
 def hangup():
     print("hangup", flush=True)
 
-run(app, "127.0.0.1", int(sys.argv[1]), settle=0, error_body=lambda path, error: b"{}", on_hangup=hangup)
+on_hangup = hangup if sys.argv[2:] else None
+run(app, "127.0.0.1", int(sys.argv[1]), settle=0, error_body=lambda path, error: b"{}", on_hangup=on_hangup)
 """
 
 
-def test_a_stop_by_signal_is_a_success() -> None:
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_by_signal_is_a_success(stop: signal.Signals) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -198,7 +202,7 @@ def test_a_stop_by_signal_is_a_success() -> None:
 
         try:
             run(check())
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(stop)
             assert process.wait(10) == 0
         finally:
             process.kill()
@@ -210,7 +214,7 @@ def test_SIGHUP_is_a_call_and_no_end() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", PROGRAM, str(port)]
+    command = [sys.executable, "-c", PROGRAM, str(port), "calls"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         async def check() -> None:

@@ -37,15 +37,17 @@ def work(number, ready):
     while True:
         time.sleep(60)
 
-code = workers.run(2, work, lambda pid: say("gone", pid), event=event)
+code = workers.run(2, work, lambda pid: say("gone", pid), event=event, hangup_stops=sys.argv[4] == "True")
 say("end", code)
 """
 
 
 @contextmanager
-def crew(young: float = 0.0, code: int = 0, work: str = "wait") -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+def crew(
+    young: float = 0.0, code: int = 0, work: str = "wait", hangup_stops: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     """A parent with two workers, and what they say."""
-    command = [sys.executable, "-c", PROGRAM, str(young), str(code), work]
+    command = [sys.executable, "-c", PROGRAM, str(young), str(code), work, str(hangup_stops)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -183,3 +185,11 @@ def test_SIGHUP_goes_to_every_worker_and_ends_none() -> None:
             assert {out.readline() for _ in pids} == {f"hangup {pid}\n" for pid in pids}
         process.terminate()
         assert sorted(out.readline() for _ in range(2)) == sorted(f"gone {pid}\n" for pid in pids)
+
+
+def test_a_closed_terminal_is_a_stop() -> None:
+    with crew(hangup_stops=True) as (process, out):
+        pids = born(out)
+        process.send_signal(signal.SIGHUP)
+        assert sorted(out.readline() for _ in range(2)) == sorted(f"gone {pid}\n" for pid in pids)
+        assert out.readline() == "end 0\n"
