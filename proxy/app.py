@@ -428,7 +428,9 @@ def own_paths(services: Services) -> dict[str, Asgi]:
 
     def learned(forgets: bool, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         settings, families = services.gateway.settings, services.rules.families
-        return Learning(settings, families, services.cache, services.budget, forgets)(scope, receive, send)
+        backends = () if services.routes is None else services.routes.backends.values()
+        others = {backend.name: backend.knowledge.cache for backend in backends if backend.row is not None}
+        return Learning(settings, families, services.cache, services.budget, forgets, others)(scope, receive, send)
 
     return {
         "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),

@@ -56,6 +56,7 @@ class Key(NamedTuple):
     quality: str
     mode: str
     window_source: str
+    upstream: str
 
 
 KEY = attrgetter(*Key._fields)
@@ -364,6 +365,24 @@ METRICS = (
         _endpoint,
         lambda o: o.upstream_seconds or None,
         UPSTREAM_SECONDS_BUCKETS,
+        base="",
+    ),
+    Metric(
+        "plimsoll_upstream_requests_total",
+        "Requests by the upstream that was asked last, where there are several, and by their status.",
+        ("upstream", "status"),
+        lambda group: (group.key.upstream, str(group.key.status)),
+        selects=lambda group: bool(group.key.upstream),
+        base="",
+    ),
+    Metric(
+        "plimsoll_upstream_response_seconds",
+        "Time from sending a request to the end of the response, by the upstream that was asked last.",
+        ("upstream",),
+        lambda group: (group.key.upstream,),
+        lambda o: o.upstream_seconds or None,
+        UPSTREAM_SECONDS_BUCKETS,
+        selects=lambda group: bool(group.key.upstream),
         base="",
     ),
     Metric(

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
@@ -97,13 +97,15 @@ def refusal_of(headers: Headers, settings: Settings) -> ClientError | None:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """Answers with the records of a model; if `forgets`, it also deletes them."""
+    """Answers with the records of a model; if `forgets`, it also deletes them. `others` are the caches of the other
+    upstreams, by name: their records have the name."""
 
     settings: Settings
     families: Families
     cache: Cache
     budget: Budget
     forgets: bool = False
+    others: Mapping[str, Cache] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -120,13 +122,22 @@ class Learning:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else payload})
 
+    def _everywhere(self, model: str) -> dict[str, Any]:
+        """The records of a model at all upstreams."""
+        told = learned_of(self.cache, self.families, model)
+        for name, cache in self.others.items():
+            there = learned_of(cache, self.families, model)
+            for kind in ("limits", "counts"):
+                told[kind] += [{**record, "upstream": name} for record in there[kind]]
+        return told
+
     async def _records(self, scope: Scope, receive: Receive) -> dict[str, Any]:
         refusal = refusal_of(scope["headers"], self.settings)
         if refusal is not None:
             raise refusal
         if not self.forgets:
             query = parse_qs(scope["query_string"].decode("latin-1"))
-            return learned_of(self.cache, self.families, _asked(query.get("model", ())))
+            return self._everywhere(_asked(query.get("model", ())))
         room = self.budget.room()
         try:
             body = await read_body(scope, receive, MOST_BYTES, self.settings.body_timeout, room)
@@ -135,7 +146,7 @@ class Learning:
             raise _unnamed() from None
         finally:
             room.release()
-        told = learned_of(self.cache, self.families, model)
+        told = self._everywhere(model)
         self.cache.forget(model)
         return told
 

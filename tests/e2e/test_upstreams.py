@@ -14,7 +14,7 @@ import pytest
 from proxy.simulator.app import Simulator, SimulatorConfig
 from tests.e2e.services import KEY, PATH, Running, body, error, ours, plimsoll, simulating, talk
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
-from tests.serving import Reply, ask, post, run
+from tests.serving import Reply, ask, get, post, run
 from tests.upstreams.providers import claude, refusing
 
 CLIENT, OPERATOR, LENT = "canary-client-2718", "canary-operator-3141", "canary-lent-1618"
@@ -449,6 +449,12 @@ def test_what_a_refusal_teaches_holds_for_the_same_model_of_no_other_upstream(tm
                 await chat(proxy, sent, KEY, here)
                 assert roomy.received[-1].body == sent
                 assert proxy.learned("mystery").window is None
+                admin = (b"x-plimsoll-admin: 1",)
+                told = json.loads((await ask(proxy.port, get(b"/learned?model=mystery", *admin))).body)
+                assert {(limit["upstream"], limit["value"]) for limit in told["limits"]} == {("tight", 3_000)}
+                await ask(proxy.port, post(b'{"model": "mystery"}', *admin, target=b"/forget"))
+                told = json.loads((await ask(proxy.port, get(b"/learned?model=mystery", *admin))).body)
+                assert told["limits"] == []
 
     run(check())
 

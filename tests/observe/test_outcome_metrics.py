@@ -82,7 +82,13 @@ def test_our_own_time_is_kept_apart_from_the_upstreams() -> None:
 def test_every_row_is_shown_once_it_has_something_to_show() -> None:
     metrics = Metrics(lambda model: model)
     everything = replace(
-        FITTED, model_sent="gpt-4o", refusals=("vllm",), first_byte_seconds=0.1, truncated=True, uncounted=True
+        FITTED,
+        model_sent="gpt-4o",
+        refusals=("vllm",),
+        first_byte_seconds=0.1,
+        truncated=True,
+        uncounted=True,
+        upstream="large",
     )
     metrics.observe(everything)
     metrics.observe(replace(FITTED, mode="observe", notes=(), planned=FITTED.notes, planned_result="fitted"))
@@ -139,3 +145,11 @@ def test_a_passed_request_tells_nothing_of_tokens() -> None:
         for name in found
         if name.startswith("plimsoll_") and "model=" in name and "model=}" not in name and "model=," not in name
     ]
+
+
+def test_requests_are_counted_by_upstream_only_where_there_are_several() -> None:
+    found = counted(FITTED, replace(FITTED, upstream="large"), replace(PASSED, upstream="large", status=502))
+    assert found["plimsoll_upstream_requests_total{status=200,upstream=large}"] == 1
+    assert found["plimsoll_upstream_requests_total{status=502,upstream=large}"] == 1
+    assert found["plimsoll_upstream_response_seconds_sum{upstream=large}"] >= 0.25
+    assert not any(name.startswith("plimsoll_upstream_re") for name in counted(FITTED))
