@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.loads import RESPONSES, Case, Result, measured
+from tests.bench.loads import MESSAGES, RESPONSES, Case, Result, measured
 from tests.bench.systems import HOME, SYSTEMS, System, need, plimsoll, upstream
 
 LEAST_RATE = 5.0  # answers a second: the slowest case of a system that works has over 40
@@ -41,6 +41,10 @@ CASES = (
     Case("Responses, 40 KB, 16", 40_000, 20, 16, path=RESPONSES),
     Case("Responses, 40 KB, 1, grown", 40_000, 20, 1, grown=True, path=RESPONSES),
     Case("Responses, stream of 100, 16", 1_000, 1, 16, stream=True, path=RESPONSES),
+    Case("Messages, 1 KB, 16", 1_000, 1, 16, path=MESSAGES),
+    Case("Messages, 40 KB, 16", 40_000, 20, 16, path=MESSAGES),
+    Case("Messages, 40 KB, 1, grown", 40_000, 20, 1, grown=True, path=MESSAGES),
+    Case("Messages, stream of 100, 16", 1_000, 1, 16, stream=True, path=MESSAGES),
 )
 
 

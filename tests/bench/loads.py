@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.bench.systems import HOME, OTHER, PATH, System
 
-RESPONSES = "/v1/responses"
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
 LUA = """wrk.method = "POST"
 {headers}
 local text = [=[{body}]=]
@@ -42,7 +42,7 @@ class Case:
     """What is sent: about `size` bytes in `messages` messages, by so many clients at once.
 
     Every request is the same (what is known), or where it is `cold` new in all its messages, or where it has `grown`
-    the one before it and two messages more. A `stream` has so many `chunks`. `path`: that of chat, or of Responses.
+    the one before it and two messages more. A `stream` has so many `chunks`. `path`: whose requests they are.
     """
 
     name: str
@@ -76,7 +76,8 @@ def body(case: Case) -> str:
     texts = [f"######## {i} {SENTENCE * (each // len(SENTENCE) + 1)}"[:each] for i in range(case.messages)]
     messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(texts)]
     head = {"stream": True} if case.stream else {}
-    model = "gpt-4o" if case.size < 500_000 else "gpt-4.1"  # the window that holds it
+    models = ("claude-sonnet-4-5", "claude-sonnet-4-6") if case.path == MESSAGES else ("gpt-4o", "gpt-4.1")
+    model = models[case.size >= 500_000]  # the window that holds it
     limit, key = ("max_output_tokens", "input") if case.path == RESPONSES else ("max_tokens", "messages")
     return json.dumps({**head, "model": model, limit: case.chunks, key: messages}, separators=(",", ":"))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import uvloop
@@ -20,10 +22,7 @@ EVENT = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-4o","choices":'
     b'[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
 )
-CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 DONE = EVENT.replace(b'"content":" word"', b"").replace(b"null", b'"stop"') + b"data: [DONE]\n\n"
-END = b"%x\r\n%b\r\n0\r\n\r\n" % (len(DONE), DONE)
-RESPONSES = b"post /v1/responses "
 RESPONSE = (
     b'{"id":"resp_1","object":"response","created_at":1,"status":"completed","error":null,"incomplete_details":null,'
     b'"model":"gpt-4o","output":[{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":'
@@ -31,16 +30,54 @@ RESPONSE = (
     b'"store":false,"tool_choice":"auto","tools":[],"usage":{"input_tokens":%d,"input_tokens_details":'
     b'{"cached_tokens":0},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}}'
 )
-DELTA = (
+TEXT_DELTA = (
     b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","content_index":0,"delta":" word",'
     b'"item_id":"msg_1","logprobs":[],"output_index":0,"sequence_number":9}\n\n'
 )
 CREATED = b'event: response.created\ndata: {"type":"response.created","response":%b,"sequence_number":0}\n\n'
 COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":%b,"sequence_number":9}\n\n'
+MESSAGE = (
+    b'{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text",'
+    b'"text":"Hello there"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":%d,"total":%d,'
+    b'"output_tokens":3}}'
+)
+STARTED = (
+    b'event: message_start\ndata: {"type":"message_start","message":%b}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text",'
+    b'"text":""}}\n\n'
+)
+DELTA = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta",'
+    b'"text":" word"}}\n\n'
+)
+STOPPED = (
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},'
+    b'"usage":{"output_tokens":100}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
+)
 CHUNKS = 100  # of a stream whose request does not say
 LIMIT = b'_tokens":'  # max_tokens, max_output_tokens: the first such field of the bodies in `loads`
 PACE = 0.001  # seconds between chunks: each leaves alone, as tokens do
 pace = PACE
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an API answers: whole, with the tokens of the prompt and of both; and what begins a stream, with that answer,
+    each of its chunks, and what ends it."""
+
+    answer: bytes
+    begin: Callable[[bytes], bytes]
+    chunk: bytes
+    end: Callable[[bytes], bytes]
+
+
+FORMS = {
+    b"/v1/chat/completions": Form(ANSWER, lambda answer: EVENT, EVENT, lambda answer: DONE),
+    b"/v1/responses": Form(RESPONSE, CREATED.__mod__, TEXT_DELTA, COMPLETED.__mod__),
+    b"/v1/messages": Form(MESSAGE, STARTED.__mod__, DELTA, lambda answer: STOPPED),
+}
+CHAT = FORMS[b"/v1/chat/completions"]
 
 
 class Upstream(asyncio.Protocol):
@@ -50,7 +87,8 @@ class Upstream(asyncio.Protocol):
         self.left = -1
         self.length = 0
         self.seen = bytearray()
-        self.stream = self.responses = False
+        self.stream = False
+        self.form = CHAT
         self.chunks = CHUNKS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -65,7 +103,7 @@ class Upstream(asyncio.Protocol):
             if end < 0:
                 return
             head = bytes(self.seen[:end]).lower()
-            self.responses = head.startswith(RESPONSES)
+            self.form = FORMS.get(head.split(b" ", 2)[1], CHAT)
             at = head.find(b"content-length:")
             length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
             body = self.seen[end + 4 :]
@@ -84,17 +122,13 @@ class Upstream(asyncio.Protocol):
     def answer(self) -> None:
         """The whole answer, or its stream chunk by chunk."""
         prompt = round(TOKENS * self.length)
-        body = (RESPONSE if self.responses else ANSWER) % (prompt, prompt + 3)
+        body = self.form.answer % (prompt, prompt + 3)
         if not self.stream:
             self.transport.write(PLAIN % (len(body), body))
             return
-        chunk, end = CHUNK, END
-        if self.responses:
-            self.transport.write(HEAD + chunked(CREATED % body))
-            chunk, end = chunked(DELTA), chunked(COMPLETED % body) + b"0\r\n\r\n"
-        else:
-            self.transport.write(HEAD + chunk)
-        self.send(self.chunks - 1, chunk, end)
+        self.transport.write(HEAD + chunked(self.form.begin(body)))
+        end = chunked(self.form.end(body)) + b"0\r\n\r\n"
+        self.send(self.chunks - 1, chunked(self.form.chunk), end)
 
     def send(self, left: int, chunk: bytes, end: bytes) -> None:
         """The next chunk, and the one after it later."""
