@@ -13,6 +13,7 @@ import argparse
 import gzip
 import json
 import re
+import statistics
 import sys
 import urllib.error
 import urllib.request
@@ -44,6 +45,8 @@ UNSEEN = {"file", "audio", "image", "web_search", "custom_tool", "base64_strippe
 TARGET = "OpenAI and Azure, text and tools"
 EXACT = Quality.EXACT.value
 COUNTABLE = "OpenAI and Azure, counted exactly"
+MESSAGES = "messages"
+NEW_CLAUDE = re.compile(r"opus-4-[7-9]|(?:sonnet|opus|haiku)-5")
 
 Row = Mapping[str, Any]
 
@@ -129,12 +132,24 @@ def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
             yield "set", COUNTABLE if count.quality == EXACT else "OpenAI and Azure, with parts of unknown cost"
             return
         yield "set", TARGET if not features & UNSEEN else "OpenAI and Azure, with images, sounds or files"
+    elif row["endpoint"] == MESSAGES:
+        yield "set", _claude(row)
     else:
         yield "set", "all others"
     yield "provider", row["provider"]
     yield "quality", count.quality
     for feature in features or {"(text alone)"}:
         yield "feature", feature
+
+
+def _claude(row: Row) -> str:
+    """The set of a row of the Messages API. What its provider adds to a prompt, or removes from it, is unknown."""
+    features, sent = set(row["features"]), row["request"]
+    hosted = any(feature.startswith("hosted_tool") for feature in features)
+    schema = "output_format" in sent or "format" in (sent.get("output_config") or {})
+    if hosted or schema or features & UNSEEN or {"mcp_servers", "context_management"} & sent.keys():
+        return "Claude, with parts of unknown cost"
+    return "Claude 4.7 and later" if NEW_CLAUDE.search(row["model"] or "") else "Claude up to 4.6"
 
 
 def directly(api: Api, body: bytes) -> Count | None:
@@ -176,8 +191,9 @@ def over_http(url: str) -> Ask:
 
 
 def table(title: str, groups: Mapping[str, Sequence[Count]]) -> str:
-    """One line a group: rows, and shares of them in per cent."""
-    head = f"{title:<46} {'rows':>6} {'exact':>7} {'in 3':>6} {'in 3 %':>7} {f'>{SLACK} under':>9} {'>margin':>8}"
+    """One line a group: rows, shares of them in per cent, and the median error in per cent."""
+    columns = f"{'rows':>6} {'exact':>7} {'in 3':>6} {'in 3 %':>7} {'median':>7} {f'>{SLACK} under':>9} {'>margin':>8}"
+    head = f"{title:<46} {columns}"
     lines = [_line(name, counts) for name, counts in sorted(groups.items(), key=lambda item: -len(item[1]))]
     return "\n".join([head, *lines])
 
@@ -189,9 +205,11 @@ def _line(name: str, counts: Sequence[Count]) -> str:
     exact = share(lambda c: c.under == 0)
     close = share(lambda c: abs(c.under) <= CLOSE)
     near = share(lambda c: abs(c.under) <= NEAR * c.truth)
+    median = 100 * statistics.median(abs(c.under) / c.truth for c in counts)
     under = share(lambda c: c.under > SLACK)
     beyond = share(lambda c: c.under > c.margin)
-    return f"{name[:46]:<46} {len(counts):>6} {exact:>7.1f} {close:>6.1f} {near:>7.1f} {under:>9.2f} {beyond:>8.2f}"
+    shares = f"{exact:>7.1f} {close:>6.1f} {near:>7.1f} {median:>7.2f} {under:>9.2f} {beyond:>8.2f}"
+    return f"{name[:46]:<46} {len(counts):>6} {shares}"
 
 
 if __name__ == "__main__":

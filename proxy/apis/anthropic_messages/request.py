@@ -29,6 +29,7 @@ NEEDS = (("vision", b'"image"'),)
 # Files, containers and hidden content that the upstream has stored, signed or encrypted.
 BOUND = (b'"file_id"', b'"container"', b'"signature"', b'"encrypted_content"')
 PIN = "pin"
+COMPACTION = "compaction"  # a block that stands for all messages before it
 # Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
 # window.
 CLEARING = (b'"clear_tool_uses', b'"compact_')
@@ -143,7 +144,8 @@ def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | No
     content = found.content if isinstance(found.content, list) else ()
     calls = tuple([Call(b.id, b.name) for b in content if b.type == TOOL_USE])
     answers = tuple([b.tool_use_id or "" for b in content if b.type == TOOL_RESULT])
-    return Message(raw, found.role, _kind(found.role, len(answers), len(content)), blocks, index, calls, answers)
+    kind, compacts = _kind(found.role, len(answers), len(content)), any([b.type == COMPACTION for b in content])
+    return Message(raw, found.role, kind, blocks, index, calls, answers, compacts=compacts)
 
 
 def _kind(role: str, results: int, size: int) -> Kind:

@@ -64,6 +64,11 @@ def test_a_strange_role_is_nobodys() -> None:
     assert parse(body({"role": "tool", "content": "x"})).messages[0].kind is Kind.OTHER
 
 
+def test_a_compaction_stands_for_all_before_it() -> None:
+    compaction = {"role": "assistant", "content": [{"type": "compaction", "content": "summary"}, text("a")]}
+    assert [m.compacts for m in parse(body(HELLO, compaction, HELLO)).messages] == [False, True, False]
+
+
 @pytest.mark.parametrize(("limit", "ask"), [(9, 9), (9.0, 9), (0, None), (None, None)])
 def test_the_reply_limit(limit: float | None, ask: int | None) -> None:
     assert parse(body(max_tokens=limit)).ask == ask
