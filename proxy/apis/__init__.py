@@ -9,6 +9,7 @@ from functools import cache
 from typing import Protocol
 
 from proxy.model.api import Api, ErrorFields
+from proxy.model.lenient_json import raw_fields
 from proxy.wire.openai import errors, stream
 
 
@@ -27,6 +28,12 @@ def apis() -> tuple[Api, ...]:
 def by_path() -> Mapping[str, Api]:
     """Every path that is fitted, with its API."""
     return {path: api for api in apis() for path in api.paths}
+
+
+def api_of(body: bytes) -> Api | None:
+    """The API of a body whose path is not known; None if none recognises its fields."""
+    fields = raw_fields(body)
+    return next((api for api in apis() if api.recognises(fields)), None)
 
 
 class StreamFormat(Protocol):

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from proxy import __version__
+from proxy.apis import api_of
 from proxy.apis.openai_chat import API
 from proxy.cli import admin_client
 from proxy.config.key_files import with_key_files
@@ -90,9 +91,9 @@ def parser() -> argparse.ArgumentParser:
     inspect_parser = command(
         inspect, "inspect", INSPECT_HELP, "plimsoll inspect [--json | --request | --all] [...] FILE", EPILOG
     )
-    inspect_parser.add_argument("file", metavar="FILE", help="the JSON body of a chat request; - reads standard input")
+    inspect_parser.add_argument("file", metavar="FILE", help="the JSON body of a request; - reads standard input")
     output = inspect_parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/v1/chat/completions does")
+    output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/... does")
     output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
     output.add_argument("--all", action="store_true", help="a row for every message, and all lines left out of it")
     inspect_parser.add_argument(
@@ -224,7 +225,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        inspection = asyncio.run(services.inspecting.plan_of(API, body, headers))
+        inspection = asyncio.run(services.inspecting.plan_of(api_of(body) or API, body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:

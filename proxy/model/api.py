@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from proxy.model.conversation import Prompt
+from proxy.model.lenient_json import RawFields
 from proxy.model.outcome import Usage
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
@@ -81,6 +82,9 @@ class Api(Protocol):
     @property
     def compact_paths(self) -> tuple[str, ...]:
         """Those of `paths` on which the provider compacts a conversation: such a request is never refused by us."""
+
+    def recognises(self, fields: RawFields) -> bool:
+        """Whether a body with these fields may be one of this API. Of a file without a path, the first API decides."""
 
     def scan(self, body: bytes, known: KnownPrefix | None = None) -> Scan:
         """The model, the reply limit and the byte bound of a request, in one pass over its JSON (microseconds).

@@ -155,7 +155,7 @@ class Gateway:
         except BrokenOff:
             context.record.result = "broken_off"
         except ClientDisconnected:
-            if not _has_all(context):
+            if not has_all(context):
                 context.end("cancelled", CLIENT_LEFT)
         except asyncio.CancelledError:  # the server stops
             context.record.result = "stopped"
@@ -469,7 +469,7 @@ async def _fail(context: RequestContext, send: Send, error: ClientError, extra: 
     await send_error(send, error, error_body(context.received.path, error), extra)
 
 
-def _has_all(context: RequestContext) -> bool:
+def has_all(context: RequestContext) -> bool:
     """Whether a client that has left has its whole answer: some leave at the last event."""
     tap = None if context.answered is None else context.answered.tap
     return tap is not None and tap.done

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.apis import apis, by_path, error_body, stream_format
+from proxy.apis import api_of, apis, by_path, error_body, stream_format
 from proxy.apis.openai_chat import API
 from proxy.apis.openai_responses import API as RESPONSES
 from proxy.errors import bad_header, does_not_fit, overloaded
@@ -18,6 +18,27 @@ def test_every_package_with_an_api_is_found_and_no_name_or_path_is_taken_twice()
     assert len(by_path()) == sum(len(api.paths) for api in apis())
     assert by_path()["/v1/responses"] is by_path()["/openai/v1/responses"] is RESPONSES
     assert by_path()["/v1/chat/completions"] is by_path()["/chat/completions"] is API
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({"model": "m", "messages": []}, "chat"),
+        ({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [{"function": {}}]}, "chat"),
+        ({"model": "m", "input": "x"}, "responses"),
+        ({"model": "m", "messages": [], "system": "x"}, "messages"),
+        ({"model": "m", "messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}, "messages"),
+        ({"model": "m", "messages": [], "tools": [{"input_schema": {}}]}, "messages"),
+    ],
+)
+def test_the_api_of_a_body_is_recognised_by_its_fields(body: object, name: str) -> None:
+    found = api_of(json.dumps(body).encode())
+    assert found is not None and found.name == name
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"model":"m"}'])
+def test_a_body_of_no_api_has_none(body: bytes) -> None:
+    assert api_of(body) is None
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/files", "/metrics", "*"])

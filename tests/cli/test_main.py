@@ -179,6 +179,13 @@ def test_a_request_that_fits_would_be_sent_byte_for_byte(capsys: pytest.CaptureF
     assert ended(capsys, "inspect", "--request", str(tmp_path / "odd.json"))[1].encode() == odd + b"\n"
 
 
+def test_the_api_of_a_file_is_recognised(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = {"model": "gpt-4o", "instructions": "Be brief.", "input": "hi"}
+    (tmp_path / "told.json").write_text(json.dumps(told))
+    found = json.loads(ended(capsys, "inspect", "--json", str(tmp_path / "told.json"))[1])
+    assert found["tokens"]["prompt"] == 3 + 4 + 3 + 4 + 1 and found["request"] == told
+
+
 def test_a_body_that_is_no_text_is_shown_as_it_is(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
     odd = b'{"model":"gpt-4o","messages":[{"role":"user","content":"\xff"}]}'
     (tmp_path / "odd.json").write_bytes(odd)

@@ -13,6 +13,7 @@ class Messages:
     name = scanning.API_NAME
     paths = (request.PATH, request.BARE_PATH)
 
+    recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
     parse = staticmethod(request.parse)

@@ -14,7 +14,7 @@ from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESUL
 from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import mapping
+from proxy.model.lenient_json import RawFields, mapping
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -51,6 +51,12 @@ _HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
+
+
+def recognises(fields: RawFields) -> bool:
+    """Whether a body with these fields is one of this API."""
+    messages, tools = (bytes(fields.get(key, b"")) for key in ("messages", "tools"))
+    return bool(messages) and ("system" in fields or b'"tool_use"' in messages or b'"input_schema"' in tools)
 
 
 def parse(

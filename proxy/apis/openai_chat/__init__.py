@@ -14,6 +14,7 @@ class ChatCompletions:
     name = request.NAME
     paths = (request.PATH, request.BARE_PATH)
 
+    recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
     parse = staticmethod(request.parse)

@@ -11,7 +11,7 @@ from proxy.apis.openai_chat import messages as chat_messages
 from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import object_of
+from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -52,6 +52,11 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
+
+
+def recognises(fields: RawFields) -> bool:
+    """Whether a body with these fields is one of this API."""
+    return MESSAGES in fields
 
 
 def parse(

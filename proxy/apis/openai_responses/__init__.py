@@ -15,6 +15,7 @@ class Responses:
     paths = (request.PATH, request.BARE_PATH, *request.AZURE_PATHS, *request.COMPACT_PATHS)
     compact_paths = request.COMPACT_PATHS
 
+    recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
     parse = staticmethod(request.parse)

@@ -26,7 +26,7 @@ from proxy.apis.openai_responses.items import (
 from proxy.apis.openai_responses.scan import BOUNDED, INPUT, UNPROVABLE_PARTS, hidden_tokens, items_of, keeps_reasoning
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, object_of, raw_value
+from proxy.model.lenient_json import RAWS, RawFields, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -69,6 +69,11 @@ Whole = Callable[[msgspec.Raw], msgspec.Raw | memoryview]
 _HEAD = RAWS
 _ITEM = msgspec.json.Decoder(_Item)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
+
+
+def recognises(fields: RawFields) -> bool:
+    """Whether a body with these fields is one of this API."""
+    return INPUT in fields and "messages" not in fields
 
 
 def parse(
