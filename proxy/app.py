@@ -33,9 +33,11 @@ from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.api import Api
 from proxy.model.outcome import Outcome
 from proxy.observe.aggregation import Known
+from proxy.observe.gen_ai import GenAi
 from proxy.observe.log import event, make_access_log
-from proxy.observe.metrics import CONTENT_TYPE, Metrics, model_label
+from proxy.observe.metrics import Metrics, model_label
 from proxy.observe.read_metrics import BuildFacts
+from proxy.observe.spans import upstream_server
 from proxy.request.answers import AnswerLearning
 from proxy.request.backends import Builder
 from proxy.request.backends import close as close_routes
@@ -158,13 +160,14 @@ class Services:
         routes = Builder(fixed, rules, senders, default, self.extra_calls, self.routes).routes()
         models = ModelsList(default, rules.ladders[fixed.ladder], routes, fixed.models_windows)
         refusals, labels = RefusalDetector(rules.refusals), _known_labels(rules)
+        providers_named = _provider_names(fixed, rules)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
         self.knowledge, self.providers, self.routes = knowledge, providers, routes
         billed = _billed(self.extra_calls, self.upstream, self.clients, routes)
         self.gateway = self.gateway.with_rules(planner, healer, learning, refusals, billed, routes, models)
         self.inspecting = Inspecting(fixed, planner, knowledge, self.cache, self.budget, routes)
-        self.metrics.use_rules(partial(model_label, windows), labels, windows.prices)
+        self.metrics.use_rules(partial(model_label, windows), labels, windows.prices, providers_named)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
 
@@ -235,6 +238,8 @@ def build(
         exporter,
         windows.prices,
         BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
+        settings.caller_header is not None,
+        GenAi(_provider_names(settings, rules)) if settings.gen_ai_metrics else None,
     )
     tell = tell or make_access_log(settings.log)
     healer, learning = Healer(knowledge, planner.plans, pool), AnswerLearning(knowledge, cache)
@@ -311,6 +316,13 @@ def _planner(
     totals = TotalCounter(knowledge, counts, Totals(knowledge), prefixes, pool)
     plans = PlanBuilder(knowledge, counts, providers, pool)
     return Planner(rules, knowledge, scanner, totals, plans, background, settings.ladder)
+
+
+def _provider_names(settings: Settings, rules: Rules) -> dict[str, str]:
+    """OpenTelemetry's names of the providers behind the upstreams."""
+    default = upstream_server(settings.upstream).provider
+    named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in rules.upstreams}
+    return {"": default, DEFAULT: default, **named}
 
 
 def _known_labels(rules: Rules) -> Known:
@@ -423,6 +435,11 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         serves = services.ready and not state.get("draining")
         return (200, TEXT, b"ready\n") if serves else (503, TEXT, b"not ready\n")
 
+    async def scrape(scope: Scope, receive: Receive, send: Send) -> None:
+        accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
+        kind, body = services.metrics.scrape(accept)
+        await Plain(lambda state: (200, kind, body))(scope, receive, send)
+
     def inspecting(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.inspecting(api, scope, receive, send)
 
@@ -433,7 +450,7 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         return Learning(settings, families, services.cache, services.budget, forgets, others)(scope, receive, send)
 
     return {
-        "/metrics": Own(Plain(lambda state: (200, CONTENT_TYPE, services.metrics.exposition()))),
+        "/metrics": Own(scrape),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
         **{INSPECT + api.paths[0]: Own(partial(inspecting, api), ("POST",)) for api in apis()},

@@ -18,6 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 from proxy.config import tools
+from proxy.config.callers import FILE as CALLERS
+from proxy.config.callers import parse_callers
 from proxy.config.families import merge_families, parse_families
 from proxy.config.ladders import (
     STEPS,
@@ -41,7 +43,7 @@ from proxy.wire import refusals
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
-FILES = frozenset({"ladder.toml", "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, "summary.txt"})
+FILES = frozenset({"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, "summary.txt"})
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
@@ -49,7 +51,7 @@ NO_PARAMS: Params = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class Rules:
     """All rules, validated. `ladders` and `lorebooks` are by name; `ladder_rules` and `lorebook_rules` choose one by
-    model. `summary` is the prompt for a summary; None if there is none."""
+    model. `summary` is the prompt for a summary; None if there is none. `callers` are values of a label of metrics."""
 
     ladders: Mapping[str, Ladder]
     ladder_rules: tuple[LadderRule, ...] = ()
@@ -59,6 +61,7 @@ class Rules:
     lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     lorebook_rules: tuple[LorebookRule, ...] = ()
     families: Families = BUILT_IN
+    callers: frozenset[str] = frozenset()
     upstreams: tuple[UpstreamRow, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
@@ -179,6 +182,7 @@ def read_rules(
         lorebooks=MappingProxyType(lorebooks),
         lorebook_rules=lorebook_rules,
         families=_families(reader),
+        callers=_callers(reader),
         upstreams=_upstreams(reader),
     )
     return rules, reader.problems
@@ -259,6 +263,14 @@ def _windows(reader: RulesReader) -> WindowRules:
         reader.report(layer, "windows.toml", problems)
         rules = rules.before(rows)
     return rules
+
+
+def _callers(reader: RulesReader) -> frozenset[str]:
+    layer = reader.top(CALLERS)
+    names, problems = ((), []) if layer is None else parse_callers(reader.toml(layer, CALLERS))
+    if layer is not None:
+        reader.report(layer, CALLERS, problems)
+    return frozenset(names)
 
 
 def _families(reader: RulesReader) -> Families:

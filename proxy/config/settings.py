@@ -69,6 +69,8 @@ class Settings:
     probe_after: float
     models_windows: bool
     log: str
+    caller_header: str | None
+    gen_ai_metrics: bool
     summary_model: str
     summary_upstream: str | None
     summary_api_key: str | None = field(repr=False)
@@ -174,6 +176,15 @@ SETTINGS = (
     Setting("PLIMSOLL_PROBE_AFTER", values.timeout, "60", "seconds until one request probes a learned limit"),
     Setting("PLIMSOLL_MODELS_WINDOWS", values.boolean, "false", "whether GET /v1/models shows the enforced windows"),
     Setting("PLIMSOLL_LOG", values.choice("auto", "json", "text"), "auto", "auto (text on a terminal), json or text"),
+    Setting(
+        "PLIMSOLL_CALLER_HEADER",
+        optional(values.header_name),
+        "",
+        "request header whose value is the metrics' label caller, if callers.toml has it; empty: no label",
+    ),
+    Setting(
+        "PLIMSOLL_GEN_AI_METRICS", values.boolean, "false", "whether metrics have OpenTelemetry's gen_ai names, too"
+    ),
     Setting(
         "PLIMSOLL_SUMMARY_MODEL", values.model, "", "model that summarises old history at a load of 0.85; empty: none"
     ),

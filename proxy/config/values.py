@@ -106,6 +106,13 @@ def ladder_name(text: str) -> str:
     return text
 
 
+def header_name(text: str) -> str:
+    """The name of a header, in lower case (RFC 9110, 5.1)."""
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", text):
+        raise ValueError(f"is {quoted(text)}, must be the name of a header")
+    return text.lower()
+
+
 def model(text: str) -> str:
     """A model's name; may be empty."""
     if not text.isprintable() or re.search(r"\s", text):

@@ -126,4 +126,7 @@ class Outcome(msgspec.Struct, frozen=True):
     extra_tokens: int = 0
     extra_seconds: float = 0.0
     trace: Trace | None = None
+    caller: str = ""  # the metrics' label; empty without one
+    trace_id: str = ""  # of a trace that the client or we record, where metrics want it
+    phases: tuple[tuple[str, float], ...] = ()  # parts of our own time, in seconds
     upstream: str = ""  # the name of the one that was asked last, if there are several

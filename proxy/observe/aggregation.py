@@ -8,9 +8,10 @@ from types import MappingProxyType
 
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
-from proxy.observe.buffers import Labels
+from proxy.observe.buffers import HistogramBuffer, Labels
 from proxy.observe.costs import Costs, PricesOf, no_prices
-from proxy.observe.outcome_metrics import KEY, METRICS, OTHER, Group, Key, eventful
+from proxy.observe.gen_ai import GenAi
+from proxy.observe.outcome_metrics import BASE, CALLER, KEY, METRICS, OTHER, Group, Key, eventful
 from proxy.observe.series import Series
 
 MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
@@ -50,7 +51,7 @@ class Aggregator:
     """The values of all rows of `METRICS`.
 
     `label` returns the label of a model's name, `prices` its prices. Rows of each of `endpoints` (names of APIs) start
-    at 0.
+    at 0. `by_caller`: the label `CALLER` follows those of `BASE`. `gen_ai`: a second family of metrics.
     """
 
     def __init__(
@@ -59,14 +60,21 @@ class Aggregator:
         endpoints: Iterable[str] = (),
         known: Known = NONE_KNOWN,
         prices: PricesOf = no_prices,
+        by_caller: bool = False,
+        gen_ai: GenAi | None = None,
     ) -> None:
         self.models = ModelLabels(label)
+        self.base_labels = (*BASE, CALLER) if by_caller else BASE
+        self.exemplars = False  # whether outcomes with a trace become exemplars
+        self._by_caller = by_caller
         self.costs = Costs(prices)
         self._rows = [Series.of(metric, known.get(metric.labels, ())) for metric in METRICS]
-        self.series = [*self._rows, *self.costs.series.values()]
+        self.gen_ai = gen_ai
+        self.series = [*self._rows, *self.costs.series.values(), *(gen_ai.series.values() if gen_ai else ())]
         self._bases: set[Labels] = set()
-        bases = [(endpoint, OTHER) for endpoint in endpoints]
-        for base in [*bases, *((endpoint, "") for endpoint in sorted(UNFITTED))]:
+        caller = (OTHER,) if by_caller else ()
+        bases = [(endpoint, OTHER, *caller) for endpoint in endpoints]
+        for base in [*bases, *((endpoint, "", *caller) for endpoint in sorted(UNFITTED))]:
             self._bases.add(base)
             for one in self.series:
                 one.begin(base if one.metric.base else ())
@@ -87,21 +95,40 @@ class Aggregator:
             group = self._group(Key._make(key))
             unfitted = group.key.endpoint in UNFITTED
             events = members if unfitted else [outcome for outcome in members if eventful(outcome)]
+            traced = [outcome for outcome in members if outcome.trace_id] if self.exemplars else []
             for one in self._rows:
                 _add(one, group, members, events)
+                if traced and one.metric.exemplars:
+                    _mark(one, group, traced)
             self.costs.add(group, members)
+            if self.gen_ai is not None:
+                self.gen_ai.add(group, members)
 
     def _group(self, key: Key) -> Group:
         asked = self._base(key, key.model)
         return Group(key, asked, self._base(key, key.model_sent) if key.model_sent not in ("", key.model) else asked)
 
     def _base(self, key: Key, model: str) -> Labels:
-        """The values of `BASE`. The model is `other` if there are `MAX_BASES` already."""
-        base = (key.endpoint, "" if key.endpoint in UNFITTED else self.models.of(model))
+        """The values of `BASE` (and `CALLER`). Model and caller are `other` if there are `MAX_BASES` already."""
+        unfitted = key.endpoint in UNFITTED
+        caller = (key.caller or OTHER,) if self._by_caller else ()
+        base = (key.endpoint, "" if unfitted else self.models.of(model), *caller)
         if base not in self._bases and len(self._bases) >= MAX_BASES:
-            base = (key.endpoint, OTHER)
+            base = (key.endpoint, "" if unfitted else OTHER, *((OTHER,) if caller else ()))
         self._bases.add(base)
         return base
+
+
+def _mark(series: Series, group: Group, traced: Iterable[Outcome]) -> None:
+    """Makes outcomes with a trace the exemplars of their buckets."""
+    metric, buffer = series.metric, series.buffer
+    labels = None if metric.labels_of is None else metric.labels_of(group)
+    if labels is None or metric.value is None or not isinstance(buffer, HistogramBuffer):
+        return
+    for outcome in traced:
+        value = metric.value(outcome)
+        if value is not None:
+            buffer.mark(labels, value, outcome.trace_id)
 
 
 def _add(series: Series, group: Group, outcomes: Sequence[Outcome], events: Sequence[Outcome]) -> None:

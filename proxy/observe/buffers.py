@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 Labels = tuple[str, ...]
+Exemplar = tuple[str, float]  # a trace id, and the value
 
 
 class CounterBuffer:
@@ -33,15 +34,21 @@ class HistogramBuffer:
     """How many values fall in each bucket, and their sum, under each set of labels.
 
     A value of `cells` has a count for each of `bounds` (upper, inclusive), one for what is over all of them, and the
-    sum. The counts are not cumulative.
+    sum. The counts are not cumulative. `exemplars` has, for some buckets by their place, the trace id of one of the
+    values and the value.
     """
 
-    __slots__ = ("_bounds", "_empty", "cells")
+    __slots__ = ("_bounds", "_empty", "cells", "exemplars")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._empty = [0.0] * (len(bounds) + 2)
         self.cells: dict[Labels, list[float]] = {}
+        self.exemplars: dict[Labels, dict[int, Exemplar]] = {}
+
+    def mark(self, labels: Labels, value: float, trace_id: str) -> None:
+        """Makes a value that is added apart from this the exemplar of its bucket."""
+        self.exemplars.setdefault(labels, {})[bisect_left(self._bounds, value)] = (trace_id, value)
 
     def add(self, labels: Labels, values: Sequence[float]) -> None:
         """Adds values."""

@@ -6,15 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFamily
 from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from proxy.config import model_names
@@ -23,8 +24,9 @@ from proxy.config.windows import Windows
 from proxy.model.outcome import Outcome
 from proxy.observe import processes
 from proxy.observe.aggregation import NONE_KNOWN, Aggregator, Known, LabelOf
-from proxy.observe.buffers import Gauge, Labels
+from proxy.observe.buffers import Gauge, HistogramBuffer, Labels
 from proxy.observe.costs import PricesOf, no_prices
+from proxy.observe.gen_ai import GenAi
 from proxy.observe.outcome_metrics import OTHER
 from proxy.observe.read_metrics import (
     BUILD_METRICS,
@@ -42,7 +44,7 @@ from proxy.observe.read_metrics import (
     Samples,
     TraceStatistics,
 )
-from proxy.observe.worker_values import Cells, Mode, Snapshot, WorkerFiles, merged
+from proxy.observe.worker_values import Cells, Exemplars, Mode, Snapshot, WorkerFiles, merged, merged_exemplars
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 BATCH_SIZE = 100  # outcomes that are aggregated together; it takes less than a millisecond
@@ -61,6 +63,24 @@ def model_label(windows: Windows, model: str) -> str:
     return OTHER if row is None else row.model
 
 
+def prefers_openmetrics(accept: str) -> bool:
+    """Whether an Accept header (RFC 9110, 12.5.1) weighs OpenMetrics 1.0 at least as high as Prometheus' own format."""
+    weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for part in accept.lower().split(","):
+        media, *parameters = (one.strip() for one in part.split(";"))
+        given = dict(one.split("=", 1) for one in parameters if "=" in one)
+        if media in weights and not given.get("version", "").startswith("0.0.1"):
+            weights[media] = max(weights[media], _weight(given.get("q", "1")))
+    return 0 < weights["application/openmetrics-text"] >= weights["text/plain"]
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
 class Row(NamedTuple):
     """One metric as Prometheus reads it: `bounds` of a histogram's buckets, `mode` of a gauge; else a counter."""
 
@@ -70,26 +90,28 @@ class Row(NamedTuple):
     bounds: tuple[float, ...] = ()
     mode: Mode | None = None
 
-    def family(self, cells: Cells, signed_sum: bool = False) -> MetricFamily:
+    def family(self, cells: Cells, exemplars: Exemplars, signed_sum: bool = False) -> MetricFamily:
         """The metric with its samples. One without labels always has a sample. A histogram of values that may be
         negative has its sum only with `signed_sum`, because Prometheus reads a sum as a counter."""
         if not self.labels and not cells:
             cells = {(): [0.0] * (len(self.bounds) + 2 if self.bounds else 1)}
         if self.bounds:
-            return self._histogram(cells, signed_sum)
+            return self._histogram(cells, exemplars, signed_sum)
         kind = "gauge" if self.mode else "counter"
         made = MetricFamily(self.name.removesuffix("_total") if kind == "counter" else self.name, self.help, kind)
         for values, (number,) in cells.items():
             made.add_sample(self.name, self._labelled(values), number)
         return made
 
-    def _histogram(self, cells: Cells, signed_sum: bool) -> MetricFamily:
+    def _histogram(self, cells: Cells, exemplars: Exemplars, signed_sum: bool) -> MetricFamily:
         made = MetricFamily(self.name, self.help, "histogram")
         bounds = (*map(str, self.bounds), "+Inf")
         for values, cell in cells.items():
             labels, counts = self._labelled(values), tuple(accumulate(cell[:-1]))
-            for bound, count in zip(bounds, counts, strict=True):
-                made.add_sample(f"{self.name}_bucket", {**labels, "le": bound}, count)
+            marks = exemplars.get(values, {})
+            for place, (bound, count) in enumerate(zip(bounds, counts, strict=True)):
+                shown = None if place not in marks else Exemplar({"trace_id": marks[place][0]}, marks[place][1])
+                made.add_sample(f"{self.name}_bucket", {**labels, "le": bound}, count, exemplar=shown)
             made.add_sample(f"{self.name}_count", labels, counts[-1])
             if signed_sum or self.bounds[0] >= 0:
                 made.add_sample(f"{self.name}_sum", labels, cell[-1])
@@ -108,6 +130,8 @@ class Metrics(Collector):
     label: returns the label of a model's name.
     endpoints, known: the names of the APIs, and values of labels, that start at 0.
     prices: returns the list prices of a model.
+    by_caller: whether callers are told apart, by the outcomes' `caller`.
+    gen_ai: OpenTelemetry's names, if they are wanted.
     cache, extra_calls, budget, reloads, traces, build: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
 
@@ -127,12 +151,14 @@ class Metrics(Collector):
         traces: TraceStatistics | None = None,
         prices: PricesOf = no_prices,
         build: BuildFacts | None = None,
+        by_caller: bool = False,
+        gen_ai: GenAi | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
         self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._aggregator = Aggregator(label, endpoints, known, prices)
+        self._aggregator = Aggregator(label, endpoints, known, prices, by_caller, gen_ai)
         self._read_metrics = [
             *([] if cache is None else _read_from(CACHE_METRICS, cache)),
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
@@ -142,15 +168,22 @@ class Metrics(Collector):
             *([] if build is None else _read_from(BUILD_METRICS, build)),
         ]
         metrics = [one.metric for one in self._aggregator.series]
-        self._rows = [Row(m.name, m.help, m.all_labels, m.buckets, "newest" if m.newest else None) for m in metrics]
+        base = self._aggregator.base_labels
+        self._rows = [
+            Row(m.name, m.help, m.all_labels(base), m.buckets, "newest" if m.newest else None) for m in metrics
+        ]
         self._rows += [*(row for row, _ in self._read_metrics), IN_FLIGHT]
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._registry.register(_ProcessTotals()) if self._files else ProcessCollector(registry=self._registry)
 
-    def use_rules(self, label: LabelOf, known: Known, prices: PricesOf) -> None:
-        """Labels and prices further outcomes by other rules."""
+    def use_rules(
+        self, label: LabelOf, known: Known, prices: PricesOf, providers: Mapping[str, str] | None = None
+    ) -> None:
+        """Labels and prices further outcomes by other rules. `providers`: those of upstreams, for gen_ai's names."""
         self._aggregate()
+        if self._aggregator.gen_ai is not None and providers is not None:
+            self._aggregator.gen_ai.providers = providers
         self._aggregator.use_rules(label, known, prices)
 
     def observe(self, outcome: Outcome) -> None:
@@ -181,9 +214,11 @@ class Metrics(Collector):
     def _snapshot(self) -> Snapshot:
         """The values of this process."""
         self._aggregate()
-        made = Snapshot(time.monotonic(), {}, {})
+        made = Snapshot(time.monotonic(), {}, {}, {})
         for one in self._aggregator.series:
             (made.gauges if one.metric.newest else made.counters)[one.metric.name] = one.buffer.cells
+            if one.metric.exemplars and isinstance(one.buffer, HistogramBuffer):
+                made.exemplars[one.metric.name] = one.buffer.exemplars
         for row, read in self._read_metrics:
             (made.gauges if row.mode else made.counters)[row.name] = {labels: [value] for labels, value in read()}
         made.gauges[IN_FLIGHT.name] = {(): [self.in_flight.value]}
@@ -197,15 +232,30 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[MetricFamily]:
         """The current metrics of all workers together."""
-        cells = merged(self._snapshots(), {row.name: row.mode for row in self._rows if row.mode})
+        snapshots = self._snapshots()
+        cells = merged(snapshots, {row.name: row.mode for row in self._rows if row.mode})
+        exemplars = merged_exemplars(snapshots)
         for row in self._rows:
             found = cells.get(row.name, {})
             if self._files is None or found or not row.labels:
-                yield row.family(found, signed_sum=self._files is not None)
+                yield row.family(found, exemplars.get(row.name, {}), signed_sum=self._files is not None)
+
+    @property
+    def wants_traces(self) -> bool:
+        """Whether the trace ids of outcomes are shown: once somebody scrapes OpenMetrics."""
+        return self._aggregator.exemplars
 
     def exposition(self) -> bytes:
-        """The body of the response to GET /metrics, in Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
+
+    def scrape(self, accept: str = "") -> tuple[bytes, bytes]:
+        """The content type and the body of the response to GET /metrics, by the request's Accept header: OpenMetrics,
+        which has exemplars, or Prometheus' text format."""
+        if not prefers_openmetrics(accept):
+            return CONTENT_TYPE, self.exposition()
+        self._aggregator.exemplars = True
+        return openmetrics.CONTENT_TYPE_LATEST.encode(), openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
 
     def end(self, pid: int) -> None:
         """Handles the exit of a worker: its counters stay, its gauges are removed."""

@@ -28,6 +28,7 @@ from proxy.wire.paths import family
 
 OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
 BASE = ("endpoint", "model")
+CALLER = "caller"  # follows `BASE` where a setting names a header
 LOAD_BUCKETS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 HEADROOM_BUCKETS = tuple(map(float, (0, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 1_000_000)))
 OWN_SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -57,6 +58,7 @@ class Key(NamedTuple):
     mode: str
     window_source: str
     upstream: str
+    caller: str
 
 
 KEY = attrgetter(*Key._fields)
@@ -64,8 +66,8 @@ KEY = attrgetter(*Key._fields)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What outcomes have in common that are aggregated together: `key`, and the values of `BASE` with the model that
-    the client named (`asked`) and with the one that was sent (`sent`)."""
+    """What outcomes have in common that are aggregated together: `key`, and the values of `BASE` (and of `CALLER`) with
+    the model that the client named (`asked`) and with the one that was sent (`sent`)."""
 
     key: Key
     asked: Labels
@@ -89,7 +91,8 @@ class Metric:
 
     `labels` follow those of `BASE`, if `base` says whose model stands there. `labels_of` returns their values, None
     for a group without values. `value` is None for an outcome without one; without `value` outcomes are counted.
-    `known` are values of `labels` that start at 0. Groups that `selects` rejects add nothing.
+    `known` are values of `labels` that start at 0. Groups that `selects` rejects add nothing. `exemplars`: its buckets
+    show the trace of a request.
     """
 
     name: str
@@ -103,11 +106,11 @@ class Metric:
     base: Literal["", "asked", "sent"] = "asked"
     known: tuple[Labels, ...] = ()
     newest: bool = False
+    exemplars: bool = False
 
-    @property
-    def all_labels(self) -> Labels:
-        """The names of all its labels."""
-        return (*BASE, *self.labels) if self.base else self.labels
+    def all_labels(self, base: Labels) -> Labels:
+        """The names of all its labels; `base` is `BASE`, or has `CALLER` too."""
+        return (*base, *self.labels) if self.base else self.labels
 
     def starts_at_zero(self, base: Labels, more: Iterable[Labels]) -> Iterable[Labels]:
         """The sets of labels that start at 0 for the values `base` of `BASE`; `more` are further known values."""
@@ -123,7 +126,7 @@ class Metric:
 def eventful(o: Outcome) -> object:
     """Whether an outcome has what rows with `samples` read; most have not, and cost nothing more."""
     changed = o.notes or o.planned_result or o.too_long
-    return changed or o.refusals or o.uncounted or o.truncated or o.bytes_in or o.bytes_out
+    return changed or o.refusals or o.uncounted or o.truncated or o.bytes_in or o.bytes_out or o.phases
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -357,6 +360,16 @@ METRICS = (
         attrgetter("own_seconds"),
         OWN_SECONDS_BUCKETS,
         base="",
+        exemplars=True,
+    ),
+    Metric(
+        "plimsoll_own_phase_seconds",
+        "Parts of the time in the proxy itself: count, plan, render, heal; of counts in the background, too.",
+        ("endpoint", "phase"),
+        None,
+        samples=lambda o: [((o.endpoint, phase), seconds) for phase, seconds in o.phases],
+        buckets=OWN_SECONDS_BUCKETS,
+        base="",
     ),
     Metric(
         "plimsoll_upstream_seconds",
@@ -366,6 +379,7 @@ METRICS = (
         lambda o: o.upstream_seconds or None,
         UPSTREAM_SECONDS_BUCKETS,
         base="",
+        exemplars=True,
     ),
     Metric(
         "plimsoll_upstream_requests_total",
@@ -393,5 +407,6 @@ METRICS = (
         attrgetter("first_byte_seconds"),
         UPSTREAM_SECONDS_BUCKETS,
         base="",
+        exemplars=True,
     ),
 )

@@ -16,18 +16,21 @@ from typing import Literal
 
 import msgspec
 
-from proxy.observe.buffers import Labels
+from proxy.observe.buffers import Exemplar, Labels
 
 Cells = Mapping[Labels, Sequence[float]]  # the numbers of one metric, by the values of its labels
+Exemplars = dict[Labels, dict[int, Exemplar]]
 Mode = Literal["sum", "max", "newest"]  # how the gauges of several workers become one
 
 
 class Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    """The values of one worker by the names of the metrics, at a time of the system's monotonic clock."""
+    """The values of one worker by the names of the metrics, at a time of the system's monotonic clock. `exemplars`: of
+    histograms, by labels and by the place of the bucket."""
 
     at: float
     counters: dict[str, dict[Labels, list[float]]]
     gauges: dict[str, dict[Labels, list[float]]]
+    exemplars: dict[str, Exemplars] = {}  # msgspec copies the default
 
 
 _DECODER = msgspec.msgpack.Decoder(Snapshot)
@@ -57,7 +60,7 @@ class WorkerFiles:
         """Removes the gauges of a worker that has exited. Raises OSError."""
         for path in self._folder.glob(f"{pid}-*"):
             ended = _DECODER.decode(path.read_bytes())
-            self._replace(path.name, Snapshot(ended.at, ended.counters, {}))
+            self._replace(path.name, Snapshot(ended.at, ended.counters, {}, ended.exemplars))
 
     def others(self) -> Iterator[Snapshot]:
         """The values of all other workers."""
@@ -65,6 +68,17 @@ class WorkerFiles:
             if path.name != self._name:
                 with contextlib.suppress(OSError):
                     yield _DECODER.decode(path.read_bytes())
+
+
+def merged_exemplars(snapshots: Iterable[Snapshot]) -> dict[str, Exemplars]:
+    """The newest exemplar of each bucket."""
+    total: dict[str, Exemplars] = {}
+    for snapshot in sorted(snapshots, key=lambda one: one.at):
+        for name, by_labels in snapshot.exemplars.items():
+            found = total.setdefault(name, {})
+            for labels, marks in by_labels.items():
+                found[labels] = {**found.get(labels, {}), **marks}
+    return total
 
 
 def merged(snapshots: Iterable[Snapshot], modes: Mapping[str, Mode]) -> dict[str, Cells]:

@@ -149,7 +149,7 @@ class Record(msgspec.Struct):
 
     `result` is the outcome's label so far. `counting` is the count that runs while the upstream works. `cost` is what
     extra calls cost, None before the first one. `trace`: if the request is sampled. `upstream` is where the latest
-    attempt went, if there are several.
+    attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
     """
 
     result: str = ""
@@ -159,6 +159,7 @@ class Record(msgspec.Struct):
     counting: asyncio.Task[None] | None = None
     cost: CallCost | None = None
     trace: RequestTrace | None = None
+    phases: dict[str, float] | None = None
     own_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_byte_seconds: float | None = None
@@ -170,6 +171,12 @@ class Record(msgspec.Struct):
         """The request is about to be sent to the upstream."""
         self.attempts += 1
         self._sent_at = self._waiting_since = time.perf_counter()
+
+    def phase(self, name: str, began: float, waited: float = 0.0) -> None:
+        """Adds the time since `began` to a phase, without what it `waited` for others."""
+        if self.phases is None:
+            self.phases = {}
+        self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - began - waited
 
     def first_byte(self) -> None:
         """The first bytes of the answer's body go to the client."""
@@ -325,6 +332,7 @@ class RequestContext(msgspec.Struct):
             extra_tokens=cost.tokens,
             extra_seconds=cost.seconds,
             trace=None if record.trace is None else record.trace.result(),
+            phases=() if record.phases is None else tuple(record.phases.items()),
             upstream=record.upstream,
         )
 

@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -39,6 +40,7 @@ from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
+from proxy.observe.outcome_metrics import OTHER
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Answered, Planned, Received, Record, RequestContext
@@ -59,6 +61,7 @@ from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
 from proxy.wire.paths import one_path, shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
+from proxy.wire.trace_context import trace_context
 
 UPGRADE_REQUIRED = 426
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
@@ -289,11 +292,12 @@ class Gateway:
         record.stop_waiting()
         if record.counting is not None:
             record.counting.cancel()  # the client waits now: the request is counted anew, and at once
-        began = time.perf_counter()
+        began, own = time.perf_counter(), record.own_seconds
         healer = self.healer if self.routes is None else self.routes.home(context).healer
         try:
             return await healer.heal(context, refusal)
         finally:
+            record.phase("heal", began, own - record.own_seconds)
             record.own_seconds += time.perf_counter() - began
 
     async def _relay(
@@ -374,10 +378,24 @@ class Gateway:
             if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
                 outcome = self._with_repeated(context, outcome)
             learning.learn(context, outcome)
+            if self.metrics.wants_traces or self.settings.caller_header is not None:
+                outcome = self._labelled(context.received.headers, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
         except Exception as error:
             report_bug(context.record, error)
+
+    def _labelled(self, headers: Sequence[Header], outcome: Outcome) -> Outcome:
+        """The outcome with its caller and the id of its trace, where metrics show them."""
+        name, caller, trace_id = self.settings.caller_header, "", ""
+        if name is not None:
+            value = (value_of(headers, name.encode()) or b"").decode("latin-1")
+            caller = value if value in self.planner.rules.callers else OTHER
+        if outcome.trace is not None:
+            trace_id = outcome.trace.trace_id
+        elif self.metrics.wants_traces and (found := trace_context(headers)) is not None and found.sampled:
+            trace_id = found.trace_id
+        return replace(outcome, caller=caller, trace_id=trace_id)
 
     def _with_repeated(self, context: RequestContext, outcome: Outcome) -> Outcome:
         """The outcome with how much of its prompt was sent before."""
@@ -401,16 +419,17 @@ class Gateway:
         if self.tracer is not None:
             trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
+        passed = partial(self._passed, scope["headers"])
         try:
             if self.models is not None and listed:
-                self._passed(await self.models(scope, send))
+                passed(await self.models(scope, send))
                 return
             self._check_handshake(scope)
             self.log_unfitted(scope["method"], target_of(scope))
-            upstream, done = self._upstream_of(scope)
+            upstream, done = self._upstream_of(scope, passed)
             await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
         except ClientError as error:
-            self._passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
+            passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
             extra = (CLOSE, (b"upgrade", b"HTTP/1.1")) if error.status == UPGRADE_REQUIRED else ()
             await send_error(send, error, error_body(scope["path"], error), extra)
         finally:
@@ -425,14 +444,14 @@ class Gateway:
         if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
             raise websocket_refused()
 
-    def _upstream_of(self, scope: Scope) -> tuple[Sender, Callable[[Outcome], None]]:
+    def _upstream_of(self, scope: Scope, passed: Callable[[Outcome], None]) -> tuple[Sender, Callable[[Outcome], None]]:
         """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""
         if self.routes is None:
             if value_of(scope["headers"], UPSTREAM) not in (None, DEFAULT.encode()):
                 raise no_upstreams()
-            return self.upstream, self._passed
+            return self.upstream, passed
         backend = self.routes.other(scope["headers"], target_of(scope))
-        return backend.upstream, lambda outcome: self._passed(replace(outcome, upstream=backend.name))
+        return backend.upstream, lambda outcome: passed(replace(outcome, upstream=backend.name))
 
     def log_unfitted(self, method: str, target: bytes) -> None:
         """Logs an endpoint that is passed through, once."""
@@ -441,7 +460,9 @@ class Gateway:
             self._named.add(name)
             log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
 
-    def _passed(self, outcome: Outcome) -> None:
+    def _passed(self, headers: Sequence[Header], outcome: Outcome) -> None:
+        if self.metrics.wants_traces or self.settings.caller_header is not None:
+            outcome = self._labelled(headers, outcome)
         self.metrics.observe(outcome)
         self.tell(outcome)
 

@@ -7,6 +7,7 @@ fits and no step of the ladder is due, the client's own bytes are sent. Else the
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 
 from proxy.config.rules import Rules
@@ -179,7 +180,9 @@ class Planner:
 
     async def _fits_uncut(self, context: RequestContext, scanned: Scanned, ladder: Ladder) -> bool:
         """Whether the count shows that the request fits and that no step is due: then nothing needs to be planned."""
+        began = time.perf_counter()
         counted = await self.totals.count(context.received, scanned, ladder)
+        context.record.phase("count", began)
         assert counted.total is not None
         fits = _is_below(counted.total, scanned.scan, ladder, counted.window)
         context.counted = counted if fits else Counted(counted.window)
@@ -188,7 +191,7 @@ class Planner:
     async def _descend(self, context: RequestContext, scanned: Scanned, ladder: Ladder) -> Planned:
         """Counts every message, descends the ladder, and renders what changed."""
         received, record = context.received, context.record
-        planned = context.planned = await self.plans.build(received, scanned, ladder, record)
+        planned = context.planned = await self._build(received, scanned, ladder, record)
         plan = _plan_of(planned)
         if plan.before.load >= ladder.least_ahead:
             self._prefetch(context, scanned, ladder)
@@ -198,14 +201,24 @@ class Planner:
             again = await self._without_doubtful_limits(received, scanned, planned)
             if again is not None:
                 scanned = context.scanned = again
-                planned = context.planned = await self.plans.build(received, scanned, ladder, record)
+                planned = context.planned = await self._build(received, scanned, ladder, record)
                 plan = _plan_of(planned)
         if not plan.possible and not (plan.changed and ladder.on_unfit == SEND):
             return self._unfit(context, scanned, ladder, planned)
         if not plan.changed:
             return await self.plans.to_send(received.api, scanned, planned, _unchanged(received, scanned))
         record.result = "fitted"
-        return await self.plans.rendered(received.api, scanned, planned)
+        began = time.perf_counter()
+        rendered = await self.plans.rendered(received.api, scanned, planned)
+        record.phase("render", began)
+        return rendered
+
+    async def _build(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
+        """The plan; its time is a phase, without waits for others."""
+        began, own = time.perf_counter(), record.own_seconds
+        planned = await self.plans.build(received, scanned, ladder, record)
+        record.phase("plan", began, own - record.own_seconds)
+        return planned
 
     async def _without_doubtful_limits(self, received: Received, scanned: Scanned, planned: Planned) -> Scanned | None:
         """A request that would be cut, or cannot be cut far enough, is planned again where its limits may not hold:
@@ -291,8 +304,10 @@ class Planner:
         """Counts a request that is proven to fit."""
         scanned = context.scanned
         assert scanned is not None and scanned.ladder is not None
+        began = time.perf_counter()
         try:
             counted = await self.background_totals.count(context.received, scanned, scanned.ladder)
+            context.record.phase("count", began)
             context.counted = replace(counted, proven=True)
         except NotUnderstood:
             context.record.result = "not_understood"

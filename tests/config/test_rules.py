@@ -145,14 +145,15 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
         ladders__mine="floor = 0\n[[use]]\nmodel = 'a'\nladder = 'mine'",
         ladders__default="",
         ladders__torn="[[step",
+        callers="callers = [7]",
         windows='[[window]]\nmodel = "m"\ntokens = 0',
         refusals="[[refusal]]\nname = 'a'\npatterns = ['(']",
         window="",
     )
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
-        "window.toml: unknown file; known are families.toml, ladder.toml, refusals.toml, summary.txt, tools.toml, "
-        "upstreams.toml, windows.toml and ladders/*.toml",
+        "window.toml: unknown file; known are callers.toml, families.toml, ladder.toml, refusals.toml, summary.txt, "
+        "tools.toml, upstreams.toml, windows.toml and ladders/*.toml",
         "ladders/default.toml: the ladder 'default' is in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
         f"ladder.toml, use 1: unknown ladder 'nope', known are {', '.join(sorted(_names(folder)))}",
@@ -162,7 +163,8 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     assert f"{folder}/ladders/torn.toml: " in problems[6]
     assert problems[7].startswith(f"{folder}/windows.toml, window 1 (m): ")
     assert problems[8].startswith(f"{folder}/refusals.toml, refusal row 1 (a): ")
-    assert len(problems) == 9
+    assert any(problem.startswith(f"{folder}/callers.toml: callers: 7 must be a name") for problem in problems)
+    assert len(problems) == 10
     with pytest.raises(ConfigError) as caught:
         load_rules(folder)
     assert str(caught.value).splitlines() == problems

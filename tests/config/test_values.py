@@ -161,3 +161,10 @@ def test_nothing_given_is_none_where_that_is_allowed(parse: Parser, parsed: obje
 
 def test_a_long_wrong_value_is_shown_short() -> None:
     assert values.quoted("x" * 100) == repr("x" * 57 + "...")
+
+
+def test_the_name_of_a_header_is_in_lower_case() -> None:
+    assert values.header_name("X-Team") == "x-team"
+    for wrong in ("x team", "x:team", "", "x" * 101, "x-täam"):
+        with pytest.raises(ValueError, match="must be the name of a header"):
+            values.header_name(wrong)

@@ -15,6 +15,7 @@ from prometheus_client import parser
 from proxy.cli import demo
 from proxy.observe.outcome_metrics import OTHER
 from tests.e2e.world import World, eventually, world
+from tests.observe.test_metrics import strict
 
 BODY: dict[str, Any] = demo.BODY
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
@@ -100,3 +101,62 @@ def test_all_that_is_promised_is_there(scrape: bytes) -> None:
     for name in ("plimsoll_own_seconds_count", "plimsoll_upstream_seconds_count", "plimsoll_first_byte_seconds_count"):
         assert value[(name, ("endpoint", "chat"))] >= 5, name
         assert value[(name, ("endpoint", "passthrough"))] == 1, name
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A scrape of OpenMetrics by callers and with OpenTelemetry's names, after a scrape and three requests."""
+    rules = tmp_path_factory.mktemp("rules")
+    (rules / "callers.toml").write_text('callers = ["search"]')
+    accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+    with world(PLIMSOLL_RULES=str(rules), PLIMSOLL_CALLER_HEADER="X-Team", PLIMSOLL_GEN_AI_METRICS="true") as here:
+        asked(here, "/metrics", headers=accept)
+        traced = {"x-team": "search", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+        asked(here, "/v1/chat/completions", BODY, traced)
+        asked(
+            here, "/v1/chat/completions", HELLO, {"x-team": "a-stranger", "traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
+        )
+        asked(here, "/v1/models", headers={"x-team": "search"})
+        eventually(lambda: len(here.outcomes) > 2, 20)
+        assert all(dict(r.headers)[b"x-team"] for r in here.simulator.received), "it goes on like any header"
+        return asked(here, "/metrics", headers=accept)
+
+
+def samples_of(told: bytes) -> list[Any]:
+    return [sample for family in strict(told) for sample in family.samples]
+
+
+def test_a_caller_of_the_list_is_a_label_and_any_other_is_other(told: bytes) -> None:
+    requests = {
+        (s.labels["caller"], s.labels["endpoint"], s.labels["result"])
+        for s in samples_of(told)
+        if s.name == "plimsoll_requests_total" and s.value
+    }
+    assert requests == {("search", "chat", "fitted"), (OTHER, "chat", "passed"), ("search", "passthrough", "passed")}
+    assert b"a-stranger" not in told
+
+
+def test_a_bucket_shows_the_trace_that_the_client_records(told: bytes) -> None:
+    traces = {(s.name, s.exemplar.labels["trace_id"]) for s in samples_of(told) if s.exemplar}
+    times = ("own", "upstream", "first_byte")
+    assert traces == {(f"plimsoll_{name}_seconds_bucket", TRACE) for name in times}, "and none that nobody records"
+
+
+def test_the_phases_of_a_request_that_was_cut_are_shown(told: bytes) -> None:
+    phases = {s.labels["phase"] for s in samples_of(told) if s.name == "plimsoll_own_phase_seconds_count"}
+    assert {"plan", "render"} <= phases <= {"count", "plan", "render"}
+    spent = {s.labels["phase"]: s.value for s in samples_of(told) if s.name == "plimsoll_own_phase_seconds_sum"}
+    own = sum(s.value for s in samples_of(told) if s.name == "plimsoll_own_seconds_sum")
+    assert 0 < spent["plan"] + spent["render"] <= own
+
+
+def test_opentelemetrys_names_are_there_too(told: bytes) -> None:
+    tokens = {
+        s.labels["gen_ai_request_model"]: s.value
+        for s in samples_of(told)
+        if s.name == "gen_ai_client_token_usage_sum" and s.labels["gen_ai_token_type"] == "input"
+    }
+    assert tokens.keys() == {"gpt-4", "gpt-4o"} and tokens["gpt-4"] > 3_000

@@ -153,3 +153,29 @@ def test_a_step_that_rules_add_starts_at_zero_where_models_were_counted() -> Non
     found = scraped(metrics)
     assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=recall}"] == 0
     assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 1, "what was counted stays"
+
+
+def test_callers_are_told_apart_where_they_are_wanted() -> None:
+    metrics = Metrics(lambda model: model, endpoints=["chat"], by_caller=True)
+    metrics.observe(replace(FITTED, caller="search"))
+    metrics.observe(replace(FITTED, model_sent="gpt-4o"))
+    metrics.observe(replace(PASSED, caller="search"))
+    found = scraped(metrics)
+    name = "plimsoll_prompt_sent_tokens_total{caller=%s,endpoint=chat,model=%s}"
+    assert (found[name % ("search", "gpt-4")], found[name % (OTHER, "gpt-4o")]) == (3691, 3691)
+    step = "plimsoll_steps_total{caller=search,endpoint=chat,model=gpt-4,step=prune_history}"
+    assert found[step] == 1
+    passed = "plimsoll_requests_total{caller=search,endpoint=passthrough,model=,result=passed,status=200}"
+    assert found[passed] == 1
+    assert found["plimsoll_cost_asked_usd_total{caller=search,endpoint=chat,model=gpt-4}"] == 0
+    assert "plimsoll_own_seconds_count{endpoint=chat}" in found, "times are not told apart by caller"
+
+
+def test_there_is_an_end_to_the_callers_of_models_that_are_told_apart() -> None:
+    metrics = Metrics(lambda model: model, by_caller=True)
+    for i in range(MAX_BASES // 50 + 5):
+        for j in range(50):
+            metrics.observe(replace(UNCOUNTED, caller=f"caller-{j}", model=f"model-{i}"))
+    requests = [name for name in scraped(metrics) if name.startswith("plimsoll_prompt_tokens_total")]
+    assert len(requests) <= MAX_BASES + 1
+    assert any("caller=other" in name and "model=other" in name for name in requests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.observe.buffers import CounterBuffer, Gauge, HistogramBuffer
+from proxy.observe.buffers import CounterBuffer, Gauge, HistogramBuffer, NewestBuffer
 
 
 def test_totals_are_kept_by_label() -> None:
@@ -30,3 +30,19 @@ def test_a_level_tells_of_each_change() -> None:
     gauge.inc()
     gauge.dec()
     assert told == [1, 2, 1]
+
+
+def test_the_last_value_under_each_set_of_labels_counts() -> None:
+    buffer = NewestBuffer()
+    buffer.add(("a",), (1, 2))
+    buffer.add(("a",), ())
+    buffer.add(("b",), (3,))
+    assert buffer.cells == {("a",): [2.0], ("b",): [3.0]}
+
+
+def test_a_bucket_keeps_the_last_exemplar() -> None:
+    buffer = HistogramBuffer((1.0, 2.0))
+    buffer.mark(("a",), 0.5, "first")
+    buffer.mark(("a",), 1.0, "second")
+    buffer.mark(("a",), 9.0, "third")
+    assert buffer.exemplars == {("a",): {0: ("second", 1.0), 2: ("third", 9.0)}}

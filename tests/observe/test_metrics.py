@@ -12,10 +12,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
-from proxy.observe.metrics import Metrics, model_label
+from proxy.model.outcome import Outcome, Repeated
+from proxy.observe.gen_ai import GenAi
+from proxy.observe.metrics import Metrics, model_label, prefers_openmetrics
+from proxy.observe.read_metrics import BuildFacts
 from tests.observe.scraping import UNCOUNTED, Cache, scraped
 from tests.observe.test_log import FITTED, PASSED
 
@@ -46,8 +51,17 @@ def test_an_outcome_costs_microseconds() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_prometheus_own_tool_has_no_complaint(windows: Windows) -> None:
-    metrics = Metrics(partial(model_label, windows), Cache())
-    traffic = (FITTED, PASSED, UNCOUNTED, replace(FITTED, model_sent="gpt-4o", refusals=("vllm",), healed=True))
+    build = BuildFacts("0.1.0", "3.11.7", "1.2.3", 1_722_902_400.0)
+    metrics = Metrics(
+        partial(model_label, windows), Cache(), prices=windows.prices, build=build, gen_ai=GenAi({}), by_caller=True
+    )
+    traffic: tuple[Outcome, ...] = (
+        FITTED,
+        PASSED,
+        UNCOUNTED,
+        replace(FITTED, model_sent="gpt-4o", refusals=("vllm",), healed=True),
+    )
+    traffic = (*traffic, replace(FITTED, repeated=Repeated(2_000, 1_500, 5.0, "kept"), phases=(("plan", 0.1),)))
     for outcome in traffic:
         metrics.observe(replace(outcome, first_byte_seconds=0.1))
     done = subprocess.run(["promtool", "check", "metrics"], input=metrics.exposition(), capture_output=True)
@@ -138,3 +152,81 @@ def test_in_one_process_nothing_is_written_for_others() -> None:
     metrics: Any = Metrics(lambda model: model)
     metrics.observe(FITTED)
     assert metrics._timer is None
+
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "preferred"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/plain", False),
+        (OPENMETRICS, True),
+        ("application/openmetrics-text", True),
+        ("Application/OpenMetrics-Text; Version=1.0.0, text/plain", True),
+        ("application/openmetrics-text;q=0.2, text/plain;q=0.4", False),
+        ("application/openmetrics-text;version=0.0.1", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=much", False),
+        (";;,=,", False),
+    ],
+)
+def test_who_prefers_openmetrics_gets_it(accept: str, preferred: bool) -> None:
+    assert prefers_openmetrics(accept) == preferred
+    kind, body = Metrics().scrape(accept)
+    assert kind.startswith(b"application/openmetrics-text" if preferred else b"text/plain")
+    assert body.endswith(b"# EOF\n") == preferred
+
+
+SIGNED = b"_error_ratio"  # the name of a histogram of values that may be negative ends so
+
+
+def strict(body: bytes) -> list[Metric]:
+    """The families as the reference parser reads them. It rejects a histogram with a count and without a sum, as those
+    of values that may be negative are; Prometheus reads them."""
+    lines = [line for line in body.splitlines(keepends=True) if SIGNED not in line]
+    return list(text_string_to_metric_families(b"".join(lines).decode()))  # type: ignore[no-untyped-call]
+
+
+def exemplars(body: bytes) -> dict[tuple[str, str], tuple[str, float]]:
+    """Of each bucket that has one: the trace id and the value, by the metric and the bucket."""
+    samples = [s for family in strict(body) for s in family.samples]
+    return {
+        (s.name, s.labels["le"]): (s.exemplar.labels["trace_id"], s.exemplar.value)
+        for s in samples
+        if s.exemplar is not None
+    }
+
+
+def test_buckets_show_the_trace_of_a_request_once_somebody_reads_them() -> None:
+    metrics = Metrics(lambda model: model)
+    metrics.observe(replace(FITTED, trace_id="a" * 32))
+    metrics.scrape()
+    assert not metrics.wants_traces
+    assert exemplars(metrics.scrape(OPENMETRICS)[1]) == {} and metrics.wants_traces
+    metrics.observe(replace(FITTED, trace_id="a" * 32))
+    metrics.observe(replace(FITTED, trace_id="b" * 32, own_seconds=0.0021))
+    metrics.observe(replace(FITTED, own_seconds=0.0022))
+    found = exemplars(metrics.scrape(OPENMETRICS)[1])
+    assert found["plimsoll_own_seconds_bucket", "0.0025"] == ("b" * 32, 0.0021)
+    assert found["plimsoll_upstream_seconds_bucket", "0.25"] == ("b" * 32, 0.25)
+    assert b"aaaa" not in metrics.scrape()[1] and b"bbbb" not in metrics.scrape()[1], "the text format has none"
+
+
+def test_exemplars_of_other_workers_are_shown(tmp_path: Path) -> None:
+    one, other = (Metrics(lambda model: model, folder=tmp_path) for _ in range(2))
+    one.scrape(OPENMETRICS)
+    one.observe(replace(FITTED, trace_id="c" * 32))
+    one.publish()
+    assert exemplars(other.scrape(OPENMETRICS)[1])["plimsoll_own_seconds_bucket", "0.0025"][0] == "c" * 32
+
+
+def test_all_of_it_is_openmetrics() -> None:
+    metrics = Metrics(
+        lambda model: model, Cache(), gen_ai=GenAi({}), by_caller=True, build=BuildFacts("1", "2", "3", 4.0)
+    )
+    metrics.observe(replace(FITTED, trace_id="d" * 32, refusals=("vllm",), phases=(("plan", 0.1),)))
+    names = [family.name for family in strict(metrics.scrape(OPENMETRICS)[1])]
+    assert len(names) == len(set(names)) > 50

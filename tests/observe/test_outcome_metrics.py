@@ -90,7 +90,7 @@ def test_every_row_is_shown_once_it_has_something_to_show() -> None:
         uncounted=True,
         upstream="large",
     )
-    metrics.observe(everything)
+    metrics.observe(replace(everything, phases=(("plan", 0.1),)))
     metrics.observe(replace(FITTED, mode="observe", notes=(), planned=FITTED.notes, planned_result="fitted"))
     metrics.observe(PASSED)
     metrics.observe(replace(PASSED, endpoint="websocket", bytes_in=1))
@@ -153,3 +153,9 @@ def test_requests_are_counted_by_upstream_only_where_there_are_several() -> None
     assert found["plimsoll_upstream_requests_total{status=502,upstream=large}"] == 1
     assert found["plimsoll_upstream_response_seconds_sum{upstream=large}"] >= 0.25
     assert not any(name.startswith("plimsoll_upstream_re") for name in counted(FITTED))
+
+
+def test_phases_of_our_own_time_are_told_apart() -> None:
+    found = counted(replace(FITTED, phases=(("plan", 0.002), ("render", 0.0002))), FITTED)
+    assert found["plimsoll_own_phase_seconds_sum{endpoint=chat,phase=plan}"] == 0.002
+    assert found["plimsoll_own_phase_seconds_bucket{endpoint=chat,le=0.00025,phase=render}"] == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from proxy.observe.worker_values import Snapshot, WorkerFiles, merged
+from proxy.observe.worker_values import Snapshot, WorkerFiles, merged, merged_exemplars
 
 COUNTED = Snapshot(1.0, {"requests": {("chat",): [2.0]}, "seconds": {(): [1.0, 0.0, 0.5]}}, {"flying": {(): [3.0]}})
 
@@ -46,4 +46,12 @@ def test_gauges_are_added_up_or_the_largest_or_the_newest() -> None:
         "a": {(): [6.0]},
         "b": {(): [5.0]},
         "c": {(): [1.0]},
+    }
+
+
+def test_the_newest_exemplar_of_each_bucket_is_shown() -> None:
+    old = Snapshot(1.0, {}, {}, {"h": {("a",): {0: ("old", 0.1), 1: ("only", 1.0)}}})
+    new = Snapshot(2.0, {}, {}, {"h": {("a",): {0: ("new", 0.2)}, ("b",): {0: ("other", 0.3)}}})
+    assert merged_exemplars([new, old]) == {
+        "h": {("a",): {0: ("new", 0.2), 1: ("only", 1.0)}, ("b",): {0: ("other", 0.3)}}
     }
