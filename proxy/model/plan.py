@@ -231,9 +231,11 @@ class Ladder:
     floor: int = FLOOR
     least_at: float = field(init=False)  # the load below which no step acts on a request that fits
     least_ahead: float = field(init=False)  # the load below which no step has wants of later turns
+    models: tuple[str, ...] = field(init=False)  # that its steps may switch to, in order, without duplicates
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "least_at", _least(self.steps))
+        object.__setattr__(self, "models", tuple({name: None for step in self.steps for name in step.models}))
         object.__setattr__(self, "least_ahead", _least([r.ahead for r in self.steps if r.ahead is not None]))
 
 

@@ -274,7 +274,7 @@ class RequestContext(msgspec.Struct):
             found = [] if total is None or scanned is None else total_headers(total, scanned.scan.reserve)
         if self.received.mode is Mode.OBSERVE:
             found.append(OBSERVED)
-        if self.record.upstream not in ("", DEFAULT):
+        if self.record.upstream and self.record.upstream != DEFAULT:
             found.append((b"x-plimsoll-upstream", self.record.upstream.encode()))
         if scanned is not None and scanned.controls is not NOTHING_ASKED and (notes := self.notices()):
             found.append((b"x-plimsoll-notice", header_value("; ".join(notes))))

@@ -101,7 +101,9 @@ class Knowledge:
     def candidates(self, ladder: Ladder, api: str, headers: Headers, bound: bool = False) -> dict[str, Knowledge]:
         """The models that a request may be moved to, in order, each with the knowledge of its upstream. A request that
         is `bound` stays on its own."""
-        found = ((name, self.serving(name, api, headers)) for name in _allowed(ladder))
+        if self.peers is None:
+            return dict.fromkeys(ladder.models, self)
+        found = ((name, self.serving(name, api, headers)) for name in ladder.models)
         return {name: one for name, one in found if one is self or (one is not None and not bound)}
 
     def learned(self, model: str, tenant: bytes) -> LearnedLimits:
@@ -171,7 +173,8 @@ class Knowledge:
         api: str = CHAT,
     ) -> None:
         """Waits for the upstream's list if the model or a candidate is unknown, and until its encodings are loaded."""
-        for name, knowledge in {model: self, **self.candidates(ladder, api, headers)}.items():
+        others = self.candidates(ladder, api, headers).items() if ladder.models else ()
+        for name, knowledge in ((model, self), *others):
             own = name == model and (cap is not None or learned.window is not None)
             if not own and knowledge.known(name).guessed:
                 await knowledge.inquire(name, headers)
@@ -278,8 +281,3 @@ class Knowledge:
     async def close(self) -> None:
         """Cancels a read of the upstream's list."""
         await self.listing.close()
-
-
-def _allowed(ladder: Ladder) -> dict[str, None]:
-    """The models that the steps of a ladder may switch to, in order, without duplicates."""
-    return {name: None for ladder_step in ladder.steps for name in ladder_step.models}
