@@ -57,7 +57,7 @@ from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of, tenant_of
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
-from proxy.wire.headers import QUERY, REQUEST_ID, Header, value_of
+from proxy.wire.headers import QUERY, REQUEST_ID, Header, answered_id, value_of
 from proxy.wire.paths import one_path, shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
@@ -251,7 +251,7 @@ class Gateway:
         answer = await upstream.send("POST", target, headers, payload)
         if record.trace is not None:
             record.trace.answered(answer.status)
-        record.request_id = value_of(answer.headers, REQUEST_ID) or value_of(headers, REQUEST_ID) or b""
+        record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
         if self.extra_calls is not None and record.upstream in ("", DEFAULT):  # only there a client's own key is used
             self.extra_calls.record_response(caller_of(headers), answer.status)
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:

@@ -32,7 +32,7 @@ from proxy.http.tunnel import Tunnel
 from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
 from proxy.request.tracing import RequestTrace
 from proxy.upstreams.upstream import Sender
-from proxy.wire.headers import REQUEST_ID, Header, request_id, to_client, value_of
+from proxy.wire.headers import REQUEST_ID, Header, answered_id, request_id, to_client, value_of
 from proxy.wire.paths import shown
 
 SWITCHED = 101
@@ -228,5 +228,5 @@ class _Passage:
         )
 
     def _id(self) -> bytes:
-        answered = value_of(self.answer.headers, REQUEST_ID) if self.answer else None
+        answered = answered_id(self.answer.headers) if self.answer else None
         return answered or value_of(self._scope["headers"], REQUEST_ID) or b""

@@ -21,6 +21,7 @@ CITATIONS = 560  # tokens of the instructions for citations
 SCHEMA, SCHEMA_RATE = 93, 2.1  # tokens of a response schema: once, and for one token of its JSON
 PAGE_BYTES, PAGE_TOKENS, MAX_PAGES = 60_000, 1_650, 100  # of a PDF; a page is its text and an image of it
 BASE64_RATIO = 4 / 3
+DEEPEST = 8  # levels of blocks inside blocks; real ones have three
 HIDDEN_RATE = 6  # characters of encrypted content for one token
 # Tokens of tools that Anthropic defines, by the beginning of their type. The first that fits counts.
 TOOLS: tuple[tuple[str, int], ...] = (
@@ -112,14 +113,17 @@ def _content(message: Message) -> tuple[Json, bool]:
     return (found.get("content"), True) if isinstance(found, dict) else (found, False)
 
 
-def _blocks(content: Json) -> list[Json]:
-    """The blocks of a content, those inside results and documents included."""
+def _blocks(content: Json, levels: int = DEEPEST) -> list[Json]:
+    """The blocks of a content, those inside results and documents included. Below the last level they are texts."""
     found: list[Json] = []
     for block in content if isinstance(content, list) else ():
-        found.append(block)
         inner = mapping(block)
-        found += _blocks(inner.get("content"))
-        found += _blocks(mapping(inner.get("source")).get("content"))
+        if not levels:
+            found.append({"text": compact(block)})
+            continue
+        found.append(block)
+        found += _blocks(inner.get("content"), levels - 1)
+        found += _blocks(mapping(inner.get("source")).get("content"), levels - 1)
     return found
 
 

@@ -74,9 +74,14 @@ def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:
     return None
 
 
-REQUEST_ID = b"x-request-id"
+REQUEST_ID, ANTHROPIC_ID = b"x-request-id", b"request-id"
 # The form of an id. An API key is none, wherever a client puts it.
 ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)
+
+
+def answered_id(headers: Sequence[Header]) -> bytes | None:
+    """The id that an upstream gave a request, under either name."""
+    return value_of(headers, REQUEST_ID) or value_of(headers, ANTHROPIC_ID)
 
 
 def request_id(value: bytes) -> str:

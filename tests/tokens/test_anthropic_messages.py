@@ -72,6 +72,16 @@ def _raw(value: Any) -> Message:
     return Message(json.dumps(value).encode(), "user", said.kind, said.format)
 
 
+def test_blocks_that_nest_too_deep_count_as_text() -> None:
+    def nested(levels: int) -> Any:
+        inner: Any = [{"type": "text", "text": "abcd"}]
+        for _ in range(levels):
+            inner = [{"type": "tool_result", "content": inner}]
+        return inner
+
+    assert cost(nested(3)) == 2 + 4 and cost(nested(300)) > 2 + 300 * len('{"type":"tool_result"}') - 300
+
+
 def test_the_system_prompt_costs_its_text() -> None:
     for system in ("abcd", [{"type": "text", "text": "abcd"}]):
         assert recipe.costs(messages({"role": "user", "content": "x"}, system=system)[:1], RULES) == (4,)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.headers import HOP_BY_HOP, connection_options, request_id, to_client, to_upstream, value_of
+from proxy.wire.headers import (
+    HOP_BY_HOP,
+    answered_id,
+    connection_options,
+    request_id,
+    to_client,
+    to_upstream,
+    value_of,
+)
 
 END_TO_END = [(b"content-type", b"application/json"), (b"x-a", b"1"), (b"x-a", b"2"), (b"accept", b"*/*")]
 
@@ -66,3 +74,8 @@ def test_only_what_looks_like_an_id_is_one() -> None:
         assert request_id(good) == good.decode()
     for bad in (b"", b"x" * 81, b"a b", b"a\x1b[31m", b"sk-proj-1", b'"', b"\xe4"):
         assert request_id(bad) == ""
+
+
+def test_an_upstream_names_the_id_in_one_of_two_headers() -> None:
+    assert answered_id([(b"request-id", b"req_2"), (b"x-request-id", b"req_1")]) == b"req_1"
+    assert answered_id([(b"request-id", b"req_2")]) == b"req_2" and answered_id([(b"x-other", b"a")]) is None

@@ -24,6 +24,7 @@ REASONING = ("thinking", "redacted_thinking")
 MEDIA = ("image", "container_upload")
 TEXT_SOURCES = {"text": DATA, "content": CONTENT}  # kinds of a document's source that are text, and where it is
 BREAK = "\n\n"  # between the texts of messages that are joined
+DEEPEST = 8  # levels of blocks inside blocks that are read; real ones have three
 
 Place = tuple[str | int, ...]
 Raws = dict[str, msgspec.Raw]
@@ -32,13 +33,13 @@ _BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The messages in runs: calls with their results; a system message inside the conversation with what it follows."""
-    found: list[tuple[Message, ...]] = []
+    found: list[list[Message]] = []
     for run in conversation.runs(messages):
-        if found and run[0].role == SYSTEM and run[0].kind is Kind.OTHER:
+        if found and _is_inside(run[0]):
             found[-1] += run
         else:
-            found.append(run)
-    return found
+            found.append([*run])
+    return [tuple(run) for run in found]
 
 
 def misplaced(messages: Sequence[Message]) -> Collection[int]:
@@ -47,17 +48,20 @@ def misplaced(messages: Sequence[Message]) -> Collection[int]:
     "role 'system' must precede an 'assistant' message or end the array", and "must follow a 'user' message or an
     'assistant' message ending in a server tool result". Several in a row count as one.
     """
-    found: set[int] = set()
+    found: list[int] = []
+    start, before = 0, Kind.INSTRUCTION  # of a run of system messages, and what stands before it
     for place, message in enumerate(messages):
-        if message.role != SYSTEM or message.kind is not Kind.OTHER:
+        if _is_inside(message):
             continue
-        behind = next((m for m in messages[place + 1 :] if m.role != SYSTEM), None)
-        before = next((m for m in reversed(messages[:place]) if m.kind is not Kind.OTHER or m.role != SYSTEM), None)
-        if behind is not None and behind.role != ASSISTANT:
-            found.add(place)
-        elif before is None or before.kind is Kind.INSTRUCTION:
-            found.add(place)
-    return found
+        if message.role != ASSISTANT or before is Kind.INSTRUCTION:
+            found += range(start, place)
+        start, before = place + 1, message.kind
+    return [*found, *range(start, len(messages))] if before is Kind.INSTRUCTION else found
+
+
+def _is_inside(message: Message) -> bool:
+    """Whether it is a system message inside the conversation."""
+    return message.role == SYSTEM and message.kind is Kind.OTHER
 
 
 def parts(message: Message) -> tuple[Part, ...]:
@@ -120,7 +124,7 @@ def _parts(content: Json, place: Place, kind: PartKind = PartKind.TEXT, call: st
     """The parts of a content: a text, or blocks."""
     if isinstance(content, str):
         yield Part(kind, content, call, place=place)
-    elif isinstance(content, list):
+    elif isinstance(content, list) and len(place) < 2 * DEEPEST:
         for i, block in enumerate(content):
             if isinstance(block, dict):
                 yield from _of_block(block, (*place, i), kind, call)

@@ -97,6 +97,18 @@ def test_what_cannot_be_decoded_is_one_opaque_part_and_is_not_joined(raw: bytes)
     assert part.kind is PartKind.OPAQUE and "x" in part.text and messages.join(broken, [broken]) is None
 
 
+def test_blocks_that_nest_too_deep_are_not_read() -> None:
+    content: Any = [text("a")]
+    for _ in range(400):
+        content = [result(content)]
+    assert message([text("b"), *content]).text() == "b"
+
+
+def test_many_system_messages_are_read_in_no_time() -> None:
+    told = conversation(ASK, *[SYSTEM] * 20_000, ASK, system="x")
+    assert len(messages.misplaced(told)) == 20_000 and [len(run) for run in runs(told)] == [1, 20_001, 1]
+
+
 def test_an_edit_leaves_every_other_byte() -> None:
     raw = (
         b'{ "a" : 1.50, "content":[ {"type":"text" , "text":"x", "cache_control":{ "type":"ephemeral" }},{"n":[ 1 ]}],'
@@ -172,6 +184,7 @@ def test_calls_and_their_results_are_one_run_with_a_system_message_behind_them()
         ([ASK, SYSTEM, SYSTEM, ASK, ANSWER], {1, 2}),
         ([SYSTEM, ANSWER], {0}),
         ([ASK, ANSWER, ASK], set()),
+        ([SYSTEM], {0}),
     ],
 )
 def test_a_system_message_stands_between_user_and_assistant(told: list[dict[str, Any]], wrong: set[int]) -> None:
