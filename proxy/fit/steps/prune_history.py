@@ -185,11 +185,12 @@ def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float]
     closing = closings([b.messages for b in blocks])
     worth = _chosen(draft, held, scores, newest, closing)
     while draft.room - _cost(draft, held | worth.keys()) > EMPTY * draft.room:
-        dropped = [held | {i, closing.get(i, i)} for i in range(len(blocks)) if i not in held and i not in worth]
-        fitting = [places for places in dropped if _cost(draft, places) <= draft.room]
+        room = draft.room - _cost(draft, held)
+        dropped = [{i, closing.get(i, i)} - held for i in range(len(blocks)) if i not in held and i not in worth]
+        fitting = [places for places in dropped if sum(blocks[i].tokens for i in places) <= room]
         if not fitting:
             break
-        held = max(fitting, key=lambda places: (max(scores[i] for i in places - held), max(places - held)))
+        held = held | max(fitting, key=lambda places: (max(scores[i] for i in places), max(places)))
         worth = _chosen(draft, held, scores, newest, closing)
     kept = held | worth.keys()
     if len(kept) == len(blocks):
