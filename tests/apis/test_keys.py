@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from proxy.apis.openai_chat import response, scan
+from proxy.apis.openai_responses import items
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("wire", "request", "http", "observe", "upstreams")
@@ -41,6 +42,16 @@ ALLOWED = {
 }
 
 
+# Types of items, and keys of requests and responses of the Responses API that are no ordinary words.
+ITEMS = frozenset(
+    (
+        *(*items.CALLS, *items.OUTPUTS, *items.HOSTED, *items.REQUIRED, items.REFERENCE, items.COMPACTION),
+        *("instructions", "call_id", "approval_request_id", "encrypted_content", "previous_response_id"),
+        *("max_output_tokens", "context_management", "incomplete_details", "sequence_number", "input_text"),
+    )
+) - {"program", "compaction"}
+
+
 def keys() -> frozenset[str]:
     """The fields of the structs into which chat's JSON is decoded, and the others that its package reads or writes."""
     structs = [
@@ -50,7 +61,7 @@ def keys() -> frozenset[str]:
         if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
     ]
     fields = {field for struct in structs for field in struct.__struct_fields__}
-    return frozenset(fields | {*response.CONTENT_KEYS, *response.FINISH_KEYS} | MORE) - ORDINARY
+    return frozenset(fields | {*response.CONTENT_KEYS, *response.FINISH_KEYS} | MORE | ITEMS) - ORDINARY
 
 
 def literals(tree: ast.Module) -> Iterator[str]:

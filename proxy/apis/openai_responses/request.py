@@ -95,7 +95,8 @@ def parse(
         raise NotUnderstood("input is empty")
     continued = _continued(head)
     stored = bool(continued)
-    messages = _in_context(found, model, stored=stored)
+    keeps = keeps_reasoning(model, bytes(head.get("reasoning", b"")))
+    messages = _in_context(found, keeps=keeps, stored=stored)
     opaque = not plain and _is_opaque(head[INPUT], messages)
     sealed = not plain and any(m.hidden for m in messages)
     view = INPUT if len(body) > oversized_json.OUTSIZE else None
@@ -219,11 +220,11 @@ def _hidden(item: _Item) -> int:
     return hidden_tokens(size - len('""') if item.encrypted_content != NULL else 0)
 
 
-def _in_context(messages: Sequence[Message], model: str, *, stored: bool) -> tuple[Message, ...]:
+def _in_context(messages: Sequence[Message], *, keeps: bool, stored: bool) -> tuple[Message, ...]:
     """The messages with what follows from their places: the provider drops the reasoning before the last words of the
     user; and what the provider has stored may refer to any of the items, so that all must stay."""
     last = max((i for i, m in enumerate(messages) if m.kind is Kind.USER), default=-1)
-    read = -1 if keeps_reasoning(model) else last
+    read = -1 if keeps else last
     found = [replace(m, hidden=0) if m.hidden and i < read and not m.compacts else m for i, m in enumerate(messages)]
     return tuple([replace(m, pinned=True) for m in found] if stored else found)
 

@@ -47,6 +47,7 @@ PRO = b'"pro"'  # a mode of reasoning for which the provider adds some 2,000 tok
 ENCRYPTED, PER_CHARACTER, LEAST_ENCRYPTED = 880, 0.144, 10
 STORED = 200  # tokens of reasoning that only its id stands for: 10 to 180 were recorded
 KEEPS_REASONING = re.compile(r"gpt-(5\.[6-9]|5\.\d\d|[6-9])")  # models that read the reasoning of earlier turns, too
+ALL_TURNS = b'"all_turns"'  # a value of `reasoning.context`
 UNTIL_USER, FOR_GOOD = 1, 2  # values of `ScanState.hidden`
 
 
@@ -104,7 +105,8 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         if known is not None and b"".join(lead) != known.lead:
             return scan(body)  # its first message is another one
         items = items_of(request.input)
-        state = _state_after(items, START if known is None else known.seen, request.model)
+        keeps = keeps_reasoning(request.model, bytes(request.reasoning))
+        state = _state_after(items, START if known is None else known.seen, keeps=keeps)
         continues = any(map(_says, UNPROVABLE(request)))
         bounded = not state.opaque and not continues and not _is_unprovable(request)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -151,7 +153,7 @@ def hidden_tokens(characters: int) -> int:
     return max(LEAST_ENCRYPTED, round(PER_CHARACTER * (characters - ENCRYPTED)))
 
 
-def _state_after(items: Sequence[msgspec.Raw], before: ScanState, model: str) -> ScanState:
+def _state_after(items: Sequence[msgspec.Raw], before: ScanState, *, keeps: bool) -> ScanState:
     opaque, surplus, keyed, hidden = before.opaque, before.surplus, before.keyed, before.hidden
     kind = ""
     for raw in items:  # one pass: a long conversation has thousands
@@ -167,7 +169,7 @@ def _state_after(items: Sequence[msgspec.Raw], before: ScanState, model: str) ->
             surplus += (REWRITTEN - 1) * memoryview(raw).nbytes
         elif kind == REASONING or kind == COMPACTION:
             surplus += STORED
-            hidden = max(hidden, FOR_GOOD if kind == COMPACTION or keeps_reasoning(model) else UNTIL_USER)
+            hidden = max(hidden, FOR_GOOD if keeps or kind == COMPACTION else UNTIL_USER)
         if kind not in BOUNDED:
             opaque = opaque or kind != TRIGGER
         if item.plimsoll is not NULL:
@@ -176,9 +178,9 @@ def _state_after(items: Sequence[msgspec.Raw], before: ScanState, model: str) ->
     return ScanState(before.count + len(items), opaque, surplus=surplus, keyed=keyed, hidden=hidden, compacts=compacts)
 
 
-def keeps_reasoning(model: str) -> bool:
-    """Whether a model reads the reasoning of earlier turns, too."""
-    return KEEPS_REASONING.match(model.rsplit("/", 1)[-1].lower()) is not None
+def keeps_reasoning(model: str, reasoning: bytes) -> bool:
+    """Whether a model reads the reasoning of earlier turns, too; `reasoning` is the field of that name."""
+    return ALL_TURNS in reasoning or KEEPS_REASONING.match(model.rsplit("/", 1)[-1].lower()) is not None
 
 
 def _says(said: msgspec.Raw) -> bool:

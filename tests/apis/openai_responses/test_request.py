@@ -112,6 +112,7 @@ def test_encrypted_reasoning_costs_while_it_is_read() -> None:
 
     assert hidden(THOUGHT, ASKED, THOUGHT, stored, said) == [0, 288, 200, 0]
     assert hidden(THOUGHT, ASKED, model="gpt-5.6") == [288]
+    assert parse(body(THOUGHT, ASKED, reasoning={"context": "all_turns"})).messages[0].hidden == 288
     assert hidden({"type": "compaction", "encrypted_content": "g" * 2880}, ASKED) == [288]
 
 

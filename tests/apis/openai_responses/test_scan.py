@@ -86,6 +86,7 @@ def test_reasoning_is_read_until_the_user_speaks_again_and_by_some_models_for_go
     assert scan(body(USER, THOUGHT, CALL, OUTPUT)).marks is None
     assert scan(body(USER, THOUGHT, USER)).seen.hidden == 0
     assert scan(body(USER, THOUGHT, USER, model="openai/gpt-5.6-luna")).seen.hidden == FOR_GOOD
+    assert scan(body(USER, THOUGHT, USER, reasoning={"context": "all_turns"})).seen.hidden == FOR_GOOD
     assert scan(body({"type": "compaction", "encrypted_content": "g"}, USER)).seen.hidden == FOR_GOOD
     assert (hidden_tokens(0), hidden_tokens(900), hidden_tokens(2880)) == (200, 10, 288)
 
