@@ -118,13 +118,11 @@ class Costs:
         for outcome in outcomes:
             if outcome.repeated is not None:
                 self._add_repeated(group, outcome, cache.expected(outcome.repeated, outcome.repeated.sent), trust)
-        billed = [o for o in outcomes if used(o) is not None]
         if sent is None:
-            billed = []
-        self._count(PRICED, group.asked, ("unpriced",), len(outcomes) - len(billed))
-        if sent is not None and billed:
+            self._count(PRICED, group.asked, ("unpriced",), len(outcomes))
+        else:
             self._add_prices(group, sent)
-            self._add_bills(group, billed, sent, trust.share)
+            self._add_bills(group, outcomes, sent, trust.share)
 
     def _add_repeated(self, group: Group, o: Outcome, expected: int, trust: Trust) -> None:
         assert o.repeated is not None
@@ -143,11 +141,13 @@ class Costs:
 
     def _add_bills(self, group: Group, outcomes: Sequence[Outcome], sent: Prices, trust: float) -> None:
         """Adds costs. Those of unchanged requests are computed from the sum of their tokens, where prices permit it."""
-        plain = [o for o in outcomes if o.usage is not None and is_unchanged(o)]
         rest: Iterable[Outcome] = outcomes
-        if len(plain) > 1 and sent.is_linear(usages := [o.usage for o in plain if o.usage is not None]):
+        usages = [o.usage for o in outcomes if o.usage is not None and is_unchanged(o)]
+        if usages and sent.is_linear(usages):
             paid = sent.bill(_total(usages))
-            self._add_bill(group, Bill(paid, paid), "usage", len(plain))
+            self._add_bill(group, Bill(paid, paid), "usage", len(usages))
+            if len(usages) == len(outcomes):  # as nearly always
+                return
             rest = [o for o in outcomes if o.usage is None or not is_unchanged(o)]
         asked = self.prices(group.key.model)
         for outcome in rest:

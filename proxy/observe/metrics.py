@@ -156,6 +156,8 @@ class Metrics(Collector):
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
+        self.shows_traces = False  # until somebody scrapes OpenMetrics
+        self.reads_headers = by_caller  # whether outcomes are to have what headers say: the caller, the trace
         self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
         self._aggregator = Aggregator(label, endpoints, known, prices, by_caller, gen_ai)
@@ -240,11 +242,6 @@ class Metrics(Collector):
             if self._files is None or found or not row.labels:
                 yield row.family(found, exemplars.get(row.name, {}), signed_sum=self._files is not None)
 
-    @property
-    def wants_traces(self) -> bool:
-        """Whether the trace ids of outcomes are shown: once somebody scrapes OpenMetrics."""
-        return self._aggregator.exemplars
-
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""
         return generate_latest(self._registry)
@@ -254,7 +251,7 @@ class Metrics(Collector):
         which has exemplars, or Prometheus' text format."""
         if not prefers_openmetrics(accept):
             return CONTENT_TYPE, self.exposition()
-        self._aggregator.exemplars = True
+        self.shows_traces = self.reads_headers = self._aggregator.exemplars = True
         return openmetrics.CONTENT_TYPE_LATEST.encode(), openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
 
     def end(self, pid: int) -> None:

@@ -378,7 +378,7 @@ class Gateway:
             if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
                 outcome = self._with_repeated(context, outcome)
             learning.learn(context, outcome)
-            if self.metrics.wants_traces or self.settings.caller_header is not None:
+            if self.metrics.reads_headers:
                 outcome = self._labelled(context.received.headers, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
@@ -393,7 +393,7 @@ class Gateway:
             caller = value if value in self.planner.rules.callers else OTHER
         if outcome.trace is not None:
             trace_id = outcome.trace.trace_id
-        elif self.metrics.wants_traces and (found := trace_context(headers)) is not None and found.sampled:
+        elif self.metrics.shows_traces and (found := trace_context(headers)) is not None and found.sampled:
             trace_id = found.trace_id
         return replace(outcome, caller=caller, trace_id=trace_id)
 
@@ -461,7 +461,7 @@ class Gateway:
             log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
 
     def _passed(self, headers: Sequence[Header], outcome: Outcome) -> None:
-        if self.metrics.wants_traces or self.settings.caller_header is not None:
+        if self.metrics.reads_headers:
             outcome = self._labelled(headers, outcome)
         self.metrics.observe(outcome)
         self.tell(outcome)

@@ -204,8 +204,8 @@ def test_buckets_show_the_trace_of_a_request_once_somebody_reads_them() -> None:
     metrics = Metrics(lambda model: model)
     metrics.observe(replace(FITTED, trace_id="a" * 32))
     metrics.scrape()
-    assert not metrics.wants_traces
-    assert exemplars(metrics.scrape(OPENMETRICS)[1]) == {} and metrics.wants_traces
+    assert not metrics.reads_headers
+    assert exemplars(metrics.scrape(OPENMETRICS)[1]) == {} and metrics.reads_headers and metrics.shows_traces
     metrics.observe(replace(FITTED, trace_id="a" * 32))
     metrics.observe(replace(FITTED, trace_id="b" * 32, own_seconds=0.0021))
     metrics.observe(replace(FITTED, own_seconds=0.0022))

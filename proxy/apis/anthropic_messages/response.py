@@ -15,6 +15,7 @@ from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
+from proxy.model.structs import replace
 from proxy.wire.sse import last_match
 
 # "event: ping": "Event streams may also include any number of ping events", which clients skip by their name.
@@ -82,9 +83,9 @@ def complete_usage(body: bytes) -> Usage | None:
     counts = response.usage
     cached, written = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
     prompt = counts.input_tokens + cached + written
-    if not (0 <= counts.input_tokens <= prompt <= MAX_TOKENS and 0 <= cached):
+    if not (0 <= counts.input_tokens <= prompt <= MAX_TOKENS and 0 <= cached and 0 <= written):
         return None
-    return Usage(prompt, counts.output_tokens, cached)
+    return Usage(prompt, counts.output_tokens, cached, written=written)
 
 
 def event_kind(data: bytes) -> EventKind:
@@ -219,11 +220,11 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
     `message_delta` of older versions reports the reply alone: then the prompt stays as it was."""
     rest, reply = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
     if rest is None:
-        return before and Usage(before.prompt, before.completion if reply is None else reply, before.cached)
+        return before and replace(before, completion=before.completion if reply is None else reply)
     written, cached = (_count(reported.get(f"cache_{what}_input_tokens")) or 0 for what in ("creation", "read"))
     if before is not None and rest + written + cached < before.prompt:  # an event that leaves the cached part out
-        return Usage(before.prompt, reply or 0, before.cached)
-    return Usage(rest + written + cached, reply or 0, cached)
+        return replace(before, completion=reply or 0)
+    return Usage(rest + written + cached, reply or 0, cached, written=written)
 
 
 def _count(value: Json) -> int | None:

@@ -99,11 +99,13 @@ def complete_usage(body: bytes) -> Usage | None:
     for choice in response.choices:
         if choice.finish_reason not in ORDINARY:
             return None
-    details = counts.prompt_tokens_details
+    details, completion = counts.prompt_tokens_details, counts.completion_tokens or 0
     if details is None:
-        return Usage(counts.prompt_tokens, counts.completion_tokens or 0)
+        return Usage(counts.prompt_tokens, completion) if completion >= 0 else None
     cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    return Usage(counts.prompt_tokens, counts.completion_tokens or 0, cached, written=written)
+    if completion < 0 or cached < 0 or written < 0:
+        return None
+    return Usage(counts.prompt_tokens, completion, cached, written=written)
 
 
 def event_kind(data: bytes) -> EventKind:

@@ -38,7 +38,7 @@ def read(*events: Any) -> ResponseState:
 
 
 def test_the_prompt_is_the_sum_of_its_three_parts() -> None:
-    assert response.complete_usage(raw(WHOLE)) == read(WHOLE).usage == Usage(123, 7, 100)
+    assert response.complete_usage(raw(WHOLE)) == read(WHOLE).usage == Usage(123, 7, 100, written=20)
     plain = {**WHOLE, "usage": {"input_tokens": 3, "output_tokens": 7}}
     assert response.complete_usage(raw(plain)) == read(plain).usage == Usage(3, 7, 0)
 
@@ -59,20 +59,23 @@ def test_only_an_ordinary_response_tells_its_usage_at_once(other: dict[str, Any]
 
 def test_a_stream_is_read_from_its_first_to_its_last_event() -> None:
     state = read(START, {"type": "ping"}, DELTA, END, {"type": "message_stop"})
-    assert state == ResponseState(Usage(123, 7, 100), "end_turn", None, True, True)
+    assert state == ResponseState(Usage(123, 7, 100, written=20), "end_turn", None, True, True)
 
 
 @pytest.mark.parametrize(
     ("usage", "found"),
     [
-        ({"output_tokens": 7}, Usage(123, 7, 100)),
+        ({"output_tokens": 7}, Usage(123, 7, 100, written=20)),
         (
             {"input_tokens": 3, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 7},
-            Usage(123, 7, 100),
+            Usage(123, 7, 100, written=20),
         ),
-        ({"input_tokens": 3, "output_tokens": 7}, Usage(123, 7, 100)),  # one that leaves the cached part out
+        (
+            {"input_tokens": 3, "output_tokens": 7},
+            Usage(123, 7, 100, written=20),
+        ),  # one that leaves the cached part out
         ({"input_tokens": 500, "cache_read_input_tokens": None, "output_tokens": 7}, Usage(500, 7, 0)),
-        ({"output_tokens": True}, Usage(123, 1, 100)),
+        ({"output_tokens": True}, Usage(123, 1, 100, written=20)),
     ],
 )
 def test_the_last_event_counts_the_reply_and_perhaps_the_prompt_again(usage: dict[str, Any], found: Usage) -> None:

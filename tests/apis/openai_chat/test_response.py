@@ -143,6 +143,13 @@ WHOLE = {
         ({"choices": [{"finish_reason": "model_length"}]}, None),
         ({"usage": {"prompt_tokens": -1}}, None),
         ({"usage": {"prompt_tokens": MAX_TOKENS + 1}}, None),
+        (
+            {"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 4}}},
+            Usage(7, 0, 3, written=4),
+        ),
+        ({"usage": {"prompt_tokens": 7, "completion_tokens": -1}}, None),
+        ({"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": -1}}}, None),
+        ({"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cache_write_tokens": -1}}}, None),
         ({"usage": None}, None),
     ],
 )
