@@ -203,7 +203,7 @@ def text_line(o: Outcome, at: float) -> str:
 def _budget(o: Outcome, prompt: int) -> int:
     """Tokens that the prompt may use: the window without the reply. A reply without a limit takes what a longer prompt
     leaves, so that prompt has the whole window."""
-    budget = max(0, o.window - (o.reserve if o.reply_sent is None else o.reply_sent))
+    budget = max(0, o.window - (o.reserve if o.reply_sent is None else min(o.reserve, o.reply_sent)))
     return o.window if o.reply_sent is None and prompt > budget else budget
 
 

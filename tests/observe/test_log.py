@@ -130,6 +130,8 @@ def test_people_read_used_of_budget_and_messages_kept() -> None:
     assert " 7,574/8,192 tokens " in text_line(free, 1.0), "the reply takes what is left"
     assert " 5,192/5,192 tokens " in text_line(replace(free, prompt_sent=5192), 1.0)
     assert " 3,691/6,992 tokens " in text_line(replace(FITTED, reply_sent=1200), 1.0)
+    separate = replace(FITTED, reserve=0, reply_sent=32_000)  # the reply takes no room of the window
+    assert " 3,691/8,192 tokens " in text_line(separate, 1.0)
     assert text_line(PASSED, 1.0)[9:] == "200 passed passthrough /v1/models own=0.1ms upstream=4ms\n"
     switched = text_line(replace(FITTED, model_sent="gpt-4o", refusals=("vllm",)), 1.0)
     assert " model=gpt-4->gpt-4o " in switched and " refused=vllm " in switched

@@ -111,6 +111,10 @@ def test_the_outcome_without_a_plan_has_the_total(reserve: int | None, reply: in
     assert (outcome.prompt, outcome.prompt_sent, outcome.messages_in, outcome.messages_sent) == (1_000, 1_000, 7, 7)
     assert (outcome.reply_asked, outcome.reply_sent, outcome.reserve, outcome.window) == (reply, reply, kept, 8_000)
     assert outcome.load_before == outcome.load_after == (1_000 + kept) / 8_000
+    separate = replace(context.counted, window=Window(8_000, separate=True))
+    context.counted, context.figures = separate, None
+    alone = context.outcome()
+    assert (alone.reply_sent, alone.reserve, alone.load_after) == (reply, 0, 0.125), "the reply takes no room"
 
 
 def test_headers_have_what_is_known_by_then() -> None:
