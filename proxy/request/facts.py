@@ -45,6 +45,9 @@ class ResolvedModel:
 class Peers(Protocol):
     """The knowledge of the other upstreams."""
 
+    def of(self, model: str, api: str) -> Knowledge:
+        """The knowledge of the upstream that requests of an API for a model go to."""
+
     def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
         """The knowledge of the upstream that a request of an API goes to if it is moved from `home` to a model; None
         if it may not be moved there."""
@@ -97,6 +100,10 @@ class Knowledge:
         """The knowledge of the upstream that a request of an API goes to if it is moved to a model; None if it may not
         be moved there."""
         return self if self.peers is None else self.peers.serving(self, model, api, headers)
+
+    def of(self, model: str, api: str) -> Knowledge:
+        """The knowledge of the upstream that serves a model which a request was moved to."""
+        return self if self.peers is None else self.peers.of(model, api)
 
     def candidates(self, ladder: Ladder, api: str, headers: Headers, bound: bool = False) -> dict[str, Knowledge]:
         """The models that a request may be moved to, in order, each with the knowledge of its upstream. A request that

@@ -447,7 +447,7 @@ class Gateway:
     def _upstream_of(self, scope: Scope, passed: Callable[[Outcome], None]) -> tuple[Sender, Callable[[Outcome], None]]:
         """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""
         if self.routes is None:
-            if value_of(scope["headers"], UPSTREAM) not in (None, DEFAULT.encode()):
+            if value_of(scope["headers"], UPSTREAM) not in (None, b"", DEFAULT.encode()):
                 raise no_upstreams()
             return self.upstream, passed
         backend = self.routes.other(scope["headers"], target_of(scope))

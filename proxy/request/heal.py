@@ -56,8 +56,8 @@ class Healer:
         said = _header_values(received.headers)
         heavy = len(scanned.plain) > HEAVY_BYTES
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
-        knowledge = self.knowledge.serving(sent.plan.draft.model, received.api.name, received.headers)
-        knowledge = knowledge if sent.plan.draft.model != sent.prompt.model and knowledge else self.knowledge
+        moved = sent.plan.draft.model != sent.prompt.model
+        knowledge = self.knowledge.of(sent.plan.draft.model, received.api.name) if moved else self.knowledge
         facts, scanned = self._learn(
             knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed and not sent.prompt.continues
         )

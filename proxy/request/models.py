@@ -75,7 +75,7 @@ class ModelsList:
         if scope["method"] != "GET" or (self.routes is None and not self.windows):
             return False
         path, _, query = target_of(scope).partition(b"?")
-        if value_of(scope["headers"], UPSTREAM) is not None or any(page in query for page in PAGES):
+        if value_of(scope["headers"], UPSTREAM) or any(page in query for page in PAGES):
             return False
         return one_path(path) in PATHS or self._elsewhere(path) is not None
 

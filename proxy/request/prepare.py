@@ -244,8 +244,8 @@ class Planner:
         """The models that a request may be moved to and that have learned limits, with the knowledge of them."""
         found: dict[str, Knowledge] = {}
         for candidate in facts.candidates:
-            one = self.knowledge.serving(candidate.model, received.api.name, received.headers)
-            if one is not None and ((known := one.learned(candidate.model, tenant)).bounds or known.scale != 1.0):
+            one = self.knowledge.of(candidate.model, received.api.name)
+            if (known := one.learned(candidate.model, tenant)).bounds or known.scale != 1.0:
                 found[candidate.model] = one
         return found
 

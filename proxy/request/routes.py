@@ -108,15 +108,14 @@ class Routes:
     def other(self, headers: Headers, target: bytes) -> Backend:
         """The upstream of a request that is not fitted: the one that it names, else by its path. Raises as `begin`."""
         path = one_path(target.partition(b"?")[0]).decode("latin-1")
-        named = value_of(headers, UPSTREAM)
-        if named is not None:
-            backend = self._named(named.decode("latin-1").strip(), path)
+        named = (value_of(headers, UPSTREAM) or b"").decode("latin-1").strip()
+        if named:
+            backend = self._named(named, path)
         else:
             backend = self.backends[self.routing.upstream(path)]
         if backend.row is not None and not is_plain(path):
-            raise ClientError(
-                400, "The request's path is not plain: only the default upstream gets such.", "invalid_path"
-            )
+            text = f"A path that can be read in two ways goes to the upstream {DEFAULT} alone."
+            raise ClientError(400, text, code="invalid_path")
         self._check(backend, headers)
         return backend
 
@@ -139,12 +138,16 @@ class Routes:
         caller = caller_of(headers)
         return bool(self.extra_calls.caller_refusal(caller, caller != ANONYMOUS))
 
+    def of(self, model: str, api: str) -> Knowledge:
+        """`Peers.of`."""
+        return self.backends[self.routing.upstream(PATHS[api], model)].knowledge
+
     def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
         """`Peers.serving`: a request that names its upstream is not moved to another one."""
         backend = self.backends[self.routing.upstream(PATHS[api], model)]
         if backend.knowledge is home:
             return home
-        if value_of(headers, UPSTREAM) is not None or time.monotonic() < self._avoided_until.get(backend.name, 0.0):
+        if value_of(headers, UPSTREAM) or time.monotonic() < self._avoided_until.get(backend.name, 0.0):
             return None
         if not home.offline and self._refuses(backend, headers):
             return None
@@ -177,6 +180,7 @@ class Routes:
             return False
         if failure is not None and failure.unconnected:  # nothing that a client sends can cause that
             self._avoided_until[failed.name] = time.monotonic() + AVOID_S
+            failed.knowledge.mark_unreachable()
         try:
             again = await self._without(home, failed, context, context.planned, context.scanned)
         except Exception as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import importlib.util
 import logging
@@ -78,6 +79,7 @@ def load(event: Event = ignore) -> Complete:
         logger.handlers, logger.propagate, logger.disabled = [], False, True
         logger.setLevel(SILENT)
     if first:
+        gc.freeze()  # the garbage collector does not scan what is loaded for good
         event("litellm is loaded", seconds=round(time.monotonic() - began, 1))
     complete: Complete = module.acompletion
     return complete
