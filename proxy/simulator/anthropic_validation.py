@@ -59,6 +59,7 @@ class AnthropicError(ApiError):
     """An error in Anthropic's envelope."""
 
     def body(self) -> bytes:
+        """The JSON of the answer."""
         kind = TYPES.get(self.status, INVALID if self.status < 500 else SERVER)
         error = {"type": kind, "message": self.message}
         return msgspec.json.encode({"type": "error", "error": error, "request_id": "req_simulator"})
@@ -75,10 +76,12 @@ class Request:
 
     @property
     def model(self) -> str:
+        """The model's name."""
         return str(self.body["model"])
 
     @property
     def messages(self) -> Sequence[Message]:
+        """The messages, in order."""
         found: Sequence[Message] = self.body["messages"]
         return found
 

@@ -264,8 +264,11 @@ def test_D60_a_soak_with_clients_that_leave_keeps_nothing(place: Place) -> None:
 
 
 def test_D61_nothing_that_lasts_is_measured_by_a_clock_that_may_jump() -> None:
-    """The time of day stands in log lines, and in what replicas tell each other: when a lesson ends."""
-    telling, using = {"proxy/observe/log.py", "proxy/cache/model_records.py"}, set()
+    """The time of day is only told: in log lines, in what replicas tell each other (when a proof ends), in spans and
+    metrics, and in the field `created` of an answer of our own."""
+    telling = {"proxy/observe/log.py", "proxy/cache/model_records.py", "proxy/request/tracing.py"}
+    telling |= {"proxy/request/gateway.py", "proxy/config/reload.py", "proxy/bootstrap.py"}
+    using = set()
     for path in (ROOT / "proxy").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
