@@ -276,7 +276,7 @@ class RequestContext(msgspec.Struct):
             found.append(OBSERVED)
         if self.record.upstream and self.record.upstream != DEFAULT:
             found.append((b"x-plimsoll-upstream", self.record.upstream.encode()))
-        if scanned is not None and scanned.controls is not NOTHING_ASKED and (notes := self.notices()):
+        if self._has_notices(scanned) and (notes := self.notices()):
             found.append((b"x-plimsoll-notice", header_value("; ".join(notes))))
         return found
 
@@ -296,6 +296,10 @@ class RequestContext(msgspec.Struct):
             *([UNKNOWN_STORED] if self._is_uncounted() else []),
             *(f"{kind} that is not known yet would be asked for" for kind in missing),
         ]
+
+    def _has_notices(self, scanned: Scanned | None) -> bool:
+        """Whether there may be notices; most requests ask for nothing."""
+        return scanned is not None and (scanned.controls is not NOTHING_ASKED or self._is_uncounted())
 
     def _is_uncounted(self) -> bool:
         """Whether it goes on from something stored whose length is not known here."""

@@ -20,6 +20,8 @@ KEYED = frozenset(
         ("POST", b"/completions"),
         ("POST", b"/embeddings"),
         ("POST", b"/responses"),
+        ("POST", b"/responses/compact"),
+        ("POST", b"/responses/input_tokens"),
         ("GET", b"/responses"),  # a WebSocket's handshake
         ("POST", b"/messages"),
         ("POST", b"/messages/count_tokens"),

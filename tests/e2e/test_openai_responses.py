@@ -213,7 +213,15 @@ def test_what_is_not_known_of_what_is_stored_is_said(here: World) -> None:
     with client(here.through) as ai:
         url = here.through.removesuffix("/v1") + "/inspect/v1/responses"
         found: Any = ai.post(url, body=given, cast_to=object)
-    assert found["notices"] == ["what the upstream has stored is not known here, and is not counted"]
+    says = "what the upstream has stored is not known here, and is not counted"
+    assert found["notices"] == [says]
+    with client(here.straight) as ai:
+        first = ai.responses.create(**TALKS["messages"])
+    with client(here.through) as ai:
+        raw = ai.responses.with_raw_response.create(model="gpt-4o", input="And?", previous_response_id=first.id)
+        assert raw.headers["x-plimsoll-notice"] == says
+        raw = ai.responses.with_raw_response.create(**TALKS["messages"])
+        assert "x-plimsoll-notice" not in raw.headers
 
 
 @pytest.mark.parametrize("path", ["/responses/compact", "/responses"])

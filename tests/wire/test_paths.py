@@ -23,6 +23,8 @@ def test_doubled_and_trailing_slashes_do_not_change_a_path() -> None:
         ("POST", b"/v1/embeddings"),
         ("POST", b"/v1/responses"),
         ("GET", b"/v1/responses"),
+        ("POST", b"/v1/responses/compact"),
+        ("POST", b"/responses/input_tokens"),
         ("POST", b"/v1/messages"),
         ("POST", b"/v1/messages/count_tokens"),
         ("GET", b"/v1/models"),
