@@ -216,7 +216,7 @@ def test_what_is_not_known_of_what_is_stored_is_said(here: World) -> None:
     says = "what the upstream has stored is not known here, and is not counted"
     assert found["notices"] == [says]
     with client(here.straight) as ai:
-        first = ai.responses.create(**TALKS["messages"])
+        first = ai.responses.create(model="gpt-4o", input="Asked past the proxy.")
     with client(here.through) as ai:
         raw = ai.responses.with_raw_response.create(model="gpt-4o", input="And?", previous_response_id=first.id)
         assert raw.headers["x-plimsoll-notice"] == says
