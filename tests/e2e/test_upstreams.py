@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -547,5 +548,61 @@ def test_an_image_that_a_provider_would_have_to_fetch_stays_with_the_local_model
                 got = await chat(proxy, body([*talk(70), last], max_tokens=400), MINE)
                 assert got.status == 200 and not provider.requests and "upstream" not in ours(got)
                 assert (await proxy.told()).attempts == 2  # it was tried
+
+    run(check())
+
+
+# Every API, and what its upstream stores
+
+SPOKEN = talk(120)[1:]
+ITEMS = [{"type": "message", "role": turn["role"], "content": turn["content"]} for turn in SPOKEN]
+IMAGE = {"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "file-1"}}]}
+APIS: dict[bytes, tuple[dict[str, Any], dict[str, Any]]] = {
+    b"/v1/responses": ({"input": ITEMS, "max_output_tokens": 400}, {"previous_response_id": "resp_1"}),
+    b"/v1/messages": ({"messages": SPOKEN, "max_tokens": 400}, {"messages": [*SPOKEN, SPOKEN[1], IMAGE]}),
+}
+
+
+@pytest.mark.parametrize("target", APIS)
+def test_each_api_moves_to_an_upstream_that_has_it_unless_it_is_bound_to_its_own(tmp_path: Path, target: bytes) -> None:
+    plain, bound = APIS[target]
+
+    async def check() -> None:
+        async with recording(good) as default, recording(good) as other, recording(good) as wrong:
+            api = "anthropic" if b"messages" in target else "openai"
+            apis = {"openai": "anthropic", "anthropic": "openai"}
+            rows = (
+                row("wrong", wrong.url, 'models = ["large-*"]', f'api = "{apis[api]}"'),
+                row("other", other.url, *OPEN, f'api = "{api}"'),
+            )
+            settings = {"PLIMSOLL_RULES": rules(tmp_path, *rows), **KEYS, **FALLBACK}
+            async with plimsoll(default.url, **settings) as proxy:
+                got = await chat(proxy, json.dumps({"model": "gpt-4", **plain}).encode(), *CREDENTIALS, target=target)
+                assert (got.status, ours(got)["upstream"], ours(got)["model"]) == (200, "other", "large-1")
+                sent = json.loads(other.requests[0].body)
+                assert sent == {**plain, "model": "large-1"} and CLIENT.encode() not in everything(other)
+                got = await chat(proxy, json.dumps({"model": "gpt-4", **plain, **bound}).encode(), MINE, target=target)
+                assert got.status == 200 and "upstream" not in ours(got)
+                assert [len(one.requests) for one in (default, other, wrong)] == [1, 1, 0]
+
+    run(check())
+
+
+def test_a_websocket_to_another_upstream_brings_no_key_of_the_client(tmp_path: Path) -> None:
+    async def refuses(request: Request, peer: Peer) -> None:
+        await peer.send(answer(b"{}", b"403 Forbidden"))
+
+    async def check() -> None:
+        fields = ('paths = ["/v1/realtime"]', 'key = "LARGE_KEY"', 'callers = "any"')
+        async with two(tmp_path, fields, refuses) as (default, other, proxy):
+            protocols = b"sec-websocket-protocol: realtime, openai-insecure-api-key." + CLIENT.encode()
+            shake = (b"connection: upgrade", b"upgrade: websocket", b"sec-websocket-key: eA==", protocols)
+            sent = get(b"/v1/realtime?model=gpt-4o&key=" + CLIENT.encode(), *shake, *CREDENTIALS)
+            assert (await ask(proxy.port, sent)).status == 403 and not default.requests
+            (request,) = other.requests
+            assert request.target == b"/v1/realtime?model=gpt-4o" and CLIENT.encode() not in everything(other)
+            assert request.header(b"sec-websocket-protocol") == [b"realtime"]
+            assert request.header(b"sec-websocket-key") == [b"eA=="]
+            assert request.header(b"authorization") == [b"Bearer " + OPERATOR.encode()]
 
     run(check())
