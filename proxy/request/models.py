@@ -22,6 +22,7 @@ from proxy.http.client.answer import UpstreamError
 from proxy.http.relay import Scope, Send, target_of
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Ladder
+from proxy.observe import log
 from proxy.request.refusal_detection import plainly
 from proxy.request.routes import Backend, Routes
 from proxy.upstreams.models_listing import INLINE_BYTES, MAX_LIST_BYTES
@@ -180,6 +181,9 @@ async def _body(backend: Backend) -> bytes:
     try:
         answer = await _ask(backend.upstream, target, headers)
     except UpstreamError:
+        return b""
+    except Exception as error:  # a bug of ours must not be kept as an answer; its text may contain a key
+        log.event("the list of models of an upstream failed", upstream=row.name, kind=type(error).__name__)
         return b""
     return answer.body if answer.status == 200 and read_list(answer.body) is not None else b""
 

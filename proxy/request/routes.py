@@ -205,7 +205,7 @@ class Routes:
             return None
         if not again.plan.changed:
             return replace(again, payload=scanned.plain if scanned.scan.seen.keyed else received.body)
-        return replace(again, payload=await plans.render(received.api, scanned, again))
+        return await plans.rendered(received.api, scanned, again)
 
 
 def path_of(api: Api) -> str:
