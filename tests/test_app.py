@@ -80,7 +80,7 @@ def noted(made: Services, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("GET", CHAT + "/", None, "other"),
         ("POST", CHAT + "/chatcmpl-1", None, "other"),
         ("POST", "/v1/Chat/Completions", None, "other"),
-        ("POST", "/v1/completions", None, "other"),
+        ("POST", "/v1/moderations", None, "other"),
         ("GET", "/", None, "other"),
         ("GET", "/v1/inspect" + CHAT, None, "other"),
         ("GET", "/v1/metrics", None, "other"),
@@ -111,7 +111,7 @@ def test_a_path_of_ours_is_ours_however_it_is_written(spelling: str, monkeypatch
     assert seen == ["inspect"]
 
 
-@pytest.mark.parametrize("path", ["/inspect", "/inspect/", "/inspect/v1/completions", "/inspect/metrics"])
+@pytest.mark.parametrize("path", ["/inspect", "/inspect/", "/inspect/v1/moderations", "/inspect/metrics"])
 def test_what_is_not_there_below_a_path_of_ours_is_a_404_of_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = services()
     seen = noted(made, monkeypatch)

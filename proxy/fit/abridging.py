@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.fit.steps.truncate_longest import waterline
+from proxy.fit.shorten import waterline
 from proxy.model import oversized_json
 from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import Draft, Facts, Ladder
@@ -40,7 +40,7 @@ def abridged(draft: Draft, prompt: Prompt, ladder: Ladder, facts: Facts) -> Draf
 
     def short(message: Message, most: int) -> Message:
         allowed = bool(ANY_TEXT & steps) or (TRIM in steps and message.answers is not None)
-        if len(message.raw) <= most or not allowed or message.index in prompt.pins:
+        if len(message.raw) <= most or not allowed or message.index in prompt.pins or message.keep:
             return message
         gone = oversized_json.cuts(message.raw, most, shortest=min(oversized_json.SHORTEST, most // 2))
         return replace(message, raw=oversized_json.without(message.raw, gone), why="longest text") if gone else message

@@ -7,7 +7,7 @@ from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.model.conversation import Block, Message, Prompt
-from proxy.model.plan import Draft, Facts, Ladder, LadderStep, Note, Plan, Want
+from proxy.model.plan import Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
 from proxy.model.structs import replace
 
 # What a cut may have left behind that the API or the model refuses: after all steps, in this order.
@@ -39,6 +39,8 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         if not due(ladder_step, draft, first):
             continue
         after = ladder_step.apply(draft, facts)
+        if draft.texts and (isinstance(after, Want) or len(after.blocks) != len(draft.blocks)):
+            continue  # only a conversation may have messages added or left out
         if isinstance(after, Want):
             return Plan(first, draft, tuple(notes), after)
         if _only_made(draft, after):
@@ -47,7 +49,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
             notes.append(note(ladder_step.step, draft, after))
             draft = after
     after = _made(draft, notes)
-    for name, settle in SETTLING:
+    for name, settle in () if draft.texts else SETTLING:
         draft, after = after, settle(first, after)
         if after is not draft:
             notes.append(note(name, draft, after))
@@ -62,7 +64,7 @@ def _made(draft: Draft, notes: list[Note]) -> Draft:
     """The draft with every deferred block made. The last step's note gets the exact prompt tokens."""
     made = draft.made()
     if made is not draft:
-        notes[-1] = replace(notes[-1], tokens_after=made.prompt)
+        notes[-1] = replace(notes[-1], tokens_after=made.billed)
     return made
 
 
@@ -92,13 +94,15 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         window=facts.window,
         meter=facts.meter,
         blocks=blocks,
-        prompt=fixed + sum(b.tokens for b in blocks),
+        prompt=fixed + compared([b.tokens for b in blocks], prompt.apart),
         reply=prompt.ask,
         ladder_floor=ladder.floor,
         least=max(1, prompt.reply_floor),
         default_reserve=ladder.default_reserve,
         needs=prompt.needs,
         pins=prompt.pins,
+        texts=prompt.texts,
+        apart=prompt.apart,
     )
 
 
@@ -109,4 +113,4 @@ def _counted(block: Block, facts: Facts) -> tuple[Message, ...]:
 
 def note(step: str, before: Draft, after: Draft) -> Note:
     """The note of a step, from the drafts before and after it."""
-    return Note(step, before.prompt, after.prompt, before.reply, after.reply, before.model, after.model)
+    return Note(step, before.billed, after.billed, before.reply, after.reply, before.model, after.model)

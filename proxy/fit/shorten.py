@@ -57,5 +57,22 @@ def shorten_texts(
 
 
 def shorten_message(message: Message, meter: Meter, limit: int, shorten: Shorten, why: str) -> Message:
-    """The message with all its text shortened to `limit` tokens. Media and other parts are unchanged."""
-    return shorten_texts(message, [p for p in message.parts() if p.kind in TEXTS], meter, limit, shorten, why)
+    """The message with all its text shortened to `limit` tokens. Media and other parts are unchanged, and so is text
+    that may not change, which counts towards the limit."""
+    texts = [part for part in message.parts() if part.kind in TEXTS]
+    kept = sum(meter.text(part.text) for part in texts if not part.editable)
+    return shorten_texts(message, [p for p in texts if p.editable], meter, max(0, limit - kept), shorten, why)
+
+
+def waterline(costs: Sequence[int], excess: int) -> int:
+    """The largest height that frees `excess` tokens if every larger cost is lowered to it.
+
+    `costs` must be in descending order. 0 if their sum is less than `excess`.
+    """
+    freed = 0
+    for i, cost in enumerate(costs):
+        lower = costs[i + 1] if i + 1 < len(costs) else 0
+        if freed + (i + 1) * (cost - lower) >= excess:
+            return cost - -(-(excess - freed) // (i + 1))
+        freed += (i + 1) * (cost - lower)
+    return 0

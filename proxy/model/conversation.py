@@ -37,9 +37,13 @@ class PartKind(StrEnum):
     REASONING = "reasoning"
     MEDIA = "media"
     OPAQUE = "opaque"
+    INPUT = "input"  # a text that is worth nothing without its middle: it may only be cut at an end
+    TOKENS = "tokens"  # ids of tokens, with commas between them, as the model reads them
 
 
 TEXTS = frozenset({PartKind.TEXT, PartKind.RESULT})
+# Values of `Message.keep`: the end that must stay, or neither, where nothing but a rule allows a cut, and at which end.
+HEAD, TAIL, RULED = "head", "tail", "ruled"
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -108,7 +112,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     the client gave one, `tokens` its share of the prompt, `why` the reason a step gave for what it did to it.
 
     `hidden`: the model's tokens of its encrypted content, by its length, in a prompt that is `opaque`. `pinned`: the
-    API requires it. `compacts`: it stands for all messages before it.
+    API requires it. `compacts`: it stands for all messages before it. `keep`: of what may only be cut at an end, which
+    one must stay (`HEAD`, `TAIL`, `RULED`); empty for a message that may be shortened anywhere.
     """
 
     raw: bytes
@@ -124,6 +129,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     hidden: int = 0
     pinned: bool = False
     compacts: bool = False
+    keep: str = ""
 
     def parts(self) -> tuple[Part, ...]:
         """Its parts in order. The JSON is decoded at every call."""
@@ -219,6 +225,8 @@ class Prompt:
     it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it. `continues`:
     the id of what the upstream has stored and this request goes on from, `appends` that its reply becomes a part of it,
     `stored` its tokens (0: not known here).
+    `texts`: its messages are no conversation, so that none may be added or left out. `apart`: each of them has the
+    window to itself.
     """
 
     model: str
@@ -238,3 +246,5 @@ class Prompt:
     continues: str = ""
     appends: bool = False
     stored: int = 0
+    texts: bool = False
+    apart: bool = False

@@ -80,7 +80,8 @@ class Draft:
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
-    indices of the messages that the client pinned, which no step changes.
+    indices of the messages that the client pinned, which no step changes. `texts`, `apart`: see `Prompt`. `prompt` is
+    what the window is compared with: where the messages are `apart`, that of the longest one.
     """
 
     model: str
@@ -95,6 +96,13 @@ class Draft:
     needs: frozenset[str] = frozenset()
     drops: tuple[Drop, ...] = ()
     pins: frozenset[int] = frozenset()
+    texts: bool = False
+    apart: bool = False
+
+    @property
+    def billed(self) -> int:
+        """Tokens of all messages and of what is besides them."""
+        return self.fixed + sum(b.tokens for b in self.blocks) if self.apart else self.prompt
 
     @property
     def reserve(self) -> int:
@@ -167,8 +175,8 @@ class Draft:
         return (m for block in self.blocks for m in block.messages)
 
     def with_blocks(self, blocks: Sequence[Block], drops: Iterable[Drop] = ()) -> Draft:
-        """The draft with other blocks; its prompt is the sum of their tokens."""
-        prompt = self.fixed + sum(b.tokens for b in blocks)
+        """The draft with other blocks; its prompt follows from their tokens."""
+        prompt = self.fixed + compared([b.tokens for b in blocks], self.apart)
         return replace(self, blocks=tuple(blocks), prompt=prompt, drops=(*self.drops, *drops))
 
     def made(self) -> Draft:
@@ -185,6 +193,11 @@ class Draft:
     def recount(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages of one block, with their tokens counted again."""
         return tuple(replace(m, tokens=c) for m, c in zip(messages, self.meter.costs(messages), strict=True))
+
+
+def compared(tokens: Sequence[int], apart: bool) -> int:
+    """The tokens of blocks that a window is compared with: of all, or of the longest where they are `apart`."""
+    return max(tokens, default=0) if apart else sum(tokens)
 
 
 class Note(msgspec.Struct, frozen=True):

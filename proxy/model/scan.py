@@ -87,7 +87,8 @@ class Total(msgspec.Struct, frozen=True):
     """The count of a request that fits and needs no plan. `prompt` is in tokens.
 
     `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request. `fixed`:
-    the tokens besides its messages. `digests`: the last of its prefixes' digests.
+    the tokens besides its messages. `digests`: the last of its prefixes' digests. `longest`: the tokens of the longest
+    message where each has the window to itself; else 0.
     """
 
     prompt: int
@@ -97,3 +98,4 @@ class Total(msgspec.Struct, frozen=True):
     unit: float | None = None
     fixed: int = 0
     digests: Sequence[int] = ()
+    longest: int = 0

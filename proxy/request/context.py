@@ -311,7 +311,7 @@ class RequestContext(msgspec.Struct):
         plan, total = self.plan, self.total
         if plan is not None:
             sent = plan.draft if self.received.may_change else plan.before
-            return truncated(sent.prompt, sent.meter.quality, unit_of(sent.meter), usage)
+            return truncated(sent.billed, sent.meter.quality, unit_of(sent.meter), usage)
         if total is None or usage.prompt >= total.prompt:  # as of nearly all
             return False
         return truncated(total.prompt, total.quality, total.unit, usage)
@@ -370,7 +370,7 @@ def figures_of(context: RequestContext) -> Figures:
         return Figures(outcome, scanned.tenant, scanned.probing)
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
-    load = window.load(total.prompt, reserve)
+    load = window.load(total.longest or total.prompt, reserve)
     outcome = Outcome(
         received.api.name,
         "",
@@ -412,8 +412,8 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
         window=shown.window.tokens,
         window_source=shown.window.source,
         quality=before.meter.quality,
-        prompt=before.prompt,
-        prompt_sent=sent.prompt if was_sent else None,
+        prompt=before.billed,
+        prompt_sent=sent.billed if was_sent else None,
         reserve=shown.window.counted(shown.reserve),
         reply_asked=before.reply,
         reply_sent=sent.reply if was_sent else None,

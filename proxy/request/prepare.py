@@ -331,7 +331,7 @@ def _proves(scan: Scan, ladder: Ladder, window: Window) -> bool:
     """Whether the body's bytes alone prove that it fits and that no step is due: a token has at least one byte."""
     if scan.most is None or window.guessed:  # of a guess, the upstream's own list may have a better value
         return False
-    reserve = scan.reserve or ladder.default_reserve
+    reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
     most = scan.most + PROOF_MARGIN
     return window.load(most, reserve) <= ladder.least_at and window.fits(most, reserve, NO_MARGIN)
 

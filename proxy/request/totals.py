@@ -20,6 +20,7 @@ from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality
 from proxy.model.plan import Ladder
 from proxy.model.ports import Meter
 from proxy.model.scan import PrefixDigest, Scan, Total
+from proxy.model.structs import replace
 from proxy.request.context import Counted, Received, Scanned
 from proxy.request.facts import Knowledge
 from proxy.request.prefix_cache import PrefixCache
@@ -121,7 +122,10 @@ class Totals:
             self._frames.put(marks.first, frame)
             if len(new) > 1 and not new[-1].answers and len(marks.latest) > 1:
                 self._tokens.put(marks.latest[-2], tokens - newest)  # the client may send another last message
-        return frame.total(tokens, part.start + len(new), marks)
+        total = frame.total(tokens, part.start + len(new), marks)
+        if part.prompt.apart:
+            return replace(total, longest=max(sum(meter.costs(run)) for run in runs(new)))
+        return total
 
 
 def marks_of(knowledge: Knowledge, scan: Scan, learned: LearnedLimits = NOTHING_LEARNED) -> PrefixDigest | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, responses
+from proxy.simulator import anthropic_messages, completions, responses
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -49,7 +49,11 @@ FAILURES: Mapping[int, tuple[str, str, str]] = {
 }
 OTHER_FAILURE = ("The server had an error while processing your request. Sorry about that!", "server_error", "")
 
-METHODS = {"/v1/chat/completions": "POST", "/v1/embeddings": "POST", "/v1/models": "GET"}
+CHAT_PATHS = ("/v1/chat/completions", "/openai/v1/chat/completions")
+METHODS = {
+    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, "/v1/embeddings"), "POST"),
+    "/v1/models": "GET",
+}
 
 
 def simulator(config: SimulatorConfig | None = None) -> Simulator:
@@ -134,6 +138,8 @@ async def _route(request: RecordedRequest, config: SimulatorConfig, stored: resp
         raise ApiError(400, "We could not parse the JSON body of your request.")
     if request.path == "/v1/embeddings":
         return _json(200, embeddings(body, config.synonyms))
+    if request.path in completions.PATHS:
+        return await completions.respond_to(raw, body, config)
     if responses.serves(request.path):
         return await responses.respond_to(request.path, raw, body, config, stored)
     return await _chat(raw, body, config)

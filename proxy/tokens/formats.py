@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
-from proxy.tokens import anthropic_messages, messages, openai_responses, request_overhead
+from proxy.tokens import anthropic_messages, messages, openai_inputs, openai_responses, request_overhead
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
@@ -77,4 +77,19 @@ RESPONSES = BodyFormat(
     fixed_as_text=openai_responses.fixed_as_text,
     is_certain=openai_responses.is_certain,
 )
-FORMATS: dict[str, BodyFormat] = {CHAT_API: CHAT, "messages": MESSAGES, "responses": RESPONSES}  # by the API's name
+INPUTS = BodyFormat(
+    keys=openai_inputs.KEYS,
+    tools=(),
+    schemas=(),
+    costs=openai_inputs.costs,
+    certain=openai_inputs.certain,
+    fixed_costs=openai_inputs.fixed_costs,
+    fixed_as_text=openai_inputs.fixed_as_text,
+    is_certain=openai_inputs.is_certain,
+)
+FORMATS: dict[str, BodyFormat] = {  # by the API's name
+    CHAT_API: CHAT,
+    "completions": INPUTS,
+    "messages": MESSAGES,
+    "responses": RESPONSES,
+}

@@ -36,8 +36,8 @@ def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
     """The x-plimsoll-* response headers of a plan. `sent` is False if the plan was only observed."""
     draft = plan.draft if sent else plan.before
     pairs = [
-        ("tokens", str(plan.before.prompt)),
-        ("tokens-sent", str(draft.prompt)),
+        ("tokens", str(plan.before.billed)),
+        ("tokens-sent", str(draft.billed)),
         ("count", str(plan.before.meter.quality)),
     ]
     if draft.reply is not None:
@@ -89,8 +89,8 @@ def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[s
         "window_guessed": before.window.guessed,
         "window_sent": draft.window.tokens,
         "tokens": {
-            "prompt": before.prompt,
-            "prompt_sent": draft.prompt,
+            "prompt": before.billed,
+            "prompt_sent": draft.billed,
             "reserve": before.reserve,
             "max_tokens_sent": draft.reply,
             "margin": before.margin,
@@ -105,7 +105,7 @@ def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[s
         "parts": {"before": parts(before), "sent": parts(draft)},
         "metadata": {  # the names of an earlier system, for programs that already read them
             "messageCount": count(draft),
-            "inputTokenCount": draft.prompt,
+            "inputTokenCount": draft.billed,
             "adjustedMaxTokens": draft.reply,
         },
         "notices": list(notices),

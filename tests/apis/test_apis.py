@@ -26,6 +26,8 @@ def test_every_package_with_an_api_is_found_and_no_name_or_path_is_taken_twice()
         ({"model": "m", "messages": []}, "chat"),
         ({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [{"function": {}}]}, "chat"),
         ({"model": "m", "input": "x"}, "responses"),
+        ({"model": "m", "input": "x", "prompt": {"id": "pmpt_1"}}, "responses"),
+        ({"model": "m", "prompt": "x"}, "completions"),
         ({"model": "m", "messages": [], "system": "x"}, "messages"),
         ({"model": "m", "messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}, "messages"),
         ({"model": "m", "messages": [], "tools": [{"input_schema": {}}]}, "messages"),

@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.apis.openai_chat import response, scan
 from proxy.apis.openai_responses import items
+from proxy.wire.openai import choices
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("wire", "request", "http", "observe", "upstreams")
@@ -56,12 +57,12 @@ def keys() -> frozenset[str]:
     """The fields of the structs into which chat's JSON is decoded, and the others that its package reads or writes."""
     structs = [
         value
-        for module in (scan, response)
+        for module in (scan, response, choices)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
     ]
     fields = {field for struct in structs for field in struct.__struct_fields__}
-    return frozenset(fields | {*response.CONTENT_KEYS, *response.FINISH_KEYS} | MORE | ITEMS) - ORDINARY
+    return frozenset(fields | {*choices.CONTENT_KEYS, *choices.FINISH_KEYS} | MORE | ITEMS) - ORDINARY
 
 
 def literals(tree: ast.Module) -> Iterator[str]:

@@ -38,7 +38,7 @@ INSPECT = "/inspect"
 SECONDS = 30
 SLACK = 8  # tokens: an under-count of more could turn a request that fits by our count into a refusal
 NEAR, CLOSE = 0.03, 3  # a share of the truth; tokens
-OPENAI = re.compile(r"gpt-|o\d|chatgpt|codex|computer")
+OPENAI = re.compile(r"gpt-|o\d|chatgpt|codex|computer|text-embedding|davinci-002|babbage-002")
 HOSTS = ("openai", "azure", "chatgpt", "copilot")
 # What no count of the request can show: the data of files, sounds and images was not recorded with it.
 UNSEEN = {"file", "audio", "image", "web_search", "custom_tool", "base64_stripped"}
@@ -126,7 +126,7 @@ def measured(found: Iterable[Row], ask: Ask) -> tuple[dict[str, Any], int]:
 
 def _names(row: Row, count: Count) -> Iterator[tuple[str, str]]:
     """The groups that a row belongs to."""
-    features = set(row["features"])
+    features = set(row.get("features") or ())
     if row["provider"].startswith(HOSTS) and OPENAI.match((row["model"] or "").lower()):
         if row["endpoint"] != CHAT:
             yield "set", COUNTABLE if count.quality == EXACT else "OpenAI and Azure, with parts of unknown cost"

@@ -204,7 +204,7 @@ def windows(played: Played) -> Mapping[str, Expected]:
         ),
         "Requests by model": Grown(summed(played.fitted, model)),
         "Requests by API": Grown({"chat": len(played.fitted), "passthrough": len(played.done) - len(played.fitted)}),
-        "Endpoints that are not fitted": Grown({"models": 2, "embeddings": 1, "completions": 1}),
+        "Endpoints that are not fitted": Grown({"models": 2, "responses": 1, "moderations": 1}),
         "Windows": Equal({f"{one.model_sent}, {one.case.source}": window(one) for one in measured}),
         "Where windows come from": Grown(summed(measured, lambda one: one.case.source)),
     }

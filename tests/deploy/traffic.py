@@ -166,8 +166,8 @@ SCRIPT = (
         headers={"x-sim-abort": "3", "x-sim-text": "a b c d e f"},
     ),
     *[Case("models", None, path="/v1/models")] * 2,
-    Case("embedding", {"model": "text-embedding-3-small", "input": "hi"}, path="/v1/embeddings"),
-    Case("not fitted", {"model": "gpt-3.5-turbo-instruct", "prompt": "hi"}, status=404, path="/v1/completions"),
+    Case("a count", {"model": "gpt-4o", "input": "hi"}, path="/v1/responses/input_tokens"),
+    Case("not fitted", {"model": "gpt-3.5-turbo-instruct", "prompt": "hi"}, status=404, path="/v1/moderations"),
 )
 
 

@@ -126,9 +126,9 @@ def test_what_passes_through_is_traced_too() -> None:
     async def check() -> None:
         async with traced() as (up, collector, proxy):
             await ask(proxy.port, get(b"/v1/models", *CONTINUED))
-            await ask(proxy.port, post(b"{}", *CONTINUED, target=b"/v1/embeddings?key=secret"))
+            await ask(proxy.port, post(b"{}", *CONTINUED, target=b"/v1/moderations?key=secret"))
             spans = await exported(collector, 4)
-            assert [span.name for span in spans] == ["GET /v1/models", "GET", "POST /v1/embeddings", "POST"]
+            assert [span.name for span in spans] == ["GET /v1/models", "GET", "POST /v1/moderations", "POST"]
             assert [parent_of(request) for request in up.requests] == [spans[1].span_id, spans[3].span_id]
 
     run(check())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.shorten import JOINTS, LEAST, head_and_tail, marker, shorten_message
+from proxy.fit.shorten import JOINTS, LEAST, head_and_tail, marker, shorten_message, waterline
 from proxy.model.conversation import Message
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -120,3 +120,16 @@ def test_a_message_that_cannot_be_read_is_left_alone() -> None:
     for raw in (b'{"role":"user","content":"\xff"}', b'{"role":"user","content":"x","n":1e999}'):
         broken = replace(message("x"), raw=raw)
         assert shorten_message(broken, WordMeter(), 1, lambda text, room: "", "why") is broken
+
+
+@given(costs=st.lists(st.integers(0, 50), max_size=8), excess=st.integers(-5, 300))
+def test_the_waterline_is_the_highest_that_frees_enough(costs: list[int], excess: int) -> None:
+    height = waterline(sorted(costs, reverse=True), excess)
+
+    def freed(level: int) -> int:
+        return sum(max(0, cost - level) for cost in costs)
+
+    if freed(0) < excess:
+        assert height == 0
+    elif costs and excess > 0:
+        assert freed(height) >= excess and freed(height + 1) < excess

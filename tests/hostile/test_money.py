@@ -76,7 +76,7 @@ def test_F16_a_client_with_a_key_of_its_own_never_gets_the_operators(paid: tuple
     assert there.requests[-1].header(b"authorization") == [b"Bearer sk-test"]
 
 
-OWN = ("/metrics", "/healthz", "/readyz", "/inspect" + CHAT, "/inspect/v1/embeddings", "/inspect")
+OWN = ("/metrics", "/healthz", "/readyz", "/inspect" + CHAT, "/inspect/v1/moderations", "/inspect")
 
 
 @pytest.mark.parametrize("spelling", ["{}", "/{}", "{}/", "{}?x=1", "/v1/..{}", "/.{}"])
@@ -99,7 +99,7 @@ def test_F16_without_an_admin_port_they_are_here_and_nothing_else_is(workers: in
             assert proxy.ask(path=f"/{path}/").status == 200
             assert proxy.ask(path=path, method="POST").status == 405
         assert proxy.ask(HELLO, "/inspect/" + CHAT).json["fits"]
-        assert proxy.ask(HELLO, "/inspect/v1/embeddings").status == 404
+        assert proxy.ask(HELLO, "/inspect/v1/moderations").status == 404
         assert proxy.ask(path="/inspect" + CHAT).status == 405
         assert there.requests == []
         assert proxy.ask(HELLO, "/v1//chat/completions/").headers["x-plimsoll-tokens"] == "8"

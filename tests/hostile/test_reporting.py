@@ -62,7 +62,7 @@ async def for_ever(request: Request, peer: Peer) -> None:
     await peer.gone()
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/moderations"])
 def test_H5_what_a_stop_cuts_off_is_told_as_the_client_saw_it(path: str, workers: int) -> None:
     with upstream(for_ever) as there, running(there.url, workers=workers, PLIMSOLL_DRAIN="1") as proxy:
         got: list[Answered] = []
@@ -78,7 +78,7 @@ def test_H5_what_a_stop_cuts_off_is_told_as_the_client_saw_it(path: str, workers
         assert all(line.startswith("{") for line in proxy.lines)
 
 
-@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/moderations"])
 def test_H5_an_answer_that_a_stop_breaks_off_is_told_as_that(path: str) -> None:
     with upstream(for_ever) as there, running(there.url, PLIMSOLL_DRAIN="1") as proxy:
         waiting = threading.Thread(target=lambda: _ignore(proxy, path), daemon=True)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import API
-from proxy.apis.openai_chat.response import ORDINARY
 from proxy.config.rules import load_rules
+from proxy.wire.openai.choices import ORDINARY
 from proxy.wire.refusals import Rules
 from proxy.wire.response_prefix import (
     MAX_REFUSAL,

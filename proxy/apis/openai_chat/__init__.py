@@ -12,7 +12,7 @@ class ChatCompletions:
     """POST /v1/chat/completions; see `proxy.model.api.Api`."""
 
     name = request.NAME
-    paths = (request.PATH, request.BARE_PATH)
+    paths = (request.PATH, request.BARE_PATH, request.AZURE_PATH)
 
     recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)

@@ -20,6 +20,7 @@ from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limi
 
 PATH = "/v1/chat/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
+AZURE_PATH = "/openai" + PATH
 NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")

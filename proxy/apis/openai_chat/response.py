@@ -1,66 +1,23 @@
-"""What the JSON of a chat response reports: usage, finish reason, content, an error; from any compatible server.
+"""What the JSON of a chat response reports, and the proxy's own errors as chat's clients expect them.
 
-It reads objects one level at a time, so that content is never decoded. Nothing here raises.
+Nothing here raises.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from proxy.apis.openai_chat.scan import MESSAGES
-from proxy.model.api import ErrorFields, EventKind, ResponseState
-from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
-from proxy.model.outcome import Usage
-from proxy.wire.openai import errors
-from proxy.wire.openai.stream import END
-from proxy.wire.openai.usage import KEY as USAGE_KEY
-from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
-from proxy.wire.sse import last_match
+from proxy.model.api import ErrorFields, EventKind
+from proxy.model.lenient_json import BROKEN
+from proxy.wire.openai import choices, errors
+from proxy.wire.openai.choices import EMPTY, keep_alive, landmarks, read, read_tail
 
-KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
+__all__ = ["complete_usage", "event_kind", "keep_alive", "landmarks", "read", "read_tail"]
+
 HOLD_S = 1.0  # a refusal comes in the first event, or in the one that follows the role
-FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
-
-# Finish reasons of responses that are no failures, whatever their content; None: the response goes on.
-ORDINARY = frozenset(
-    (
-        *(None, "stop", "length", "tool_calls", "function_call", "content_filter"),
-        *("end_turn", "max_tokens", "tool_use", "stop_sequence", "eos", "eos_token"),
-    )
-)
-FINISH_KEYS = ("finish_reason", "stop_reason")
-CONTENT_KEYS = (
-    *("content", "reasoning_content", "reasoning", "reasoning_details", "thinking", "refusal"),
-    *("tool_calls", "function_call", "audio", "images", "text", "partial_json", "output"),
-)
-EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
-
-_CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Counts(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    finish_reason: str | None = None
-
-
-class _Response(msgspec.Struct, gc=False):
-    usage: _Counts
-    object: str
-    choices: list[_Choice]
-    error: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -78,81 +35,14 @@ class _Chunk(msgspec.Struct, gc=False):
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_RESPONSE = msgspec.json.Decoder(_Response)
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
-
-def complete_usage(body: bytes) -> Usage | None:
-    """The usage of a complete response in OpenAI's own shape that ended well; takes a microsecond.
-
-    None for any other body: `read` may still find a usage in it.
-    """
-    try:
-        response = _RESPONSE.decode(body)
-    except BROKEN:
-        return None
-    counts = response.usage
-    if response.object != "chat.completion" or not 0 <= counts.prompt_tokens <= MAX_TOKENS:
-        return None
-    if bytes(response.error) not in EMPTY:
-        return None
-    for choice in response.choices:
-        if choice.finish_reason not in ORDINARY:
-            return None
-    details, completion = counts.prompt_tokens_details, counts.completion_tokens or 0
-    if details is None:
-        return Usage(counts.prompt_tokens, completion) if completion >= 0 else None
-    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    if completion < 0 or cached < 0 or written < 0:
-        return None
-    return Usage(counts.prompt_tokens, completion, cached, written=written)
+complete_usage = partial(choices.complete_usage, "chat.completion")
 
 
 def event_kind(data: bytes) -> EventKind:
     """What an event's data, or a complete response, is; of nearly every stream's first chunks in a microsecond."""
-    if _has_text(data):
-        return EventKind.CONTENT
-    fields = raw_fields(data)
-    if "choices" not in fields or _is_error(fields):
-        return EventKind.OTHER
-    choices = _choices(fields)
-    if any(_finish(choice) not in ORDINARY for choice in choices):
-        return EventKind.FINISH
-    return EventKind.CONTENT if any(map(_has_content, choices)) else EventKind.FRAME
-
-
-def read(data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState:
-    """The state after an event with this name and data, or after a complete response."""
-    if data == END:
-        return ResponseState(state.usage, state.finish, state.error, state.content, True)
-    fields = raw_fields(data)
-    error, finish, content = state.error, state.finish, state.content
-    if event == b"error" or _is_error(fields):
-        error = error or data
-    for part in (fields, *_choices(fields)):
-        finish = _finish(part) or finish
-        content = content or _has_content(part)
-    return ResponseState(usage_in(fields, state.usage), finish, error, content, state.ended)
-
-
-def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
-    """The state after the end of an object whose beginning is missing."""
-    found = FINISH.findall(tail)
-    finish = found[-1].decode(errors="replace") if found else None
-    usage = usage_in_tail(tail, state.usage)
-    return ResponseState(usage, finish or state.finish, state.error, state.content, state.ended)
-
-
-def landmarks(data: bytes) -> Sequence[int]:
-    """The offsets in a stream at which a usage, a finish reason, an error and the end stand last."""
-    usage = last_match(USAGE, data) if USAGE_KEY in data else -1
-    places = (usage, last_match(FINISH, data), data.rfind(b"error"), data.rfind(END))
-    return [place for place in places if place >= 0]
-
-
-def keep_alive() -> bytes:
-    """Bytes that keep a stream's connection open and that clients ignore."""
-    return KEEP_ALIVE
+    return EventKind.CONTENT if _has_text(data) else choices.event_kind(data)
 
 
 def error_body(error: ErrorFields) -> bytes:
@@ -181,32 +71,3 @@ def _has_text(data: bytes) -> bool:
         if piece.delta.content:
             return True
     return False
-
-
-def _choices(fields: RawFields) -> Sequence[RawFields]:
-    """The choices of a response or of a chunk."""
-    try:
-        return _CHOICES.decode(fields.get("choices", b"[]"))
-    except BROKEN:
-        return ()
-
-
-def _is_error(fields: RawFields) -> bool:
-    """Whether it is an error instead of a response: clients raise for anything true under "error"."""
-    return bytes(fields.get("error", b"null")) not in EMPTY or bytes(fields.get("object", b"")) == b'"error"'
-
-
-def _has_content(fields: RawFields) -> bool:
-    """Whether a choice, an event or a response has anything of a reply."""
-    holders = (fields, *(raw_fields(fields[key]) for key in ("delta", "message") if key in fields))
-    delta = bytes(fields.get("delta", b"null"))  # the Responses API's deltas are bare strings
-    return (delta[:1] == b'"' and delta != b'""') or any(
-        bytes(holder[key]) not in EMPTY for holder in holders for key in CONTENT_KEYS if key in holder
-    )
-
-
-def _finish(fields: RawFields) -> str | None:
-    """The finish reason of a choice, or of a response of the Messages API."""
-    holders = (fields, raw_fields(fields.get("delta", b"")))
-    found = (raw_value(holder[key]) for holder in holders for key in FINISH_KEYS if key in holder)
-    return next((reason for reason in found if isinstance(reason, str)), None)

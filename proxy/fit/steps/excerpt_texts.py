@@ -57,10 +57,13 @@ class Params:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with its long texts shortened; the same draft if it fits, or if no text is long."""
-    if draft.prompt <= draft.room:
+    """The draft with its long texts shortened; the same draft if it fits, or if no text is long.
+
+    Texts that are apart do not compete for room: they are left to `truncate_longest`.
+    """
+    if draft.prompt <= draft.room or draft.apart:
         return draft
-    layout = layout_of(draft, params.layout)
+    layout = BEST if draft.texts else layout_of(draft, params.layout)
     least = params.share * draft.room
     places = [*long_places(draft.blocks, least, draft.pins)]
     if not places:  # as in most conversations: then no question is formed

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.ends import cut_at_ends
 from proxy.fit.relevance.passages.excerpt import excerpt
 from proxy.fit.relevance.passages.texts import Span
 from proxy.fit.relevance.results.messages import shorten_arguments
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.relevance.text.question import Question, question_of
-from proxy.fit.shorten import LEAST, head_and_tail, shorten_message
-from proxy.model.conversation import Block, Kind, Message
+from proxy.fit.shorten import LEAST, head_and_tail, shorten_message, waterline
+from proxy.model.conversation import RULED, Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
@@ -49,6 +50,10 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     draft = draft.made()
     if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
         draft = replace(draft, reply=draft.held)
+    if draft.apart:
+        return draft.with_blocks([_alone(block, draft, facts, params) for block in draft.blocks])
+    if draft.excess > 0 and any(m.keep for m in draft.messages):
+        draft = cut_at_ends(draft, lambda m: "" if m.keep == RULED else m.keep)
     last = next((m for m in reversed(tuple(draft.messages)) if m.kind is Kind.USER), None)
     loose = [m for m in draft.messages if m.kind is not Kind.INSTRUCTION and m.index not in draft.pins]
     others = [m for m in loose if m is not last]
@@ -66,6 +71,12 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
             if draft.excess > 0:
                 draft = _with_less_called(draft, places, limit)
     return draft
+
+
+def _alone(block: Block, draft: Draft, facts: Facts, params: Params) -> Block:
+    """One block of several that have the window to themselves."""
+    alone = replace(draft, apart=False).with_blocks([block])
+    return apply(alone, facts, params).blocks[0] if alone.excess > 0 else block
 
 
 def _indices(messages: Iterable[Message]) -> frozenset[int]:
@@ -117,20 +128,6 @@ def _text_cost(message: Message, draft: Draft) -> int:
     if message.tokens <= LEAST:
         return 0
     return min(message.tokens, draft.meter.text(message.text()))
-
-
-def waterline(costs: Sequence[int], excess: int) -> int:
-    """The largest height that frees `excess` tokens if every larger cost is lowered to it.
-
-    `costs` must be in descending order. 0 if their sum is less than `excess`.
-    """
-    freed = 0
-    for i, cost in enumerate(costs):
-        lower = costs[i + 1] if i + 1 < len(costs) else 0
-        if freed + (i + 1) * (cost - lower) >= excess:
-            return cost - -(-(excess - freed) // (i + 1))
-        freed += (i + 1) * (cost - lower)
-    return 0
 
 
 def _lowered(

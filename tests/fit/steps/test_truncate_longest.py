@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
-from proxy.fit.steps.truncate_longest import SLACK, Params, apply, waterline
+from proxy.fit.steps.truncate_longest import SLACK, Params, apply
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
@@ -144,19 +144,6 @@ def test_a_head_that_is_no_share_is_refused() -> None:
     for head in (-0.1, 1.1):
         with pytest.raises(ValueError, match="head"):
             Params(head=head)
-
-
-@given(costs=st.lists(st.integers(0, 50), max_size=8), excess=st.integers(-5, 300))
-def test_the_waterline_is_the_highest_that_frees_enough(costs: list[int], excess: int) -> None:
-    height = waterline(sorted(costs, reverse=True), excess)
-
-    def freed(level: int) -> int:
-        return sum(max(0, cost - level) for cost in costs)
-
-    if freed(0) < excess:
-        assert height == 0
-    elif costs and excess > 0:
-        assert freed(height) >= excess and freed(height + 1) < excess
 
 
 @given(sizes=st.lists(st.integers(0, 400), min_size=1, max_size=8), window=st.integers(300, 2000))
