@@ -42,8 +42,8 @@ run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--po
 demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsoll (200)
 	$(BIN)/plimsoll demo $(ARGS)
 
-test: .venv/.test ## all tests; redis-server and prometheus are found, installed, or their tests are said to be skipped
-	sh tests/redis_setup.sh
+test: .venv/.test ## all tests; redis-server, prometheus and nginx are found, installed, or their tests are said to be skipped
+	sh tests/servers_setup.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.test ## ruff and mypy --strict
@@ -58,7 +58,7 @@ bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)
 	$(BIN)/python -m tests.bench $(ARGS)
 
 soak: .venv/.test ## 30 minutes of all kinds of traffic while Redis, upstream and a worker are killed (ARGS="--seconds 120")
-	sh tests/redis_setup.sh
+	sh tests/servers_setup.sh
 	$(BIN)/python -m tests.bench.soak $(ARGS)
 
 fidelity: .venv/.test ## what survives a cut, on recorded conversations (ARGS=path/to/the/data)

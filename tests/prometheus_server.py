@@ -45,7 +45,7 @@ def prometheus_server(config: Mapping[str, Any]) -> Iterator[PrometheusServer]:
     binary = shutil.which("prometheus")
     if binary is None:
         if os.environ.get("CI") == "true":
-            pytest.fail("prometheus is not installed: CI must have one (tests/redis_setup.sh)")
+            pytest.fail("prometheus is not installed: CI must have one (tests/servers_setup.sh)")
         pytest.skip("prometheus is not installed: this test needs a real one (apt-get install prometheus)")
     with tempfile.TemporaryDirectory(prefix="plimsoll-prometheus-") as folder:
         (Path(folder) / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML

@@ -101,7 +101,7 @@ def installed() -> str:
     if binary is not None:
         return binary
     if os.environ.get("CI") == "true":
-        pytest.fail("redis-server is not installed: CI must have one (tests/redis_setup.sh)")
+        pytest.fail("redis-server is not installed: CI must have one (tests/servers_setup.sh)")
     pytest.skip("redis-server is not installed: this test needs a real one (apt-get install redis-server)")
 
 
