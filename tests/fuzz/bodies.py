@@ -1,11 +1,11 @@
-"""Bodies by chance: valid chats, and what becomes of them where parts are swapped, nested, doubled or taken away."""
+"""Bodies by chance: valid requests, and what becomes of them where parts are swapped, nested, doubled or taken away."""
 
 from __future__ import annotations
 
 import copy
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from tests.makers import tool_round
 
 WORDS = "tide crane cargo pilot ballast harbour ledger rope Ägäis 漢字 🚢 {} [] <|endoftext|> \n \t".split(" ")
 DEEP = 3_000
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "search", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}},
 }
@@ -120,6 +120,15 @@ KEYS = (
     "arguments",
     "plimsoll",
     "x",
+    "id",
+    "call_id",
+    "output",
+    "summary",
+    "encrypted_content",
+    "tool_use_id",
+    "input",
+    "source",
+    "cache_control",
 )
 FIELDS = (
     "max_tokens",
@@ -131,6 +140,20 @@ FIELDS = (
     "messages",
     "functions",
     "stream_options",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "previous_response_id",
+    "conversation",
+    "reasoning",
+    "truncation",
+    "context_management",
+    "store",
+    "text",
+    "system",
+    "thinking",
+    "container",
+    "mcp_servers",
 )
 
 
@@ -187,9 +210,8 @@ def _double(body: dict[str, Any], at: int, what: int) -> None:
 
 
 def _rename(body: dict[str, Any], at: int, what: int) -> None:
-    roles = (
-        [m for m in body.get("messages") or [] if isinstance(m, dict)] if isinstance(body.get("messages"), list) else []
-    )
+    told = body.get("messages", body.get("input"))
+    roles = [m for m in told if isinstance(m, dict)] if isinstance(told, list) else []
     if roles:
         names = ("system", "user", "assistant", "tool", "function", "developer", "captain")
         roles[at % len(roles)]["role"] = names[what % len(names)]
@@ -229,9 +251,10 @@ def written(tree: Any) -> bytes:
     return found.encode("utf-8", "surrogatepass")
 
 
-def mutated(seed: int, changes: list[tuple[int, int, int]], cuts: list[tuple[int, int]]) -> bytes:
-    """A chat after some changes of its tree, and of its bytes: at a place so many are lost, or (negative) doubled."""
-    body = json.loads(json.dumps(chat(seed)))
+def mutated(valid: Mapping[str, Any], changes: list[tuple[int, int, int]], cuts: list[tuple[int, int]]) -> bytes:
+    """A request after some changes of its tree, and of its bytes: at a place so many are lost, or (negative)
+    doubled."""
+    body = json.loads(json.dumps(valid))
     for kind, at, what in changes:
         try:
             CHANGES[kind % len(CHANGES)](body, at, what)

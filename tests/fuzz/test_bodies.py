@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from tests.e2e.world import listening
-from tests.fuzz.bodies import chat, mutated, mutations, scars, seeds
-from tests.hostile.harness import CHAT, Answered, Running, running
+from tests.fuzz.bodies import mutated, mutations, scars, seeds
+from tests.fuzz.dialects import DIALECTS, Dialect
+from tests.hostile.harness import Answered, Running, running
 from tests.hostile.raw import post, tried
 
 CONTROLS = (
@@ -38,19 +39,20 @@ class Bench:
     def __init__(self, simulator: Simulator, port: int, proxy: Running) -> None:
         self.simulator, self.port, self.proxy = simulator, port, proxy
 
-    def straight(self, body: bytes, window: int) -> Answered:
+    def straight(self, api: Dialect, body: bytes, window: int) -> Answered:
         """What the upstream says to a body itself."""
-        got = tried(self.port, post(body, b"x-sim-window: %d" % window))
+        request = post(body, b"x-sim-window: %d" % window, *api.headers, target=api.path.encode())
+        got = tried(self.port, request)
         assert got is not None
         return got
 
-    def through(self, body: bytes, window: int, *controls: bytes) -> tuple[Answered, list[bytes]]:
+    def through(self, api: Dialect, body: bytes, window: int, *controls: bytes) -> tuple[Answered, list[bytes]]:
         """What a client gets, and the bodies that reached the upstream."""
         self.simulator.received.clear()
-        headers = (b"x-sim-window: %d" % window, b"x-plimsoll-window: %d" % window, *controls)
-        got = tried(self.proxy.port, post(body, *headers))
+        headers = (b"x-sim-window: %d" % window, b"x-plimsoll-window: %d" % window, *api.headers, *controls)
+        got = tried(self.proxy.port, post(body, *headers, target=api.path.encode()))
         assert got is not None, "no request is without an answer"
-        return got, [r.body for r in tuple(self.simulator.received) if r.path == CHAT]
+        return got, [r.body for r in tuple(self.simulator.received) if r.path == api.path]
 
 
 @pytest.fixture(scope="module")
@@ -61,72 +63,85 @@ def bench() -> Iterator[Bench]:
         assert not [line for line in proxy.lines if "a bug of ours" in line or "Traceback" in line]
 
 
-def of_ours(got: Answered) -> str:
-    """The code of an error that says that a request cannot fit; "" for any other answer."""
+def is_too_long(got: Answered) -> bool:
+    """Whether an error says that a request cannot fit."""
     if got.status != 400:
-        return ""
+        return False
     try:
-        code: str = got.json["error"]["code"]
+        error = got.json["error"]
+        return error.get("code") == "context_length_exceeded" or "prompt is too long" in error["message"]
     except (ValueError, KeyError, TypeError):
-        return ""
-    return code if code == "context_length_exceeded" else ""
+        return False
+
+
+def is_refused_in_stream(got: Answered) -> bool:
+    """Whether a stream of the Responses API says that a request was too long."""
+    return got.status == 200 and b'"response.failed"' in got.body and b"context_length_exceeded" in got.body
+
+
+def is_taken(got: Answered) -> bool:
+    """Whether a request was answered, and not refused."""
+    return got.status == 200 and not is_refused_in_stream(got)
 
 
 windows = st.sampled_from((400, 1_000, 2_000, 8_192))
 controls = st.integers(0, len(CONTROLS) - 1)
+apis = pytest.mark.parametrize("api", DIALECTS, ids=lambda api: api.name)
 
 
+@apis
 @given(seeds, windows, controls)
-def test_a_valid_chat_gets_an_answer_and_stays_valid(bench: Bench, seed: int, window: int, control: int) -> None:
-    body = json.dumps(chat(seed)).encode()
-    straight = bench.straight(body, window)
-    got, sent = bench.through(body, window, *CONTROLS[control])
-    event(f"straight {straight.status}, through {got.status}")
-    if straight.status == 200 and control < UNCHANGED:
-        assert got.status == 200
-        prompt = _prompt(straight)
-        if prompt is not None and prompt + _reply(body) < 0.6 * window:
+def test_a_valid_request_gets_an_answer_and_stays_valid(
+    bench: Bench, api: Dialect, seed: int, window: int, control: int
+) -> None:
+    body = json.dumps(api.valid(seed)).encode()
+    straight = bench.straight(api, body, window)
+    got, sent = bench.through(api, body, window, *CONTROLS[control])
+    event(f"straight {straight.status} {is_taken(straight)}, through {got.status} {is_taken(got)}")
+    assert bench.straight(api, body, 10**9).status == 200, "valid, whatever its length"
+    if is_taken(straight) and control < UNCHANGED:
+        assert is_taken(got), got
+        if api.count(body) + _reply(api, body) < 0.6 * window:
             assert sent == [body], "what fits goes byte for byte"
     if got.status != 200:
-        assert of_ours(got) or control in (10, 11) or (control in (1, 2) and straight.status == 400), got
+        assert is_too_long(got) or control in (10, 11) or (control in (1, 2) and straight.status == 400), got
     for raw in sent[1:] if control in (1, 2) else sent:
-        checked = bench.straight(raw, 10**9)
-        assert checked.status == 200, "valid and paired, whatever its length"
-    if sent and got.status == 200:
-        assert bench.straight(sent[-1], window).status == 200, "within the window"
+        checked = bench.straight(api, raw, 10**9)
+        assert checked.status == 200, (checked, "valid and paired, whatever its length")
+    if sent and is_taken(got):
+        assert is_taken(bench.straight(api, sent[-1], window)), "within the window"
 
 
-def _prompt(got: Answered) -> int | None:
-    """The prompt's tokens, where the answer tells."""
-    if not got.headers["content-type"].startswith("application/json"):
-        return None
-    tokens: int = got.json["usage"]["prompt_tokens"]
-    return tokens
-
-
-def _reply(body: bytes) -> int:
+def _reply(api: Dialect, body: bytes) -> int:
     """The most that a reply may take."""
     asked = json.loads(body)
-    limit: int = asked.get("max_tokens", 300) * asked.get("n", 1)
+    limit: int = asked.get(api.limit, 300) * asked.get("n", 1)
     return limit
 
 
+@apis
 @given(seeds, mutations, scars, windows, controls)
-def test_a_mutated_chat_is_answered_as_its_upstream_would(
-    bench: Bench, seed: int, changes: list[tuple[int, int, int]], cuts: list[tuple[int, int]], window: int, control: int
+def test_a_mutated_request_is_answered_as_its_upstream_would(
+    bench: Bench,
+    api: Dialect,
+    seed: int,
+    changes: list[tuple[int, int, int]],
+    cuts: list[tuple[int, int]],
+    window: int,
+    control: int,
 ) -> None:
-    body = mutated(seed, changes, cuts)
-    straight = bench.straight(body, window)
-    got, sent = bench.through(body, window, *CONTROLS[control])
-    event(f"straight {straight.status}, through {got.status}")
+    body = mutated(api.valid(seed), changes, cuts)
+    straight = bench.straight(api, body, window)
+    got, sent = bench.through(api, body, window, *CONTROLS[control])
+    event(f"straight {straight.status} {is_taken(straight)}, through {got.status} {is_taken(got)}")
     if straight.status == 500:
         return  # the simulator's own
     assert got.status in (200, 400), got
-    if straight.status == 200 and control < UNCHANGED - 1:
-        assert got.status == 200, got
+    if is_taken(straight) and control < UNCHANGED - 1:
+        assert is_taken(got), got
     if sent == [body]:
         assert got.status == straight.status, "what was invalid is told so in the upstream's own words"
     if control == 2:
         assert sent == [body], "in mode off nothing is touched"
-    if straight.status == 200 and sent and got.status == 200:
-        assert bench.straight(sent[-1], window).status == 200
+    if is_taken(straight) and sent and is_taken(got):
+        assert is_taken(bench.straight(api, sent[-1], window))

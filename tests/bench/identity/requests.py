@@ -28,7 +28,7 @@ from tests.bench.identity.conversations import (
 )
 from tests.bench.identity.replies import DONE, Reply, completion, event, events, in_pieces, streamed, usage
 from tests.bench.identity.texts import prose, question
-from tests.fuzz.bodies import mutated
+from tests.fuzz import bodies
 from tests.recorder import answer, chunk, head
 
 REFUSALS = Path(__file__).parents[2] / "refusals"
@@ -70,7 +70,8 @@ def odd(dice: random.Random, number: int) -> Iterator[Case]:
         changes = [(dice.randrange(99), dice.randrange(9_999), dice.randrange(9_999)) for _ in range(3)]
         scars = [(dice.randrange(9_999), dice.randrange(-3, 4))] if dice.random() < 0.3 else []
         window = (("x-plimsoll-window", str(dice.choice((900, 2_600)))),) if dice.random() < 0.5 else ()
-        yield Case(mutated(dice.randrange(2**32), changes, scars), headers=window, inspected=dice.random() < 0.5)
+        valid = bodies.chat(dice.randrange(2**32))
+        yield Case(bodies.mutated(valid, changes, scars), headers=window, inspected=dice.random() < 0.5)
 
 
 def packed(dice: random.Random, number: int) -> Iterator[Case]:
