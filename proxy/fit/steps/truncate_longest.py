@@ -48,7 +48,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     lowered to it: no text is cut to make room for a longer reply.
     """
     draft = draft.made()
-    if draft.excess > 0 and draft.reply is not None and draft.reply > draft.held:
+    if draft.excess > 0 and draft.reply is not None and draft.window.counted(draft.reply) > draft.held:
         draft = replace(draft, reply=draft.held)
     if draft.apart:
         return draft.with_blocks([_alone(block, draft, facts, params) for block in draft.blocks])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply
+from proxy.model.limits import Window
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
@@ -127,6 +128,12 @@ def test_a_cut_that_would_cost_more_is_not_made_but_a_deeper_one() -> None:
     assert 0 < before.excess <= 20 and after.excess <= 0
     missing = [int(number) for text in contents(after) for number in re.findall(r"… (\d+) tokens left out", text)]
     assert len(missing) == 2 and min(missing) > 7000  # of the whole text, not of one that was cut before
+
+
+def test_a_reply_that_does_not_count_against_the_window_is_left_alone() -> None:
+    before = draft([user(words(900))], 500, max_tokens=60_000)
+    after = apply(replace(before, window=Window(500, separate=True)), facts(500), Params())
+    assert after.reply == 60_000 and after.excess <= 0 and after.prompt < before.prompt
 
 
 def test_a_reply_that_leaves_no_room_for_any_text_is_lowered_first() -> None:
