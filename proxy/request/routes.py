@@ -21,7 +21,7 @@ from proxy.request.bugs import report_bug
 from proxy.request.context import Planned, RequestContext, Scanned
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
-from proxy.request.prepare import Planner
+from proxy.request.prepare import SEND, Planner
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 from proxy.upstreams.models_listing import Headers
@@ -201,10 +201,11 @@ class Routes:
         facts = replace(planned.facts, candidates=kept)
         again = await plans.rebuild(received, scanned, planned.prompt, facts, scanned.ladder, context.record)
         assert again.plan is not None
-        if not again.plan.possible:
+        if not again.plan.possible and not (again.plan.changed and scanned.ladder.on_unfit == SEND):
             return None
         if not again.plan.changed:
-            return replace(again, payload=scanned.plain if scanned.scan.seen.keyed else received.body)
+            payload = scanned.plain if scanned.scan.seen.keyed else received.body
+            return await plans.to_send(received.api, scanned, again, payload)
         return await plans.rendered(received.api, scanned, again)
 
 
