@@ -9,9 +9,10 @@ written to it (dearer). A prompt is read from the cache as far as it repeats one
 Therefore a cut changes the cost in two ways. It removes input tokens. Where it changes what stands early in the prompt,
 it also turns cached tokens into input. A `Bill` has both: costs without the prompt cache, and net of it.
 
-What was sent is billed by the upstream's own `Usage`. What the client sent was billed by nobody: its cached tokens are
-estimated as the part of it that repeats what the client sent before (`Repeated`), by the provider's rule. If the
-upstream reports fewer cached tokens than expected of what was sent, fewer are expected of what was not (`trust`).
+What was sent is billed by the upstream's own `Usage`, else by our count. What the client sent was billed by nobody: its
+cached tokens are estimated as the part of it that repeats what the client sent before (`Repeated`), by the provider's
+rule. If the upstream reports fewer cached tokens than expected of what was sent, fewer are expected of what was not
+(`trust`).
 """
 
 from __future__ import annotations
@@ -155,11 +156,14 @@ class Bill(NamedTuple):
     sent: Sum
 
 
-def used(o: Outcome) -> Usage | None:
-    """The tokens that a request is billed for: as reported, else as counted, without the reply. None if unknown."""
-    if o.usage is not None:
+def used(o: Outcome, cache: PromptCache, trust: float = 1.0) -> Usage | None:
+    """The tokens that a request is billed for, as reported; else as counted, with an estimate of the cached ones and
+    without the reply. None if unknown."""
+    if o.usage is not None or o.prompt_sent is None:
         return o.usage
-    return None if o.prompt_sent is None else Usage(o.prompt_sent)
+    repeated = None if cache.marked else o.repeated
+    expected = 0 if repeated is None else cache.expected(repeated, min(repeated.sent, o.prompt_sent))
+    return Usage(o.prompt_sent, 0, round(trust * expected))
 
 
 def is_unchanged(o: Outcome) -> bool:

@@ -151,7 +151,7 @@ class Costs:
             rest = [o for o in outcomes if o.usage is None or not is_unchanged(o)]
         asked = self.prices(group.key.model)
         for outcome in rest:
-            usage = used(outcome)
+            usage = used(outcome, sent.cache, trust)
             found = None if usage is None else bill(outcome, usage, asked, sent, trust)
             basis = "unpriced" if found is None else "count" if outcome.usage is None else "usage"
             self._add_bill(group, found, basis, 1)

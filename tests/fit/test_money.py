@@ -163,8 +163,20 @@ def test_a_switched_request_is_compared_at_the_prices_of_both_models() -> None:
 
 
 def test_a_request_without_usage_is_billed_by_our_count_and_without_its_reply() -> None:
-    assert used(answered(4_000, 2_000, None)) == Usage(2_000)
-    assert used(Outcome("chat", "passed", 200)) is None
+    assert used(answered(4_000, 2_000, Usage(5)), CACHES["openai"]) == Usage(5)
+    assert used(answered(4_000, 2_000, None), CACHES["openai"]) == Usage(2_000)
+    assert used(Outcome("chat", "passed", 200), CACHES["openai"]) is None
+
+
+def test_without_usage_what_was_sent_before_is_expected_to_be_cached_of_both_prompts() -> None:
+    """Else a stable cut would save less than it does. Half of what is expected is trusted: 640 of 1,280."""
+    o = answered(4_072, 2_048, None, repeated=Repeated(3_072, 1_300))
+    usage = used(o, CACHES["openai"], 0.5)
+    assert usage == Usage(2_048, 0, 640) and used(o, CACHES["anthropic"]) == Usage(2_048)
+    found = bill(o, usage, GPT_4O, GPT_4O, 0.5)
+    assert found is not None and found.asked is not None
+    assert dollars(found.sent)[1] == pytest.approx(2_048 * 2.5 - 640 * 1.25)
+    assert dollars(found.asked)[1] == pytest.approx(4_072 * 2.5 - 1_536 * 1.25)
 
 
 def test_only_the_same_prompt_for_the_same_model_is_unchanged() -> None:
