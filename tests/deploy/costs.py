@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from proxy.simulator.counting import count_prompt
-from tests.deploy.traffic import PRICES, Done, Message, summed
+from tests.deploy.traffic import PRICES, Done, Message
 
 PRIMING = 3  # tokens of a prompt that stand after its last message
 LEAST, STEP = 1024, 128  # tokens: the shortest prefix that is cached, and by what it grows
@@ -99,23 +99,15 @@ def repeats(done: list[Done]) -> Iterator[Repeat]:
             known.append(cut)
 
 
-def trusts(found: list[Repeat]) -> dict[str, float]:
-    """By model, the share of the expected cached tokens that the upstream reports."""
-    expected = summed(found, lambda one: one.done.model_sent, lambda one: one.expected)
-    reported = summed(found, lambda one: one.done.model_sent, lambda one: min(one.done.cached, one.expected))
-    return {model: reported.get(model, 0) / tokens for model, tokens in expected.items()}
-
-
 def costs(done: list[Done]) -> Iterator[Cost]:
     """The costs of the requests that were answered, if only in part, by a model that has a price."""
-    found = [*repeats(done)]
-    trust, known = trusts(found), {id(one.done): one.asked.tokens for one in found if one.asked}
+    known = {id(one.done): one.asked.tokens for one in repeats(done) if one.asked}
     for one in done:
         if one.case.status == 200 and one.sent is not None and one.model_sent in PRICES:
-            yield cost(one, trust.get(one.model, 1.0) * cacheable(known.get(id(one), 0)))
+            yield cost(one, cacheable(known.get(id(one), 0)))
 
 
-def cost(one: Done, cached: float) -> Cost:
+def cost(one: Done, cached: int) -> Cost:
     """The cost of one request. `cached`: the tokens that the cache should hold of it as its client sent it."""
     assert one.prompt is not None and one.sent is not None
     price, prompt = PRICES[one.model_sent], one.sent if one.reported is None else one.reported

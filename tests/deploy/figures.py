@@ -24,7 +24,7 @@ Series = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Growth in the second playing, by legend; what is not named did not grow. `per` is of a rate: a second."""
+    """Growth in the second playing, by legend; what is not named did not grow. `per`: by what a panel multiplies it."""
 
     series: Series
     per: float = 1
