@@ -167,6 +167,7 @@ def health(played: Played) -> Mapping[str, Expected]:
         "Requests by result": Grown(summed(done, lambda one: one.case.result)),
         "Answers by status": Grown(summed(done, lambda one: one.case.status)),
         "Own time": Between(0, WAIT, ("p50", "p95", "p99")),
+        "Own time by phase": Between(0, 1, ("count", "plan", "render", "heal")),
         "Time of the upstream": Between(0, WAIT, ("first byte, p50", "first byte, p95", "end, p95")),
         "CPU": Between(0, 2, ("{instance}",)),
         "Memory": Between(0, 2**30, ("{instance}", "bodies, {instance}")),
