@@ -149,17 +149,24 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
 
 
 def _scraped(prometheus: PrometheusServer, sums: Mapping[str, float]) -> float:
-    """When the rules were evaluated after Prometheus had scraped these sums."""
+    """A time at which the rules were evaluated after Prometheus had scraped these sums.
+
+    A sample has the time at which its scrape began, and is there some time later. Therefore this is a time whose samples
+    are all there now, and were there when the rules were evaluated.
+    """
     true = " and ".join(f"sum({name}) == {number}" for name, number in sums.items())
     eventually(lambda: prometheus.query(true, time.time()), WAIT)
+    stale = " or ".join(f"({rule['record']} != {rule['expr']})" for rule in rules() if "record" in rule)
     since, found = time.time(), list[float]()
 
-    def later() -> bool:
-        record = "timestamp(job:plimsoll_requests:increase15m)"
-        found[:] = [when for _, when in prometheus.query(record, time.time()) if when > since]
-        return bool(found) and bool(prometheus.query(true, found[0]))
+    def settled() -> bool:
+        ((_, when),) = prometheus.query("timestamp(job:plimsoll_requests:increase15m)", time.time())
+        found[:] = [when]
+        if when <= since or not prometheus.query(f"timestamp(up) > {when}", time.time()):
+            return False
+        return bool(prometheus.query(true, when)) and not prometheus.query(stale, when)
 
-    eventually(later, WAIT)
+    eventually(settled, WAIT)
     return found[0]
 
 
