@@ -157,6 +157,7 @@ def expected(played: Played) -> Mapping[str, Expected]:
 def health(played: Played) -> Mapping[str, Expected]:
     """Is it healthy?"""
     done = played.done
+    asked = [one for one in done if one.case.result not in ("unfit", "rejected")]
     return {
         "Replicas that answer": Equal({"Replicas that answer": 1}),
         "Requests": Grown({"Requests": len(done)}),
@@ -169,6 +170,8 @@ def health(played: Played) -> Mapping[str, Expected]:
         "Own time": Between(0, WAIT, ("p50", "p95", "p99")),
         "Own time by phase": Between(0, 1, ("count", "plan", "render", "heal")),
         "Time of the upstream": Between(0, WAIT, ("first byte, p50", "first byte, p95", "end, p95")),
+        "Answers by upstream": Grown(summed(asked, lambda one: f"{upstream(one)}, {one.case.status}")),
+        "Time by upstream": Between(0, WAIT, ("default", "second")),
         "CPU": Between(0, 2, ("{instance}",)),
         "Memory": Between(0, 2**30, ("{instance}", "bodies, {instance}")),
         "Memory for bodies": Between(0, 0.1, ("taken, {instance}",)),
@@ -183,6 +186,10 @@ def health(played: Played) -> Mapping[str, Expected]:
         "Versions": Equal({VERSIONS: 1}),
         "File descriptors": Between(0, 0.5, ("{instance}",)),
     }
+
+
+def upstream(one: Done) -> str:
+    return "second" if one.model == "gpt-4.1" else "default"
 
 
 def windows(played: Played) -> Mapping[str, Expected]:
@@ -205,7 +212,7 @@ def windows(played: Played) -> Mapping[str, Expected]:
         ),
         "Requests by model": Grown(summed(played.fitted, model)),
         "Requests by API": Grown({"chat": len(played.fitted), "passthrough": len(played.done) - len(played.fitted)}),
-        "Endpoints that are not fitted": Grown({"models": 2, "responses": 1, "moderations": 1}),
+        "Endpoints that are not fitted": Grown({"files": 2, "responses": 1, "moderations": 1}),
         "Windows": Equal({f"{one.model_sent}, {one.case.source}": window(one) for one in measured}),
         "Where windows come from": Grown(summed(measured, lambda one: one.case.source)),
     }

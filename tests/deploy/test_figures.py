@@ -71,7 +71,7 @@ def proxy_before(upstream: str, redis: str, folder: Path) -> Iterator[tuple[str,
     """A proxy as it is shipped, in a process of its own: its URL and its admin port. The upstream takes no traces."""
     (folder / "ladders").mkdir()
     for name, text in RULES.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("UPSTREAM", upstream))
     port, admin = free_port(), free_port()
     settings = {
         "PLIMSOLL_UPSTREAM": f"{upstream}/v1",
@@ -151,8 +151,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
 def _scraped(prometheus: PrometheusServer, sums: Mapping[str, float]) -> float:
     """A time at which the rules were evaluated after Prometheus had scraped these sums.
 
-    A sample has the time at which its scrape began, and is there some time later. Therefore this is a time whose samples
-    are all there now, and were there when the rules were evaluated.
+    A sample has the time at which its scrape began, and is there some time later. Therefore this is a time whose
+    samples are all there now, and were there when the rules were evaluated.
     """
     true = " and ".join(f"sum({name}) == {number}" for name, number in sums.items())
     eventually(lambda: prometheus.query(true, time.time()), WAIT)

@@ -55,7 +55,9 @@ PRICES = {
     "gpt-4.1": Price(4, 16, 2),
 }
 PRICE = '[[price]]\nmodel = "{}"\ninput = {}\noutput = {}\ncache_read = {}\n'
+ROW = '[[upstream]]\nname = "second"\nurl = "UPSTREAM/v1"\nmodels = ["gpt-4.1"]\nheaders = ["x-scenario"]\n'
 RULES = {
+    "upstreams.toml": ROW,
     "windows.toml": "".join(PRICE.format(name, *price) for name, price in PRICES.items()),
     "ladders/thrifty.toml": '[[step]]\nname = "prune_history"\nat = 0.5\nmax_messages = 60\nkeep_last = 40\n',
     "ladders/switching.toml": '[[step]]\nname = "switch_model"\nat = 0.9\nto = ["gpt-4o"]\n',
@@ -165,7 +167,7 @@ SCRIPT = (
         model="gpt-4o",
         headers={"x-sim-abort": "3", "x-sim-text": "a b c d e f"},
     ),
-    *[Case("models", None, path="/v1/models")] * 2,
+    *[Case("files", None, status=404, path="/v1/files")] * 2,
     Case("a count", {"model": "gpt-4o", "input": "hi"}, path="/v1/responses/input_tokens"),
     Case("not fitted", {"model": "gpt-3.5-turbo-instruct", "prompt": "hi"}, status=404, path="/v1/moderations"),
 )
