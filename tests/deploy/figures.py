@@ -212,7 +212,7 @@ def windows(played: Played) -> Mapping[str, Expected]:
         ),
         "Requests by model": Grown(summed(played.fitted, model)),
         "Requests by API": Grown({"chat": len(played.fitted), "passthrough": len(played.done) - len(played.fitted)}),
-        "Endpoints that are not fitted": Grown({"files": 2, "responses": 1, "moderations": 1}),
+        "Endpoints that are not fitted": Grown({"files": 2, "azure": 1}),
         "Windows": Equal({f"{one.model_sent}, {one.case.source}": window(one) for one in measured}),
         "Where windows come from": Grown(summed(measured, lambda one: one.case.source)),
     }
@@ -393,7 +393,7 @@ def by_rules(played: Played) -> Mapping[str, tuple[str, Expected]]:
         "PlimsollWindowWrong": ("{{model}}", Equal(share("refused", "healed"))),
         "PlimsollTruncated": ("{{model}}", Grown({"gpt-4.1": 1})),
         "PlimsollNearTheLine": ("{{model}}", Equal(near(played))),
-        "PlimsollNotFitted": ("{{endpoint}}", Grown({"completions": 1})),
+        "PlimsollNotFitted": ("{{endpoint}}", Grown({"azure": 1})),
         "PlimsollCountsOff": (
             "{{model}} {{quality}}",
             Equal({f"{one.model_sent} {quality(one)}": off(one) for one in played.answered}),

@@ -168,8 +168,7 @@ SCRIPT = (
         headers={"x-sim-abort": "3", "x-sim-text": "a b c d e f"},
     ),
     *[Case("files", None, status=404, path="/v1/files")] * 2,
-    Case("a count", {"model": "gpt-4o", "input": "hi"}, path="/v1/responses/input_tokens"),
-    Case("not fitted", {"model": "gpt-3.5-turbo-instruct", "prompt": "hi"}, status=404, path="/v1/moderations"),
+    Case("not fitted", say("hi"), status=404, path="/openai/deployments/gpt-4o/chat/completions"),
 )
 
 
