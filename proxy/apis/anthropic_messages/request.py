@@ -29,6 +29,7 @@ NEEDS = (("vision", b'"image"'),)
 # Files, containers and hidden content that the upstream has stored, signed or encrypted.
 BOUND = (b'"file_id"', b'"container"', b'"signature"', b'"encrypted_content"')
 PIN = "pin"
+REMINDER, REMINDER_END = "<system-reminder>", "</system-reminder>"  # what Claude Code itself adds behind results
 COMPACTION = "compaction"  # a block that stands for all messages before it
 # Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
 # window.
@@ -47,9 +48,19 @@ class _Message(msgspec.Struct, gc=False):
     content: list[_Block] | str | None = None
 
 
+class _TextBlock(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+
+
+class _Reminded(msgspec.Struct, gc=False):
+    content: list[_TextBlock]
+
+
 _HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
+_REMINDED = msgspec.json.Decoder(_Reminded)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 
 
@@ -151,6 +162,8 @@ def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | No
     calls = tuple([Call(b.id, b.name) for b in content if b.type == TOOL_USE])
     answers = tuple([b.tool_use_id or "" for b in content if b.type == TOOL_RESULT])
     kind, compacts = _kind(found.role, len(answers), len(content)), any([b.type == COMPACTION for b in content])
+    if answers and kind is Kind.USER and _is_reminded(said):
+        kind = Kind.RESULT
     return Message(raw, found.role, kind, blocks, index, calls, answers, compacts=compacts)
 
 
@@ -159,6 +172,12 @@ def _kind(role: str, results: int, size: int) -> Kind:
     if role == USER:
         return Kind.RESULT if results and results == size else Kind.USER
     return Kind.ASSISTANT if role == ASSISTANT else Kind.OTHER
+
+
+def _is_reminded(said: msgspec.Raw) -> bool:
+    """Whether all texts beside results are a program's own: then no user speaks in the message."""
+    others = [block for block in _REMINDED.decode(said).content if block.type != TOOL_RESULT]
+    return all([block.text.startswith(REMINDER) and block.text.rstrip().endswith(REMINDER_END) for block in others])
 
 
 def _thinking(head: Mapping[str, bytes]) -> int:

@@ -60,6 +60,13 @@ def test_a_request_is_read() -> None:
     assert found.head["x_own"] == b"[1]"
 
 
+def test_what_a_program_adds_behind_results_is_no_users() -> None:
+    reminder = text("<system-reminder>\nThere is a list of tasks.\n</system-reminder>\n")
+    for blocks, kind in (([reminder], Kind.RESULT), ([reminder, text("Stop.")], Kind.USER), ([text("")], Kind.USER)):
+        assert parse(body({"role": "user", "content": [result("x"), *blocks]})).messages[0].kind is kind
+    assert parse(body({"role": "user", "content": [reminder]})).messages[0].kind is Kind.USER
+
+
 def test_a_strange_role_is_nobodys() -> None:
     assert parse(body({"role": "tool", "content": "x"})).messages[0].kind is Kind.OTHER
 
