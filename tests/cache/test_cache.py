@@ -562,3 +562,17 @@ def test_a_url_that_means_nothing_stops_the_start_and_is_not_repeated(url: str, 
     with pytest.raises(ConfigError, match=why) as caught:
         Cache(url)
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_records_of_two_upstreams_are_kept_apart_and_forgotten_together() -> None:
+    cache = Cache()
+    other = cache.beside("other")
+    assert other.memory is cache.memory and other.contents is cache.contents
+    other.record_proof("m", b"t", LearnedLimits(window=9_000), Proof(0, 0))
+    other.record_ratio("m", b"t", 1.5)
+    assert cache.learned_limits("m", b"t") == LearnedLimits() and not cache.has_corrections("m")
+    assert other.learned_limits("m", b"t").window == 9_000 and other.has_corrections("m")
+    cache.record_proof("m", b"t", LearnedLimits(window=7_000), Proof(0, 0))
+    assert other.learned_limits("m", b"t").window == 9_000
+    cache.forget("m")
+    assert other.proofs() == cache.proofs() == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from proxy.app import Loaded, Services, build
 from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
+from proxy.request.backends import close
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
 from proxy.upstreams.upstream import Upstream
@@ -62,3 +64,19 @@ def test_each_upstream_has_its_own_pool_list_and_records(tmp_path: Path) -> None
     ):
         assert len({id(part) for part in parts}) == 3
     assert len({id(b.knowledge.cache.memory) for b in backends}) == 1  # counts are the same everywhere
+
+
+def test_an_upstream_for_summaries_serves_requests_to_every_upstream(tmp_path: Path) -> None:
+    (tmp_path / "upstreams.toml").write_text(row("a"), "utf-8")
+    summaries = {"PLIMSOLL_SUMMARY_MODEL": "m", "PLIMSOLL_SUMMARY_UPSTREAM": "http://127.0.0.1:9/v1"}
+    services = build(read_settings({"PLIMSOLL_RULES": str(tmp_path), **summaries}))
+    assert services.routes is not None
+    default, a = (services.routes.backends[name].planner.plans.providers for name in ("default", "a"))
+    assert a["summary"] is default["summary"] and a["embeddings"] is not default["embeddings"]
+
+    async def ends() -> None:
+        assert services.routes is not None
+        await close(services.routes)  # closes no provider of the default upstream's
+        await services.close()
+
+    asyncio.run(ends())
