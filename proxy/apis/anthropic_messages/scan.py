@@ -37,7 +37,7 @@ TOOL_USE = b'tool_use"'
 # Where there may be more tokens than bytes: the input of a call is parsed and written again (five bytes of 1e15, become
 # nine tokens).
 REWRITTEN = 2  # tokens per byte, at most
-LIST = ord("[")
+LIST, NULL_START = ord("["), ord("n")
 HEAD = API_NAME.encode() + b"\0"  # the same bytes may be a request of another API, which counts them otherwise
 
 
@@ -113,9 +113,6 @@ def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> KnownPrefix |
 def has_system(raw: msgspec.Raw | bytes) -> bool:
     """Whether the value of `system` is a message: a text or a list of blocks."""
     return memoryview(raw)[0] != NULL_START
-
-
-NULL_START = ord("n")
 
 
 def _state_after(messages: Sequence[_Message], before: ScanState) -> ScanState:

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.apis.anthropic_messages.caching import with_marks
 from proxy.model.conversation import Message
+from proxy.model.structs import replace
 from tests.apis.anthropic_messages.test_messages import conversation, result, text, use
 
 MARK = {"type": "ephemeral", "ttl": "1h"}
@@ -60,6 +61,14 @@ def test_where_no_block_can_have_it_the_mark_is_gone() -> None:
 def test_a_word_that_is_no_mark_moves_nothing() -> None:
     for content in ('"cache_control"', [text("x", cache_control=None)], [text('"cache_control"')]):
         assert sent(conversation(ASK, {"role": "user", "content": content}, ASK), 0, 2) == [ASK, ASK]
+
+
+def test_what_cannot_be_decoded_neither_has_nor_gets_a_mark() -> None:
+    first, marked, last = conversation(ASK, MARKED, ASK)
+    broken = replace(marked, raw=marked.raw[:-1])
+    assert with_marks([first, broken, last], [first, last]) == [first, last]
+    odd = replace(first, raw=first.raw[:-1])
+    assert with_marks([odd, marked, last], [odd, last]) == [odd, last]
 
 
 def test_our_own_messages_count_for_nothing() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from proxy.apis.anthropic_messages.request import parse, render, without_extension, without_stream
+from proxy.apis.anthropic_messages.request import parse, recognises, render, without_extension, without_stream
 from proxy.fit.plan import plan, start
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Prompt
+from proxy.model.lenient_json import raw_fields
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts, Plan
 from proxy.model.structs import replace
@@ -65,6 +66,13 @@ def test_what_a_program_adds_behind_results_is_no_users() -> None:
     for blocks, kind in (([reminder], Kind.RESULT), ([reminder, text("Stop.")], Kind.USER), ([text("")], Kind.USER)):
         assert parse(body({"role": "user", "content": [result("x"), *blocks]})).messages[0].kind is kind
     assert parse(body({"role": "user", "content": [reminder]})).messages[0].kind is Kind.USER
+
+
+def test_a_body_is_recognised_by_what_other_apis_do_not_have() -> None:
+    for fields in ({"system": "s"}, {"tools": [{"name": "f", "input_schema": {}}]}):
+        assert recognises(raw_fields(body(**fields)))
+    assert recognises(raw_fields(body({"role": "assistant", "content": [use()]}).replace(b'": "', b'":"')))
+    assert not recognises(raw_fields(body())) and not recognises({})
 
 
 def test_a_strange_role_is_nobodys() -> None:
