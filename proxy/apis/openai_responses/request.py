@@ -42,7 +42,8 @@ NAME = "responses"
 
 LIMIT = "max_output_tokens"
 LEAST_REPLY = 16  # the least limit that OpenAI accepts, in tokens
-STORED = ("previous_response_id", "conversation")  # what the provider has stored precedes the input
+CONVERSATION = "conversation"
+STORED = ("previous_response_id", CONVERSATION)  # what the provider has stored precedes the input
 NEEDS = (("vision", b'"input_image"'),)
 STREAM = "stream"
 STREAMING = (STREAM, "stream_options")
@@ -113,7 +114,7 @@ def parse(
         pins=frozenset(pins),
         managed=_is_managed(fields),
         continues=continued,
-        appends=bool(continued) and "conversation" in fields,
+        appends=stored and head.get(CONVERSATION, NULL) != NULL,
         bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
         opaque=opaque or sealed,
         sealed=sealed and not opaque,

@@ -236,6 +236,7 @@ def test_what_a_request_goes_on_from_is_known_by_its_id() -> None:
         return found.continues, found.appends
 
     assert continued(previous_response_id="resp_1") == ("resp_1", False)
+    assert continued(previous_response_id="resp_1", conversation=None) == ("resp_1", False)
     assert continued(conversation="conv_1") == continued(conversation={"id": "conv_1"}) == ("conv_1", True)
     assert continued() == continued(previous_response_id=None) == ("", False)
     assert continued(conversation={"id": 5}) == ("", False)
