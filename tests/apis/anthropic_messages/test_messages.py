@@ -153,6 +153,14 @@ def test_messages_are_joined_as_texts_or_as_blocks() -> None:
     assert messages.join(a, [a, message(None)]) is None
 
 
+def test_reasoning_is_taken_out_of_a_message() -> None:
+    thinking = {"type": "thinking", "thinking": "t", "signature": "s"}
+    told = message([thinking, text("a"), {"type": "redacted_thinking", "data": "x"}], "assistant")
+    assert json.loads(messages.without_reasoning(told) or b"") == {"role": "assistant", "content": [text("a")]}
+    assert messages.without_reasoning(message([thinking], "assistant")) == b""
+    assert messages.without_reasoning(message([text("a")])) is messages.without_reasoning(message("a")) is None
+
+
 def test_what_we_write_is_the_users() -> None:
     assert json.loads(messages.write("x")) == {"role": "user", "content": "x"}
 

@@ -49,6 +49,8 @@ def test_what_is_written_again_may_take_more_tokens_than_bytes() -> None:
 def test_parts_whose_cost_bytes_do_not_bound_are_opaque(content: list[dict[str, Any]]) -> None:
     found = scan(body({"role": "user", "content": content}))
     assert found.most is None and found.marks is None and found.seen.opaque
+    again = {"role": "user", "content": content}
+    assert scan(body(again, again)).seen.opaque
 
 
 @pytest.mark.parametrize(
