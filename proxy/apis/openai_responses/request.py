@@ -23,7 +23,15 @@ from proxy.apis.openai_responses.items import (
     USER,
     type_of,
 )
-from proxy.apis.openai_responses.scan import BOUNDED, INPUT, UNPROVABLE_PARTS, hidden_tokens, items_of, keeps_reasoning
+from proxy.apis.openai_responses.scan import (
+    BOUNDED,
+    INPUT,
+    UNPROVABLE_PARTS,
+    hidden_tokens,
+    is_text,
+    items_of,
+    keeps_reasoning,
+)
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
 from proxy.model.lenient_json import RAWS, RawFields, object_of, raw_value
@@ -172,11 +180,14 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
 
 def _messages(head: Mapping[str, msgspec.Raw], start: int, known: KnownPrefix | None, whole: Whole) -> list[Message]:
     """The instructions, and the items from message `start` on, or those that follow the known ones."""
-    items, said = items_of(head[INPUT]), head.get(INSTRUCTIONS, NULL)
+    said, given = head.get(INSTRUCTIONS, NULL), head[INPUT]
+    items, all_of = items_of(given), whole
+    if is_text(given):  # the item is not in the body as it stands here: its text is taken from there first
+        items, all_of = items_of(msgspec.Raw(whole(given))), _itself
     if known is not None:
-        return [_message(raw, i, whole) for i, raw in enumerate(items, known.seen.count)]
+        return [_message(raw, i, all_of) for i, raw in enumerate(items, known.seen.count)]
     lead = [] if said == NULL else [_instructions(said, whole)]
-    return [*lead, *(_message(raw, i, whole) for i, raw in enumerate(items, len(lead)) if i >= start)]
+    return [*lead, *(_message(raw, i, all_of) for i, raw in enumerate(items, len(lead)) if i >= start)]
 
 
 def _instructions(said: msgspec.Raw, whole: Whole) -> Message:

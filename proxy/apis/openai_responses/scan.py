@@ -141,9 +141,14 @@ def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> KnownPrefix |
 
 def items_of(said: msgspec.Raw) -> list[msgspec.Raw]:
     """The items of an input; one text is a user's message. Raises `msgspec.MsgspecError`."""
-    if memoryview(said)[0] != QUOTE:
+    if not is_text(said):
         return _ITEMS.decode(said)
     return [msgspec.Raw(b'{"role":"user","content":%b}' % bytes(said))]
+
+
+def is_text(said: msgspec.Raw) -> bool:
+    """Whether an input, or a content, is one text."""
+    return memoryview(said)[0] == QUOTE
 
 
 def hidden_tokens(characters: int) -> int:
@@ -188,7 +193,7 @@ def _says(said: msgspec.Raw) -> bool:
 
 
 def _is_opaque(content: msgspec.Raw) -> bool:
-    return memoryview(content)[0] != QUOTE and oversized_json.holds(content, UNPROVABLE_PARTS)
+    return not is_text(content) and oversized_json.holds(content, UNPROVABLE_PARTS)
 
 
 def _hash(update: Update, raw: msgspec.Raw) -> None:

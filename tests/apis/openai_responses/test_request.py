@@ -213,6 +213,12 @@ def test_a_stream_is_asked_for_in_one_piece() -> None:
         without_stream(b"[")
 
 
+def test_a_very_long_text_is_a_whole_message() -> None:
+    text = "é" * (LONGEST // 2) + " the end"
+    found = parse(json.dumps({"x": "before", "model": "gpt-5", "input": text}, ensure_ascii=False).encode())
+    assert json.loads(found.messages[0].raw) == {"role": "user", "content": text}
+
+
 def test_a_very_long_output_is_read_without_being_decoded() -> None:
     long = {**OUTPUT, "output": "é" * (LONGEST // 2)}
     given = json.dumps(
