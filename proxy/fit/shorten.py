@@ -37,15 +37,10 @@ def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str
     return start + marker(whole - kept) + rest
 
 
-def shorten_texts(
-    message: Message, parts: Sequence[Part], meter: Meter, limit: int, shorten: Shorten, why: str
-) -> Message:
-    """The message with the texts of these parts shortened to `limit` tokens in total, the largest texts first.
-
-    Returns the same message if there is nothing to shorten.
-    """
+def shortened(parts: Sequence[Part], meter: Meter, limit: int, shorten: Shorten) -> list[tuple[Part, str]]:
+    """These parts, each with its new text: `limit` tokens in total, the largest texts first."""
     if len(parts) == 1 and parts[0].whole:
-        return message.edit([(parts[0], shorten(parts[0].text, limit))], why)
+        return [(parts[0], shorten(parts[0].text, limit))]
     costs = [meter.text(part.text) for part in parts]
     over = sum(costs) - limit
     edits = []
@@ -53,7 +48,7 @@ def shorten_texts(
         room = max(min(LEAST, costs[i]), costs[i] - max(0, over))
         edits.append((parts[i], shorten(parts[i].text, room)))
         over -= costs[i] - room
-    return message.edit(edits, why)
+    return edits
 
 
 def shorten_message(message: Message, meter: Meter, limit: int, shorten: Shorten, why: str) -> Message:
@@ -61,7 +56,8 @@ def shorten_message(message: Message, meter: Meter, limit: int, shorten: Shorten
     that may not change, which counts towards the limit."""
     texts = [part for part in message.parts() if part.kind in TEXTS]
     kept = sum(meter.text(part.text) for part in texts if not part.editable)
-    return shorten_texts(message, [p for p in texts if p.editable], meter, max(0, limit - kept), shorten, why)
+    editable = [part for part in texts if part.editable]
+    return message.edit(shortened(editable, meter, max(0, limit - kept), shorten), why)
 
 
 def waterline(costs: Sequence[int], excess: int) -> int:

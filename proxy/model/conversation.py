@@ -80,8 +80,8 @@ class MessageFormat(Protocol):
     def edit(self, message: Message, edits: Edits) -> bytes:
         """The message's JSON with other texts in parts that `parts` returned. All other keys keep their bytes."""
 
-    def with_result(self, message: Message, call: str, text: str) -> bytes:
-        """The message's JSON with a text in place of everything that the result of one call consists of."""
+    def with_results(self, message: Message, calls: Collection[str], text: str) -> bytes:
+        """The message's JSON with a text in place of everything that the results of these calls consist of."""
 
     def join(self, message: Message, messages: Sequence[Message]) -> bytes | None:
         """The message's JSON with the contents of all these messages in their order, itself one of them; None where

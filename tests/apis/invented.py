@@ -99,11 +99,11 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode({**fields, "entries": entries})
 
 
-def with_result(message: Message, call: str, text: str) -> bytes:
+def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The message's JSON with a text in place of what one call brought."""
     fields = msgspec.json.decode(message.raw, type=Raws)
     entries = msgspec.json.decode(fields["entries"])
-    changed = [{**e, "says": text} if e["kind"] == OUTCOME and e["ref"] == call else e for e in entries]
+    changed = [{**e, "says": text} if e["kind"] == OUTCOME and e["ref"] in calls else e for e in entries]
     return msgspec.json.encode({**fields, "entries": changed})
 
 

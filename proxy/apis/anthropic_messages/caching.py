@@ -29,8 +29,10 @@ def with_marks(before: Iterable[Message], after: Sequence[Message]) -> list[Mess
             target = places[message.index]
         elif target is not None and MARK in message.raw:
             mark = _mark_in(message)
-            if mark is not None and MARK not in sent[target].raw:
-                sent[target] = _marked(sent[target], mark)
+            if mark is not None:
+                if MARK not in sent[target].raw:
+                    sent[target] = _marked(sent[target], mark)
+                target = None  # it has one now, or can have none
     return sent
 
 

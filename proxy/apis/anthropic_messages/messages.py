@@ -76,20 +76,17 @@ def parts(message: Message) -> tuple[Part, ...]:
 
 def edit(message: Message, edits: Edits) -> bytes:
     """The message's JSON with other texts in some of its parts; all other keys keep their bytes."""
-    raw = msgspec.Raw(message.raw)
-    for part, text in edits:
-        value = msgspec.Raw(text.encode()) if part.kind is PartKind.CALL else _raw(text)
-        raw = _put(raw, part.place, value)
-    return bytes(raw)
+    values = [
+        (part.place, msgspec.Raw(text.encode()) if part.kind is PartKind.CALL else _raw(text)) for part, text in edits
+    ]
+    return bytes(_put(msgspec.Raw(message.raw), values))
 
 
-def with_result(message: Message, call: str, text: str) -> bytes:
-    """The message's JSON with a text in place of the content of one call's result."""
-    raw = msgspec.Raw(message.raw)
-    for place, block in enumerate(_blocks(message)):
-        if block.get("type") == TOOL_RESULT and block.get("tool_use_id") == call:
-            raw = _put(raw, (CONTENT, place, CONTENT), _raw(text))
-    return bytes(raw)
+def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
+    """The message's JSON with a text in place of the content of these calls' results."""
+    found = [block.get("type") == TOOL_RESULT and block.get("tool_use_id") in calls for block in _blocks(message)]
+    places = [(CONTENT, place, CONTENT) for place, one in enumerate(found) if one]
+    return bytes(_put(msgspec.Raw(message.raw), [(place, _raw(text)) for place in places]))
 
 
 def join(message: Message, messages: Sequence[Message]) -> bytes | None:
@@ -102,7 +99,7 @@ def join(message: Message, messages: Sequence[Message]) -> bytes | None:
         content: Json = BREAK.join(filter(None, contents))
     else:
         content = [block for content in contents for block in _as_blocks(content)]
-    return bytes(_put(msgspec.Raw(message.raw), (CONTENT,), _raw(content)))
+    return bytes(_put(msgspec.Raw(message.raw), [((CONTENT,), _raw(content))]))
 
 
 def without_reasoning(message: Message) -> bytes | None:
@@ -159,17 +156,21 @@ def _of_document(source: Mapping[str, Json], place: Place, kind: PartKind, call:
         yield from _parts(text, (*place, key), kind, call)
 
 
-def _put(raw: msgspec.Raw, place: Place, value: msgspec.Raw) -> msgspec.Raw:
-    """JSON with another value at a place in it. Every value beside it keeps its bytes."""
-    if not place:
-        return value
-    first, rest = place[0], place[1:]
-    if isinstance(first, int):
+def _put(raw: msgspec.Raw, values: Sequence[tuple[Place, msgspec.Raw]]) -> msgspec.Raw:
+    """JSON with other values at places in it, in one pass. Every value beside them keeps its bytes."""
+    inner: dict[str | int, list[tuple[Place, msgspec.Raw]]] = {}
+    for place, value in values:
+        if not place:
+            return value
+        inner.setdefault(place[0], []).append((place[1:], value))
+    if not inner:
+        return raw
+    if any(isinstance(key, int) for key in inner):
         blocks = _BLOCKS.decode(raw)
-        blocks[first] = _put(blocks[first], rest, value)
-        return _raw(blocks)
-    fields = RAWS.decode(raw)
-    fields[first] = _put(fields.get(first, msgspec.Raw(b"null")), rest, value)
+        return _raw([_put(block, inner.get(place, ())) for place, block in enumerate(blocks)])
+    fields: Raws = RAWS.decode(raw)
+    for key, found in inner.items():
+        fields[str(key)] = _put(fields.get(str(key), msgspec.Raw(b"null")), found)
     return _raw(fields)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,7 +65,7 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def with_result(message: Message, call: str, text: str) -> bytes:
+def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The JSON of a result's message with a text in place of its content."""
     return _with_content(message, text)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -119,7 +119,7 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def with_result(message: Message, call: str, text: str) -> bytes:
+def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The JSON of an answer to a call with a text in place of everything that it brought. An answer without text keeps
     what it brought."""
     fields = RAWS.decode(message.raw)

@@ -6,7 +6,7 @@ no message, so calls and results stay paired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -77,41 +77,66 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) ->
     wanted = {_plain(name) for name in params.tools}
     since: dict[str, list[tuple[int, str]]] = {}  # by tool: its calls that are not superseded yet
     waiting: list[tuple[int, str]] = []
+    saved = 0  # by the stubs of what is waiting
     found: dict[int, set[str]] = {}
+    read: dict[int, Round] = {}
     for place, call in ((i, call) for i, block in enumerate(blocks) for m in block.messages for call in m.calls):
         tool = _plain(call.name)
         if tool not in wanted:
             continue
+        if place not in read:
+            read[place] = _round(blocks[place])
         calls = since.setdefault(tool, [])
-        if _is_whole(blocks[place], call.id, params.partial):
+        if _is_whole(read[place], call.id, params.partial):
             waiting += calls
+            saved += sum(0 if blocks[i].pinned else _saved(read[i], ident, meter) for i, ident in calls)
             calls.clear()
         calls.append((place, call.id))
-        if waiting and sum(_saved(blocks[i], ident, meter) for i, ident in waiting) >= batch:
+        if waiting and saved >= batch:
             for i, ident in waiting:
                 found.setdefault(i, set()).add(ident)
             waiting.clear()
+            saved = 0
     return found
 
 
-def _saved(block: Block, ident: str, meter: Meter) -> int:
-    """The tokens that the stubs of one call and its result save; 0 if they are stubs already or the block is pinned."""
-    if block.pinned:
-        return 0
-    arguments = [part.text for part in _calls(block) if part.call == ident][:1]
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The texts of a block by the ids of its calls: the arguments of each call, and the text of each of its results."""
+
+    arguments: Mapping[str, str]
+    results: Mapping[str, Sequence[str]]
+
+
+def _round(block: Block) -> Round:
+    """The texts of a block, each message decoded once: a round may have thousands of calls."""
+    arguments: dict[str, str] = {}
+    results: dict[str, list[str]] = {}
+    for m in block.messages:
+        for part in m.parts() if m.calls else ():
+            if _is_call(part):
+                arguments.setdefault(part.call, part.text)
+        for ident, text in _results(m).items():
+            results.setdefault(ident, []).append(text)
+    return Round(arguments, results)
+
+
+def _saved(told: Round, ident: str, meter: Meter) -> int:
+    """The tokens that the stubs of one call and its results save; 0 if they are stubs already."""
+    arguments = [told.arguments[ident]] if ident in told.arguments else []
     saved = sum(max(0, meter.text(text) - meter.text(ARGUMENTS_STUB)) for text in arguments)
-    return saved + sum(max(0, meter.text(text) - meter.text(RESULT_STUB)) for text in _results(block, ident))
+    return saved + sum(max(0, meter.text(text) - meter.text(RESULT_STUB)) for text in told.results.get(ident, ()))
 
 
 def _plain(name: str) -> str:
     return name.rpartition("__")[2].replace("_", "").replace("-", "").lower()
 
 
-def _is_whole(block: Block, ident: str, partial: Sequence[str]) -> bool:
+def _is_whole(told: Round, ident: str, partial: Sequence[str]) -> bool:
     """Whether a call contains the whole state: it has no `partial` argument, and it did not fail."""
-    if any(text.lstrip().lower().startswith(FAILED) for text in _results(block, ident)):
+    if any(text.lstrip().lower().startswith(FAILED) for text in told.results.get(ident, ())):
         return False
-    arguments = next((_decoded(part.text) for part in _calls(block) if part.call == ident), None)
+    arguments = _decoded(told.arguments[ident]) if ident in told.arguments else None
     return not (isinstance(arguments, dict) and any(arguments.get(name) for name in partial))
 
 
@@ -123,22 +148,17 @@ def _decoded(arguments: str) -> Json:
         return None
 
 
-def _calls(block: Block) -> list[Part]:
-    """The calls of a block whose arguments may be edited."""
-    return [part for m in block.messages if m.calls for part in m.parts() if _is_call(part)]
-
-
 def _is_call(part: Part) -> bool:
     return part.kind is PartKind.CALL and part.editable
 
 
-def _results(block: Block, ident: str) -> list[str]:
-    """The text of each result of one call."""
-    return [_result(m, ident) for m in block.messages if ident in m.answers]
-
-
-def _result(message: Message, ident: str) -> str:
-    return "".join(p.text for p in message.parts() if p.kind is PartKind.RESULT and p.call == ident)
+def _results(message: Message) -> dict[str, str]:
+    """The text of each result in a message, by the id of its call."""
+    found: dict[str, list[str]] = {ident: [] for ident in message.answers}
+    for part in message.parts() if found else ():
+        if part.kind is PartKind.RESULT and part.call in found:
+            found[part.call].append(part.text)
+    return {ident: "".join(texts) for ident, texts in found.items()}
 
 
 def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
@@ -149,9 +169,9 @@ def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
 
 
 def _stub(message: Message, stale: set[str]) -> Message:
-    for ident in message.answers:
-        if ident in stale and len(_result(message, ident)) > len(RESULT_STUB):
-            message = replace(message, raw=message.format.with_result(message, ident, RESULT_STUB), why=WHY)
+    long = {ident for ident, text in _results(message).items() if ident in stale and len(text) > len(RESULT_STUB)}
+    if long:
+        message = replace(message, raw=message.format.with_results(message, long, RESULT_STUB), why=WHY)
     return _stub_calls(message, stale) if message.calls else message
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.fit.relevance.results.messages import costs_of_results, shorten_result
+from proxy.fit.relevance.results.messages import costs_of_results, parts_of_results, shorten_results
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST
-from proxy.model.conversation import Block, Message, PartKind
+from proxy.model.conversation import Block, Message, Part
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -169,31 +169,29 @@ def _message(
     message: Message, source: Source, draft: Draft, params: Params, given: Iterator[int], alone: bool
 ) -> Message:
     """The message with each of its results shortened to the next of the given allowances."""
-    made = message
-    for call, cost in costs_of_results(message, draft.meter):
-        allowance = next(given)
-        if cost > allowance or (params.cap_chars is not None and len(message.raw) > params.cap_chars):
-            limit = _for_text(message, call, draft.meter, cost, allowance, alone)
-            made = shorten_result(
-                made,
-                call,
-                limit,
-                source,
-                draft.meter,
-                cap_chars=params.cap_chars,
-                preview=params.preview,
-                names=params.arguments,
-            )
-    return made
+    allowed = [(call, cost, next(given)) for call, cost in costs_of_results(message, draft.meter)]
+    capped = params.cap_chars is not None and len(message.raw) > params.cap_chars
+    long = [each for each in allowed if each[1] > each[2] or capped]
+    if not long:
+        return message
+    parts = parts_of_results(message)
+    return shorten_results(
+        message,
+        {call: _for_text(parts[call], draft.meter, cost, allowance, alone) for call, cost, allowance in long},
+        source,
+        draft.meter,
+        cap_chars=params.cap_chars,
+        preview=params.preview,
+        names=params.arguments,
+    )
 
 
-def _for_text(message: Message, call: str, meter: Meter, cost: int, allowance: int, alone: bool) -> int:
+def _for_text(parts: Sequence[Part], meter: Meter, cost: int, allowance: int, alone: bool) -> int:
     """The tokens that an allowance leaves for a result's text, without the result's role and name.
 
     Results of parallel calls are sent as escaped JSON, where a text costs more than it does separately. The difference
     would count as the frame, so it is not computed and `FRAME` is used.
     """
-    parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
     whole = any(part.whole for part in parts)
     if whole and not alone:
         return max(LEAST, allowance - FRAME)

@@ -86,7 +86,7 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode("".join(found))
 
 
-def with_result(message: Message, call: str, text: str) -> bytes:
+def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The message: it has no results."""
     return message.raw
 

@@ -142,7 +142,7 @@ def test_texts_are_edited_where_they_are() -> None:
 
 def test_one_result_is_replaced_whole() -> None:
     told = message([{**result([IMAGE], "a"), "is_error": True}, result("x", "b"), text("y")])
-    now = json.loads(messages.with_result(told, "a", "gone"))["content"]
+    now = json.loads(messages.with_results(told, ["a"], "gone"))["content"]
     assert now == [{**result("gone", "a"), "is_error": True}, result("x", "b"), text("y")]
 
 

@@ -118,7 +118,7 @@ def test_texts_of_a_list_and_arguments_are_edited_where_they_are() -> None:
 
 def test_a_result_is_replaced_whole() -> None:
     result = {**tool_round("c", "")[1], "content": [IMAGE, {"type": "text", "text": "a"}], "x-own": 1}
-    after = json.loads(messages.with_result(message(result), "c", "gone"))
+    after = json.loads(messages.with_results(message(result), ["c"], "gone"))
     assert after == {**result, "content": "gone"}
 
 

@@ -137,16 +137,16 @@ def test_an_edit_changes_a_text_and_nothing_else(item: dict[str, Any], after: di
 
 def test_a_result_is_replaced_as_a_whole_in_the_form_that_its_type_has() -> None:
     image = [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "data:,"}]
-    assert json.loads(items.with_result(message(output("a", image)), "a", "gone")) == output("a", "gone")
+    assert json.loads(items.with_results(message(output("a", image)), ["a"], "gone")) == output("a", "gone")
     exited = {"stdout": "x", "stderr": "y", "outcome": {"type": "exit", "exit_code": 2}}
     shell = {"type": "shell_call_output", "call_id": "c", "output": [exited]}
-    found = json.loads(items.with_result(message(shell), "c", "gone"))
+    found = json.loads(items.with_results(message(shell), ["c"], "gone"))
     assert found["output"] == [{"stdout": "gone", "stderr": "", "outcome": {"type": "exit", "exit_code": 2}}]
-    empty = json.loads(items.with_result(message({**shell, "output": "x"}), "c", "gone"))
+    empty = json.loads(items.with_results(message({**shell, "output": "x"}), ["c"], "gone"))
     assert empty["output"][0]["outcome"] == {"type": "exit", "exit_code": 0}
     kept = message({"type": "tool_search_output", "call_id": "c", "tools": [1]})
-    assert items.with_result(kept, "c", "gone") == kept.raw
-    assert items.with_result(message(QUESTION), "c", "gone") == message(QUESTION).raw
+    assert items.with_results(kept, ["c"], "gone") == kept.raw
+    assert items.with_results(message(QUESTION), ["c"], "gone") == message(QUESTION).raw
 
 
 def test_messages_are_joined_as_texts_or_as_lists_of_parts_and_other_items_are_not() -> None:

@@ -87,5 +87,5 @@ def test_messages_are_written_as_the_client_wrote_them() -> None:
 def test_they_are_no_conversation() -> None:
     one = message("a")
     assert inputs.runs([one, one]) == [(one,), (one,)]
-    assert inputs.join(one, [one]) is None and inputs.with_result(one, "", "x") == one.raw
+    assert inputs.join(one, [one]) is None and inputs.with_results(one, [""], "x") == one.raw
     assert not inputs.misplaced([one]) and inputs.without_reasoning(one) is None

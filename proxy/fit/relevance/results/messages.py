@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -12,7 +12,7 @@ from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.sources import Source, leaves
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import ResultQuery
-from proxy.fit.shorten import head_and_tail, shorten_message, shorten_texts
+from proxy.fit.shorten import head_and_tail, shorten_message, shortened
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
@@ -37,17 +37,22 @@ def costs_of_results(message: Message, meter: Meter) -> list[tuple[str, int]]:
         return []
     if message.kind is Kind.RESULT and len(message.answers) == 1:
         return [(message.answers[0], message.tokens)]
-    texts = dict.fromkeys(message.answers, "")
+    found = parts_of_results(message)
+    return [(call, meter.text("".join([part.text for part in found[call]]))) for call in found]
+
+
+def parts_of_results(message: Message) -> dict[str, list[Part]]:
+    """The parts of each result in a message, by the id of its call."""
+    found: dict[str, list[Part]] = {call: [] for call in message.answers}
     for part in message.parts():
-        if part.kind is PartKind.RESULT and part.call in texts:
-            texts[part.call] += part.text
-    return [(call, meter.text(text)) for call, text in texts.items()]
+        if part.kind is PartKind.RESULT and part.call in found:
+            found[part.call].append(part)
+    return found
 
 
-def shorten_result(
+def shorten_results(
     message: Message,
-    call: str,
-    limit: int,
+    limits: Mapping[str, int],
     source: Source,
     meter: Meter,
     *,
@@ -56,12 +61,14 @@ def shorten_result(
     names: ArgumentNames = NO_NAMES,
     why: str = RESULT_WHY,
 ) -> Message:
-    """The message with the result of one call shortened to at most `limit` tokens of text, for the query of `source`.
-    The same message if there is nothing to shorten. `tokens` of the returned message is not updated."""
+    """The message with the results of these calls shortened, each to at most so many tokens of text, for the queries of
+    `source`. The same message if there is nothing to shorten. `tokens` of the returned message is not updated.
 
-    def made() -> Message:
+    All of them at once: a message may have thousands, and its JSON is decoded and written once.
+    """
+
+    def edits(call: str, limit: int, parts: Sequence[Part]) -> list[tuple[Part, str]]:
         query, arguments = source.query(call), source.arguments(call)
-        parts = [p for p in message.parts() if p.kind is PartKind.RESULT and p.call == call]
         too_long = len(parts) == 1 and parts[0].whole and message.tokens > limit + FRAME
 
         def choose(text: str, room: int) -> str:
@@ -70,9 +77,13 @@ def shorten_result(
                 text, room, query, meter, cap_chars=cap_chars, preview=preview, too_long=too_long, call=again
             )
 
-        return shorten_texts(message, parts, meter, limit, choose, why)
+        return shortened(parts, meter, limit, choose)
 
-    return _cached(message, made, f"result {limit} {cap_chars} {preview} {call} {source.mark} {names}")
+    def made() -> Message:
+        parts = parts_of_results(message)
+        return message.edit([edit for call, limit in limits.items() for edit in edits(call, limit, parts[call])], why)
+
+    return _cached(message, made, f"results {dict(limits)} {cap_chars} {preview} {source.mark} {names}")
 
 
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:
@@ -153,10 +164,8 @@ def brief_block(
 
 
 def _brief_results(message: Message, limit: int, source: Source, meter: Meter, names: ArgumentNames) -> Message:
-    for call, cost in costs_of_results(message, meter):
-        if cost > limit:
-            message = shorten_result(message, call, limit, source, meter, names=names, why=OLD_WHY)
-    return message
+    limits = {call: limit for call, cost in costs_of_results(message, meter) if cost > limit}
+    return shorten_results(message, limits, source, meter, names=names, why=OLD_WHY) if limits else message
 
 
 def _brief_answer(block: Block, meter: Meter) -> Block:

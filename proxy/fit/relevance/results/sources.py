@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,14 +57,40 @@ class Source:
 
     def query(self, call: str) -> ResultQuery:
         """The query for the result of one call."""
-        said, arguments = _text_and_arguments(self.calls, call)
-        asked = [each.text for each in (self.following, self.user) if each is not None]
-        texts = (*asked, said[:SPOKEN])
-        return ResultQuery("\n".join(texts), arguments[:ARGUMENTS], texts)
+        found = self._queries.get(call)
+        if found is None:
+            arguments = "\n".join(map(_values, self._called.get(call, ())))
+            found = self._queries[call] = ResultQuery("\n".join(self._texts), arguments[:ARGUMENTS], self._texts)
+        return found
 
     def arguments(self, call: str) -> str:
         """The arguments of one call, as JSON; empty if they cannot be read."""
-        return "".join(p.text for message in self.calls for p in message.parts() if _is_call(p, call))
+        return "".join([part.text for part in self._called.get(call, ())])
+
+    @cached_property
+    def _parts(self) -> list[Part]:
+        """The parts of the messages with the calls, decoded once: a round may have thousands of calls."""
+        return [part for message in self.calls for part in message.parts()]
+
+    @cached_property
+    def _called(self) -> Mapping[str, Sequence[Part]]:
+        """The calls by their ids."""
+        found: dict[str, list[Part]] = {}
+        for part in self._parts:
+            if part.kind is PartKind.CALL and part.editable:
+                found.setdefault(part.call, []).append(part)
+        return found
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """What the users asked, and what the model wrote with the calls."""
+        asked = [each.text for each in (self.following, self.user) if each is not None]
+        return (*asked, "".join([part.text for part in self._parts if part.kind in TEXTS])[:SPOKEN])
+
+    @cached_property
+    def _queries(self) -> dict[str, ResultQuery]:
+        """The queries that were made, by the id of the call."""
+        return {}
 
 
 def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
@@ -97,17 +123,6 @@ def _following(blocks: Sequence[Block], place: int, before: UserMessage | None) 
         if first.kind is not Kind.ASSISTANT or block.has_results:
             return None
     return None
-
-
-def _text_and_arguments(messages: Sequence[Message], ident: str) -> tuple[str, str]:
-    """The text that the model wrote with a call, and the values of the call's arguments."""
-    parts = [part for message in messages for part in message.parts()]
-    calls = [p for p in parts if _is_call(p, ident)]
-    return "".join(p.text for p in parts if p.kind in TEXTS), "\n".join(map(_values, calls))
-
-
-def _is_call(part: Part, ident: str) -> bool:
-    return part.kind is PartKind.CALL and part.editable and part.call == ident
 
 
 def _values(call: Part) -> str:

@@ -16,7 +16,7 @@ from proxy.fit.relevance.results.messages import (
     brief_block,
     brief_cost,
     shorten_arguments,
-    shorten_result,
+    shorten_results,
 )
 from proxy.fit.relevance.results.read_on import ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
@@ -47,7 +47,7 @@ def arguments_of(message: Message) -> Any:
 
 def test_a_result_keeps_what_was_asked_for_within_its_limit() -> None:
     block, source = told(NEEDLE)
-    short = shorten_result(block.messages[1], "a", 100, source, METER)
+    short = shorten_results(block.messages[1], {"a": 100}, source, METER)
     assert "line 150 of the budget" in short.text() and METER.text(short.text()) <= 100
     assert short.why and fields(short)["tool_call_id"] == "a" and short.answers == ("a",)
 
@@ -55,33 +55,33 @@ def test_a_result_keeps_what_was_asked_for_within_its_limit() -> None:
 def test_texts_in_a_list_of_parts_are_shortened_alike() -> None:
     image = {"type": "image_url", "image_url": {"url": "x"}}
     block, source = told([{"type": "text", "text": NEEDLE}, image])
-    short = shorten_result(block.messages[1], "a", 100, source, METER)
+    short = shorten_results(block.messages[1], {"a": 100}, source, METER)
     assert "line 150 of the budget" in short.text() and fields(short)["content"][1] == image
 
 
 def test_a_result_within_its_limit_is_the_same_message() -> None:
     block, source = told("short")
     for _ in range(2):  # made, and remembered
-        assert shorten_result(block.messages[1], "a", 100, source, METER) is block.messages[1]
+        assert shorten_results(block.messages[1], {"a": 100}, source, METER) is block.messages[1]
 
 
 def test_what_was_shortened_once_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     SHORTENED.clear()
     block, source = told(NEEDLE)
-    first = shorten_result(block.messages[1], "a", 100, source, METER)
+    first = shorten_results(block.messages[1], {"a": 100}, source, METER)
     monkeypatch.setattr(messages, "shorten", None)
-    assert shorten_result(block.messages[1], "a", 100, source, METER) == first
+    assert shorten_results(block.messages[1], {"a": 100}, source, METER) == first
 
 
 def test_it_depends_on_the_limit_the_question_and_the_count() -> None:
     block, source = told(NEEDLE)
     result = block.messages[1]
     found = {
-        shorten_result(result, "a", 100, source, METER).raw,
-        shorten_result(result, "a", 110, source, METER).raw,
-        shorten_result(result, "a", 100, replace(source, user=None), METER).raw,
-        shorten_result(replace(result, tokens=9_999), "a", 100, source, CharMeter(ratio=2)).raw,
-        shorten_result(result, "a", 100, source, METER, cap_chars=200).raw,
+        shorten_results(result, {"a": 100}, source, METER).raw,
+        shorten_results(result, {"a": 110}, source, METER).raw,
+        shorten_results(result, {"a": 100}, replace(source, user=None), METER).raw,
+        shorten_results(replace(result, tokens=9_999), {"a": 100}, source, CharMeter(ratio=2)).raw,
+        shorten_results(result, {"a": 100}, source, METER, cap_chars=200).raw,
     }
     assert len(found) == 5
 
