@@ -17,6 +17,7 @@ from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
 FOLLOW_UP = 1  # content words of a user message at most, from which it is a follow-up of the one before
+MAX_FOLLOWED = 50  # user messages that a query is taken from: "go on" may be said a thousand times
 ARGUMENTS, SPOKEN = 600, 800  # characters used of each (measured: more adds noise)
 
 
@@ -29,10 +30,22 @@ class UserMessage:
 
     @cached_property
     def text(self) -> str:
-        """The parts of its text in which a question may be; of a follow-up also of the user message before it."""
-        own = ends(self.message.own_text())
-        follows = self.before is not None and len(content_words(own)) <= FOLLOW_UP
-        return f"{own}\n{self.before.text}" if follows and self.before else own
+        """The parts of its text in which a question may be; of a follow-up also of the user message before it, which
+        may be one, too."""
+        texts = [self._own]
+        said: UserMessage = self
+        while said.before is not None and said._follows and len(texts) < MAX_FOLLOWED:
+            said = said.before
+            texts.append(said._own)
+        return "\n".join(texts)
+
+    @cached_property
+    def _own(self) -> str:
+        return ends(self.message.own_text())
+
+    @cached_property
+    def _follows(self) -> bool:
+        return len(content_words(self._own)) <= FOLLOW_UP
 
     @cached_property
     def mark(self) -> int:

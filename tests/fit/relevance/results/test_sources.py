@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import group
-from proxy.fit.relevance.results.sources import ARGUMENTS, Source, UserMessage, sources
+from proxy.fit.relevance.results.sources import ARGUMENTS, MAX_FOLLOWED, Source, UserMessage, sources
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.question import USER_HEAD, USER_TAIL
 from proxy.model.conversation import Block
@@ -106,3 +106,11 @@ def test_a_follow_up_brings_the_user_message_before_it() -> None:
     own = source(talk[0], talk[1], user("which pump of the harbour?"), *called(q="x"))
     assert own.query("a").prose == "which pump of the harbour?\n"
     assert own.mark != source(*talk, *called(q="x")).mark
+
+
+def test_a_thousand_follow_ups_are_followed_only_so_far() -> None:
+    said = [message for place in range(1_500) for message in (user("go on"), assistant(f"step {place}"))]
+    asked = source(user("Which tide?"), *said, user("go on"), *called(q="x")).query("a")
+    assert asked.texts[0] == "\n".join(["go on"] * MAX_FOLLOWED)
+    few = source(user("Which tide?"), *said[:10], user("go on"), *called(q="x")).query("a")
+    assert few.texts[0].endswith("go on\nWhich tide?")
