@@ -15,7 +15,7 @@ from proxy.observe.outcome_metrics import BASE, CALLER, KEY, METRICS, OTHER, Gro
 from proxy.observe.series import Series
 
 MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
-MAX_BASES = 500  # sets of values of `BASE` that are told apart: each has some hundred series
+MAX_BASES = 200  # sets of values of `BASE` that are told apart: each has some hundred series
 LABEL_CACHE_SIZE = 1_000  # entries: names as clients write them
 
 LabelOf = Callable[[str], str]
