@@ -63,6 +63,7 @@ from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
 from proxy.upstreams.litellm import LiteLLM
+from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
@@ -214,7 +215,9 @@ def build(
         connections=settings.max_connections,
         event=event,
     )
-    knowledge = Knowledge(settings.context_total_token_limit, windows, rules.families, cache, ModelsListing(upstream))
+    listing, loaded = ModelsListing(upstream), LoadedModels(upstream)
+    limit = settings.context_total_token_limit
+    knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=loaded)
     extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
     clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
     providers = {

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 DRAIN_SECONDS = 0.5  # to drain a stream after the client disconnected, so that the upstream connection is reusable
 TAIL = 32  # bytes of a stream's end that are kept, at least
+LINES = b"application/x-ndjson"  # the media type of a stream whose lines are its events
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")  # HTML standard, 9.2.5: a blank line dispatches an event
 NO_BODY = frozenset((204, 304))  # RFC 9110, 8.6: their content-length does not frame a body
 LENGTH = frozenset((b"content-length",))
@@ -38,7 +39,7 @@ class StreamFormat(Protocol):
     """How the client's API reports an error in an event stream, and how such a stream ends."""
 
     def error_event(self, error: ClientError) -> bytes:
-        """Returns the event that reports an error in a stream that has started."""
+        """Returns the event that reports an error in a stream that has started, or the line."""
 
     def is_end_of_stream(self, tail: bytes) -> bool:
         """Whether the last bytes of a stream (at least `TAIL`) end its final event."""
@@ -379,14 +380,15 @@ class _ResponseWriter:
         take that for a normal end."""
         headers = self._answer.headers
         kind = value_of(headers, b"content-type") or b""
+        lines = kind.lower().startswith(LINES)
         if (
-            not kind.lower().startswith(b"text/event-stream")
+            not (lines or kind.lower().startswith(b"text/event-stream"))
             or value_of(headers, b"content-encoding")
             or self._remaining >= 0
         ):
             return
         if self._last_bytes and not self._last_bytes.endswith(b"\n"):
             return  # in the middle of a line: an event would be appended to it
-        gap = b"" if not self._last_bytes or self._last_bytes.endswith(EVENT_ENDS) else b"\n"
+        gap = b"" if lines or not self._last_bytes or self._last_bytes.endswith(EVENT_ENDS) else b"\n"
         event = gap + self._format.error_event(ClientError(error.status, error.message, code="upstream_error"))
         await self._send({"type": "http.response.body", "body": event, "more_body": True})

@@ -5,7 +5,7 @@ It is a module of its own, beside `ports`, because it uses `Plan`, which itself 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -127,6 +127,12 @@ class Api(Protocol):
         """The same request for an answer in one piece. Raises `NotUnderstood`."""
 
     @property
+    def without_truncation(self) -> Callable[[bytes], bytes] | None:
+        """Where servers of the API drop what is too long and say nothing: makes of a body the same request for a server
+        that refuses it, or returns the body itself if the client said what is to be done. It raises `NotUnderstood`.
+        None: the API's servers refuse."""
+
+    @property
     def usage_key(self) -> bytes:
         """Bytes that every report of usage contains: their absence is a quick test."""
 
@@ -158,7 +164,7 @@ class Api(Protocol):
         """The body of an error response of the proxy's own."""
 
     def error_event(self, error: ErrorFields) -> bytes:
-        """The server-sent event that reports an error in a stream that has begun."""
+        """The event of a stream that reports an error in one that has begun."""
 
     def refusal_stream(self, error: ErrorFields, model: str, created: int) -> bytes | None:
         """The whole stream that tells a client which asked for one that its request is too long, if clients look for it

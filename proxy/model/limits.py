@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from proxy.model.structs import replace
+
 DEFAULT_RESERVE = 3000  # seed 000: the reserve for a request without a reply limit
 # Some clients set a reply limit as large as the window. It reduces the room by at most this share of the window.
 MAX_RESERVE_SHARE = 0.5
@@ -122,7 +124,8 @@ class LearnedLimits:
 
     `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
     assistant must alternate. `binds`: reasoning is bound to what stands before it. `shared`: the reply counts
-    against the window, for this request.
+    against the window, for this request. `requested`: the window that this request makes its server load; nothing else
+    bounds it.
     """
 
     window: int | None = None
@@ -133,12 +136,20 @@ class LearnedLimits:
     binds: bool = False
     shared: bool = False
     correction: Correction | None = None
+    requested: int | None = None
 
     @property
     def bounds(self) -> bool:
         """Whether it limits requests: by a window, a bound on the prompt, or what may stand where."""
         found = self.window is not None or self.max_input is not None
         return found or self.alternates or self.binds or self.shared
+
+    def where_requested(self, window: int | None) -> LearnedLimits:
+        """The same for a request that makes its server load a window of so many tokens, if it does: what was learned of
+        other windows does not hold there."""
+        if window is None:
+            return self
+        return replace(self, window=None, max_input=None, supposed=False, requested=window)
 
 
 NOTHING_LEARNED = LearnedLimits()

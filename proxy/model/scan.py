@@ -62,7 +62,7 @@ class Scan(msgspec.Struct, frozen=True):
     `head`: the bytes that the cost besides the messages depends on. `marks`: makes the digests under a seed; None if a
     count cannot be cached by bytes (images). `text`: the body without the `known` messages. `background`: the client
     need not wait for the reply, so nothing of a stream may wait for it. `compacts`: the provider is to compact the
-    conversation.
+    conversation. `window`: the one that the request makes its server load, in tokens.
     """
 
     model: str
@@ -76,6 +76,7 @@ class Scan(msgspec.Struct, frozen=True):
     text: bytes = b""
     background: bool = False
     compacts: bool = False
+    window: int | None = None
 
     @property
     def new(self) -> int:

@@ -20,6 +20,7 @@ from proxy.request.wants import Parts, Provider, want_kinds
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import Route, routing
 from proxy.upstreams.upstream import Sender, Upstream
@@ -81,9 +82,12 @@ class Builder:
         limits = [limit for limit in (self.settings.context_total_token_limit, row.window) if limit is not None]
         if before is None:
             cache, listing = default.cache.beside(f"{row.name} {row.url}"), ModelsListing(upstream)
+            loaded = LoadedModels(upstream)
         else:
-            cache, listing = before.knowledge.cache, before.knowledge.listing
-        return Knowledge(min(limits, default=None), default.windows, default.families, cache, listing)
+            known = before.knowledge
+            cache, listing, loaded = known.cache, known.listing, known.loaded or LoadedModels(upstream)
+        limit = min(limits, default=None)
+        return Knowledge(limit, default.windows, default.families, cache, listing, loaded=loaded)
 
     def _planner(self, row: UpstreamRow, upstream: Sender, knowledge: Knowledge) -> Planner:
         default = self.default.planner

@@ -54,6 +54,7 @@ from proxy.wire.report import count, header_value, notices, plan_headers, total_
 from proxy.wire.tap import Tap
 
 OBSERVED = (b"x-plimsoll-mode", b"observe")
+REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
 
 
@@ -116,7 +117,8 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     """The bytes to send. Where the ladder was descended: the prompt, the facts and the plan that they follow from.
 
     `missing` are the kinds of `Want` that a dry run could not fulfil. `prefixes`: those of what the client sent and of
-    a payload that a plan changed.
+    a payload that a plan changed. `refusing`: no step changed it, but the server is told to refuse what is too long,
+    where it would have dropped something and said nothing.
     """
 
     payload: bytes = b""
@@ -125,6 +127,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     plan: Plan | None = None
     missing: tuple[str, ...] = ()
     prefixes: tuple[Prefixes, Prefixes | None] | None = None
+    refusing: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
@@ -294,12 +297,19 @@ class RequestContext(msgspec.Struct):
         return [
             *notices(scanned.controls, window, messages),
             *([UNKNOWN_STORED] if self._is_uncounted() else []),
+            *([REFUSING] if self._is_refusing else []),
             *(f"{kind} that is not known yet would be asked for" for kind in missing),
         ]
 
     def _has_notices(self, scanned: Scanned | None) -> bool:
         """Whether there may be notices; most requests ask for nothing."""
-        return scanned is not None and (scanned.controls is not NOTHING_ASKED or self._is_uncounted())
+        if scanned is None:
+            return False
+        return scanned.controls is not NOTHING_ASKED or self._is_uncounted() or self._is_refusing
+
+    @property
+    def _is_refusing(self) -> bool:
+        return self.planned is not None and self.planned.refusing
 
     def _is_uncounted(self) -> bool:
         """Whether it goes on from something stored whose length is not known here."""

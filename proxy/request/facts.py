@@ -23,13 +23,15 @@ from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 from proxy.tokens.usage import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import Headers, ModelsListing
 
 MOST_MODELS = 1_000  # entries of each cache by model: clients choose the names
 MASK = (1 << 63) - 1
 SILENT = "silent_truncation"  # the rule of a proof that does not come from a refusal
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
-STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT})  # sources of a window that allow an error of our own
+LOADED, REQUESTED = "loaded", "request"
+STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT, REQUESTED})  # sources of a window that allow an error of our own
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Knowledge:
     family, with learned ratios.
 
     `limit` is the operator's bound on every window, in tokens. `offline`: no upstream is called. `peers`: if there are
-    other upstreams.
+    other upstreams. `loaded`: what the upstream has loaded, if its API tells.
     """
 
     limit: int | None
@@ -69,6 +71,7 @@ class Knowledge:
     listing: ModelsListing
     offline: bool = False
     peers: Peers | None = field(default=None, repr=False)
+    loaded: LoadedModels | None = None
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
@@ -80,6 +83,8 @@ class Knowledge:
     def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window, from what is known now and what was `learned`; a guess if nothing is known."""
         stated = self._stated(model)
+        if learned.requested is not None:
+            stated = _requested(stated, learned.requested)
         return with_learned(stated, learned) if learned.bounds else stated
 
     @property
@@ -123,15 +128,18 @@ class Knowledge:
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
         stated = self._stated(model)
-        if stated.source == RULES:
+        if stated.source in (RULES, LOADED):
             learned = replace(learned, window=None, max_input=None, supposed=False)
         if learned.supposed and not stated.guessed:
             learned = replace(learned, window=None, supposed=False)
         return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
 
     def _stated(self, model: str) -> Window:
-        """A model's window from the operator's rows, the tables and the upstream's list."""
+        """A model's window from the operator's rows, from what the upstream has loaded, the tables, the upstream's
+        list."""
         found = self.windows.find(model)
+        if self.loaded is not None and found.source != RULES and (tokens := self.loaded.window(model)) is not None:
+            return replace(found, tokens=tokens, max_input=None, source=LOADED, guessed=False)
         listed = self.listing.window(model) if found.guessed else None
         if listed is None:
             return found
@@ -239,7 +247,7 @@ class Knowledge:
         from it."""
         stated = self._stated(sent.model)
         proved = proven(sent, refusal, after, stated, opaque=opaque)
-        if stated.source == RULES:
+        if stated.source in (RULES, LOADED) or after.requested is not None:
             proved = replace(proved, window=None, max_input=None, supposed=False)
         if proved != NOTHING_LEARNED:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
@@ -259,9 +267,14 @@ class Knowledge:
                 self._cuts.take(key)
             return
         cut = self._cuts.put(key, SilentTruncation(used, sent) if before is None else before.again(used, sent))
-        if cut is not before and cut.proves and self._stated(model).source != RULES:
+        if cut is not before and cut.proves and self._stated(model).source not in (RULES, LOADED):
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
             self.cache.record_proof(model, key[1], LearnedLimits(max_input=cut.read), proof)
+
+    async def read_loaded(self, headers: Headers) -> None:
+        """Reads what the upstream has loaded, unless that is known."""
+        if not self.offline and self.loaded is not None and await self.loaded.load(headers):
+            self.listing.version += 1  # windows may be others now
 
     async def listed_anew(self, model: str, headers: Headers) -> bool:
         """Reads the upstream's list again if a model's window comes from it and it is old. True if it changed."""
@@ -288,3 +301,10 @@ class Knowledge:
     async def close(self) -> None:
         """Cancels a read of the upstream's list."""
         await self.listing.close()
+
+
+def _requested(window: Window, tokens: int) -> Window:
+    """The window that a request makes its server load. A row of the operator bounds it."""
+    if window.source == RULES and window.tokens <= tokens:
+        return window
+    return replace(window, tokens=tokens, max_input=None, source=REQUESTED, guessed=False)

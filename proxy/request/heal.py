@@ -47,7 +47,8 @@ class Healer:
         uncut = sent.plan is None
         scanned = replace(scanned, tenant=tenant_of(received.headers))
         if uncut:  # in the meantime another request may have learned what this refusal would teach
-            scanned = replace(scanned, learned=self.knowledge.learned(scanned.model, scanned.tenant))
+            known = self.knowledge.learned(scanned.model, scanned.tenant)
+            scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
         context.scanned = scanned
         if uncut:
             sent = replace(await self.plans.count(received, scanned, ladder, record), payload=sent.payload)

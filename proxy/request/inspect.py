@@ -83,11 +83,17 @@ class Inspecting:
         ladder = planner.ladder_for(model, controls)
         await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
-        scanned = context.scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
+        scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
+        if (silent := received.api.without_truncation) is not None:
+            scanned = await planner.with_loaded(received, scanned)
+        context.scanned = scanned
         planned = context.planned = await planner.plans.build(received, scanned, ladder, context.record)
         plan = planned.plan
         assert plan is not None
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
+        if silent is not None:
+            await planner.tell_to_refuse(context, silent)
+            body = context.planned.payload if context.planned.refusing else body
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
         report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
         where = {} if self.routes is None else {"upstream": self.routes.target(context).name}

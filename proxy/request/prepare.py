@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proxy.config.rules import Rules
+from proxy.config.windows import RULES
 from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
 from proxy.fit.learn import REFUSED, SUPPOSED
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
+from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NO_MARGIN, Window
 from proxy.model.plan import Facts, Ladder, Mode, Plan
@@ -22,11 +25,12 @@ from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
 from proxy.request.context import Counted, Planned, Received, Record, RequestContext, Scanned
-from proxy.request.facts import MOST_MODELS, STATED, UPSTREAM, Knowledge
+from proxy.request.facts import LOADED, MOST_MODELS, REQUESTED, STATED, UPSTREAM, Knowledge
 from proxy.request.planning import PlanBuilder
+from proxy.request.refusal_detection import NEAR_LOAD
 from proxy.request.scanning import BodyScanner
 from proxy.request.totals import TotalCounter
-from proxy.request.work import INLINE_BYTES, Background
+from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Background
 from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.report import least_reply, takers
@@ -37,6 +41,10 @@ RECALL = "recall"  # the step that quotes lorebooks
 # move it to a model that did not encrypt it.
 NOT_WHEN_COMPACTING = frozenset({"summarise_history", RECALL, "switch_model"})
 SEND = "send"  # `Ladder.on_unfit` of such a request: what is left goes out even if it is too long by our count
+# Sources of a window that say what the server has loaded, or that the operator answers for. A model's own window does
+# not: Ollama loads 4,096 tokens of 131,072 on most machines, older versions 2,048.
+SERVED = frozenset({LOADED, REQUESTED, RULES, REFUSED})
+SMALLEST_LOADED = 2_048
 PROOF_MARGIN = 1_900  # tokens that providers were seen to add on their own, whatever the body says (Cohere's most)
 
 
@@ -71,6 +79,8 @@ class Planner:
             return
         try:
             context.planned = await self._plan(context)
+            if received.api.without_truncation is not None and received.may_change:
+                await self.tell_to_refuse(context, received.api.without_truncation)
             return
         except NotUnderstood as error:
             context.record.result = "not_understood"
@@ -108,8 +118,10 @@ class Planner:
         scanned, ladder = self._with_rules(context, scanned)
         if scanned.tenant:
             scanned = await self._with_learned(received, scanned, ladder)
+        if received.api.without_truncation is not None:
+            scanned = await self.with_loaded(received, scanned)
         context.scanned, scan = scanned, scanned.scan
-        if (window := self._window_to_prove(scanned, ladder)) is not None:
+        if (window := self._window_to_prove(received.api, scanned, ladder)) is not None:
             if _proves(scan, ladder, window):
                 context.counted = Counted(window, self.totals.known(received.api, scanned), proven=True)
                 return Planned(_unchanged(received, scanned))
@@ -172,11 +184,46 @@ class Planner:
             raise bad_header("x-plimsoll-lorebook", f"needs a ladder with the step {RECALL}, such as rag")
         return self.rules.lorebook_entries(model, named)
 
-    def _window_to_prove(self, scanned: Scanned, ladder: Ladder) -> Window | None:
+    async def with_loaded(self, received: Received, scanned: Scanned) -> Scanned:
+        """The request with the window that it makes its server load; else that server is asked for what it has loaded,
+        unless the request fits any window."""
+        window = scanned.scan.window
+        if window is None:
+            if not _is_tiny(scanned.scan):
+                await self.knowledge.read_loaded(received.headers)
+            return scanned
+        learned, controls = scanned.learned.where_requested(window), scanned.controls
+        cap = window if controls.window is None else min(window, controls.window)
+        return replace(scanned, learned=learned, controls=replace(controls, window=cap))
+
+    async def tell_to_refuse(self, context: RequestContext, written: Callable[[bytes], bytes]) -> None:
+        """Changes the payload of a request that no step changed, where it is near the window, so that its server
+        refuses what is too long (which is healed) and drops nothing."""
+        scanned, planned = context.scanned, context.planned
+        assert scanned is not None and planned is not None
+        if context.proven or (planned.plan is not None and planned.plan.changed):
+            return
+        counted, plan = context.counted, planned.plan
+        if plan is not None:
+            window, prompt = plan.draft.window, plan.draft.prompt + plan.draft.margin
+        else:
+            assert counted is not None and counted.total is not None
+            window, prompt = counted.window, counted.total.prompt + counted.total.margin.of(counted.total.prompt)
+        if prompt < NEAR_LOAD * (window.tokens if window.source in SERVED else min(window.tokens, SMALLEST_LOADED)):
+            return
+        before = scanned.plain
+        payload = await self.plans.pool.run(len(before) > HEAVY_BYTES, written, before)
+        if payload is not before:
+            context.planned = replace(planned, payload=payload, refusing=True)
+
+    def _window_to_prove(self, api: Api, scanned: Scanned, ladder: Ladder) -> Window | None:
         """The window that the body's bytes are compared with; None if they prove nothing."""
         if scanned.scan.most is None:
             return None
-        return self.knowledge.window_now(scanned.scan.model, ladder, scanned.controls.window, scanned.learned)
+        window = self.knowledge.window_now(scanned.scan.model, ladder, scanned.controls.window, scanned.learned)
+        if api.without_truncation is not None and window.source not in SERVED and not _is_tiny(scanned.scan):
+            return None  # the server may have loaded a smaller one
+        return window
 
     async def _fits_uncut(self, context: RequestContext, scanned: Scanned, ladder: Ladder) -> bool:
         """Whether the count shows that the request fits and that no step is due: then nothing needs to be planned."""
@@ -325,6 +372,11 @@ def _plan_of(planned: Planned) -> Plan:
 def _unchanged(received: Received, scanned: Scanned) -> bytes:
     """The client's own bytes; without the proxy's own key, if a message has it."""
     return scanned.plain if scanned.scan.seen.keyed else received.body
+
+
+def _is_tiny(scan: Scan) -> bool:
+    """Whether a request fits the smallest window that a server loads."""
+    return scan.most is not None and scan.most <= NEAR_LOAD * SMALLEST_LOADED
 
 
 def _proves(scan: Scan, ladder: Ladder, window: Window) -> bool:

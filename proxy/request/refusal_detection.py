@@ -13,11 +13,12 @@ from proxy.request.context import RequestContext
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise
 from proxy.wire.response_prefix import MAX_REFUSAL, NO_EVENT, ResponsePrefix, is_empty, read_prefix, refusal_in
-from proxy.wire.tap import ENCODED, PLAIN, STREAM, uncoded
+from proxy.wire.tap import ENCODED, PLAIN, STREAM, STREAMS, uncoded
 
 FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
 MAX_HELD = 1 << 20  # bytes of a stream that wait longer: its first events may repeat the instructions and the tools
 NEAR_LOAD = 0.8  # of the window: our count may be wrong by less
+STREAMS_OF_EVENTS = tuple(kind.encode() for kind in STREAMS)
 REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: the request may be sent again
 
 
@@ -42,7 +43,7 @@ class RefusalDetector:
         kind = (value_of(answer.headers, b"content-type") or b"").lower()
         if answer.status != 200 or coding_of(answer) not in PLAIN:
             return b"", None
-        if kind.startswith(STREAM.encode()):
+        if kind.startswith(STREAMS_OF_EVENTS):
             return await self._stream(api, answer, near, FIRST_EVENT_S if seconds is None else seconds)
         return await self._plain(api, answer) if b"json" in kind else (b"", None)
 
@@ -58,15 +59,16 @@ class RefusalDetector:
     async def _stream(self, api: Api, answer: Answer, near: bool, seconds: float) -> tuple[bytes, Refusal | None]:
         """Waits for the first event; for later ones only if the request is `near`. Comments that an upstream sends as
         keep-alives reach the client in time."""
+        lines = not (value_of(answer.headers, b"content-type") or b"").lower().startswith(STREAM.encode())
         seen = await answer.next()
-        shown = read_prefix(api, self.rules, seen)
+        shown = read_prefix(api, self.rules, seen, lines)
         most = LOOK if seconds <= FIRST_EVENT_S else MAX_HELD
         try:
             if seen and _waits(shown, near):
                 async with asyncio.timeout(seconds):
                     while _waits(shown, near) and len(seen) < most and (chunk := await answer.next()):
                         seen += chunk
-                        shown = read_prefix(api, self.rules, seen)
+                        shown = read_prefix(api, self.rules, seen, lines)
         except TimeoutError:
             pass
         return seen, shown.refusal

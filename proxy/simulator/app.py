@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, completions, responses
+from proxy.simulator import anthropic_messages, completions, ollama, responses
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -63,8 +63,8 @@ def simulator(config: SimulatorConfig | None = None) -> Simulator:
 
 class Simulator:
     """The application, and what tests read from it: the last requests received (newest last), how many clients
-    disconnected early, how many requests are in flight, how many failures were injected, and which responses it
-    stored."""
+    disconnected early, how many requests are in flight, how many failures were injected, which responses it stored, and
+    which of Ollama's models it loaded."""
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
@@ -73,6 +73,7 @@ class Simulator:
         self.in_flight = 0
         self.failures = 0
         self.stored: responses.Stored = {}
+        self.loaded: ollama.Loaded = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope: HTTP and lifespan. A WebSocket is closed at once."""
@@ -102,9 +103,9 @@ class Simulator:
         try:
             config = with_overrides(config, request)
             self._authorize(request, config)
-            response = await _route(request, config, self.stored)
+            response = await _route(request, config, self.stored, self.loaded)
         except ApiError as found:
-            error = anthropic_messages.failure(found) if request.path in anthropic_messages.PATHS else found
+            error = _in_shape(found, request.path)
             extra = ((b"retry-after-ms", b"10"),) if error.status == 429 else ()
             response = _json(error.status, error.body(), extra)
         await respond(response, config, receive, send)
@@ -121,7 +122,11 @@ class Simulator:
             raise failure(config.fail_status)
 
 
-async def _route(request: RecordedRequest, config: SimulatorConfig, stored: responses.Stored) -> Response:
+async def _route(
+    request: RecordedRequest, config: SimulatorConfig, stored: responses.Stored, loaded: ollama.Loaded
+) -> Response:
+    if request.path in ollama.PATHS:
+        return await ollama.answer(request, config, loaded)
     if request.path in anthropic_messages.PATHS:
         return await anthropic_messages.answer(request, config)
     name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
@@ -143,6 +148,13 @@ async def _route(request: RecordedRequest, config: SimulatorConfig, stored: resp
     if responses.serves(request.path):
         return await responses.respond_to(request.path, raw, body, config, stored)
     return await _chat(raw, body, config)
+
+
+def _in_shape(error: ApiError, path: str) -> ApiError:
+    """An error as the API of a path shows it."""
+    if path in ollama.PATHS:
+        return ollama.failure(error)
+    return anthropic_messages.failure(error) if path in anthropic_messages.PATHS else error
 
 
 def failure(status: int) -> ApiError:

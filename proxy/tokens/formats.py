@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
-from proxy.tokens import anthropic_messages, messages, openai_inputs, openai_responses, request_overhead
+from proxy.tokens import anthropic_messages, messages, ollama, openai_inputs, openai_responses, request_overhead
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
@@ -87,9 +87,21 @@ INPUTS = BodyFormat(
     fixed_as_text=openai_inputs.fixed_as_text,
     is_certain=openai_inputs.is_certain,
 )
+OLLAMA = BodyFormat(
+    keys=ollama.KEYS,
+    tools=("tools",),
+    schemas=(),
+    costs=ollama.costs,
+    certain=ollama.certain,
+    fixed_costs=ollama.fixed_costs,
+    fixed_as_text=ollama.fixed_as_text,
+    is_certain=ollama.is_certain,
+    parts=b'"images"',
+)
 FORMATS: dict[str, BodyFormat] = {  # by the API's name
     CHAT_API: CHAT,
     "completions": INPUTS,
     "messages": MESSAGES,
+    "ollama": OLLAMA,
     "responses": RESPONSES,
 }

@@ -23,6 +23,7 @@ from proxy.wire.paths import brings_key, takes_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
+SERVER_ROOT = b"/api/"  # Ollama's own API stands beside its /v1, not under it
 CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
@@ -70,7 +71,8 @@ class Upstream:
 
     A client's path loses its `/v1` and is appended to the base's: with `https://api.openai.com/v1` the target
     `/v1/models?x` is sent as it is, with `http://host:8000` it becomes `/models?x`, and a path that does not
-    begin with `/v1/` is appended whole. Raises ConfigError where the URL is none that can be sent to.
+    begin with `/v1/` is appended whole; one under `/api/` stands beside a base's `/v1`. Raises ConfigError where the
+    URL is none that can be sent to.
 
     Connections leave as `egress` says, unless a `link` is given that has its own way. With `access` it is another
     upstream than the clients' own: no credential of a client goes to it (`proxy.upstreams.access`).
@@ -142,6 +144,8 @@ class Upstream:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
         if self.access is not None:
             target = self.access.target(target)
+        if target.startswith(SERVER_ROOT):
+            return self._path.removesuffix(CLIENT_PREFIX) + target
         rest = target[len(CLIENT_PREFIX) :]
         if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"/", b"?", b""):
             return (self._path + rest) if self._path or rest.startswith(b"/") else b"/" + rest

@@ -26,6 +26,8 @@ KEYED = frozenset(
         ("POST", b"/messages"),
         ("POST", b"/messages/count_tokens"),
         ("GET", b"/models"),
+        ("POST", b"/api/chat"),
+        ("GET", b"/api/ps"),  # the windows of the models that Ollama has loaded
     }
 )
 # Gemini's, Azure's and gateways' names for a credential in a query.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from proxy.model.api import Api, EventKind, ResponseState
 from proxy.model.lenient_json import raw_fields
 from proxy.model.outcome import Refusal
+from proxy.wire import ndjson
 from proxy.wire.refusals import Rules, recognise_event
 from proxy.wire.sse import events, with_lf
 
@@ -31,10 +32,11 @@ NO_CONTENT = ResponsePrefix(True, False)  # the role and the model: nothing of a
 REPLY = ResponsePrefix(True, True)
 
 
-def read_prefix(api: Api, rules: Rules, data: bytes) -> ResponsePrefix:
-    """What the first bytes of a stream of events show. Keep-alive comments show nothing."""
+def read_prefix(api: Api, rules: Rules, data: bytes, lines: bool = False) -> ResponsePrefix:
+    """What the first bytes of a stream of events show, or of one whose `lines` are events. Keep-alive comments show
+    nothing."""
     shown = NO_EVENT
-    for _, payload in events(with_lf(data), finished=True):
+    for _, payload in ndjson.objects(data, True) if lines else events(with_lf(data), finished=True):
         kind = api.event_kind(payload)
         if kind is EventKind.CONTENT:
             return REPLY

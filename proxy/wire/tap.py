@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from proxy.model.api import Api, ResponseState
 from proxy.model.outcome import Usage
+from proxy.wire import ndjson
 from proxy.wire.sse import END, events, with_lf
 
 # Bytes of a response that are kept, its last ones. All that counts in a stream is at its end: finish reason, usage and
@@ -20,10 +21,12 @@ KEEP_JSON = 262_144
 MAX_INFLATED = 1_048_576  # decoded bytes of one chunk: what decodes to more is a decompression bomb
 
 STREAM = "text/event-stream"
+STREAMS = (STREAM, ndjson.MEDIA_TYPE)
 JSON = ("application/json", "+json")
 PLAIN = ("", "identity")
 GZIP = ("gzip", "x-gzip")
 ENCODED = (*GZIP, "deflate")
+Framing = Callable[[bytes], Iterator[tuple[bytes, bytes]]]  # the events in a stream's bytes
 
 
 class Tap:
@@ -45,7 +48,7 @@ class Tap:
         self._inflate: zlib._Decompress | None = None
         self._start = b""  # of an encoded body, until its first two bytes show how to decode it
         self._kind = _kind(content_type) if self._coding in PLAIN + ENCODED else ""
-        self._max = KEEP_STREAM if self._kind == STREAM else KEEP_JSON
+        self._max = KEEP_STREAM if self._kind in STREAMS else KEEP_JSON
         self._kept: deque[bytes] = deque()
         self._size = 0
         self._cut = self._stale = False
@@ -133,23 +136,25 @@ class Tap:
             self._stale = False
             data = b"".join(self._kept)
             if self._kind == STREAM:
-                self._read_stream(with_lf(data))
+                self._read_stream(with_lf(data), END, events)
+            elif self._kind == ndjson.MEDIA_TYPE:
+                self._read_stream(data, ndjson.END, ndjson.objects)
             elif self._cut:
                 self._state = self._api.read_tail(data, self._state)
             else:
                 self._state = self._api.read(data, self._state)
         return self._state
 
-    def _read_stream(self, data: bytes) -> None:
+    def _read_stream(self, data: bytes, end: bytes, framed: Framing) -> None:
         if self._cut:
-            tail, _, data = data.partition(END)
+            tail, _, data = data.partition(end)
             self._state = self._api.read_tail(tail, self._state)
-        for name, payload in events(data):
+        for name, payload in framed(data):
             if self._state.content:
                 break
             self._state = self._api.read(payload, self._state, name)
-        for block in _around(data, self._api.landmarks(data)):
-            for name, payload in events(block):
+        for block in _around(data, self._api.landmarks(data), end):
+            for name, payload in framed(block):
                 self._state = self._api.read(payload, self._state, name)
 
 
@@ -178,15 +183,15 @@ def _wbits(coding: str, start: bytes) -> int:
 
 
 def _kind(content_type: str) -> str:
-    """How a body is read: as a stream of events, as JSON, or not at all (empty)."""
+    """How a body is read: as a stream of events or of lines, as JSON, or not at all (empty)."""
     media = content_type.partition(";")[0].strip().lower()
-    if media == STREAM:
-        return STREAM
+    if media in STREAMS:
+        return media
     return JSON[0] if media.endswith(JSON) else ""
 
 
-def _around(data: bytes, places: Iterable[int]) -> Iterator[bytes]:
-    """The events in which these offsets are, each once, in order."""
-    for start in sorted({data.rfind(END, 0, place) for place in places}):
-        end = data.find(END, start + len(END))
-        yield data[max(start, 0) : end if end >= 0 else len(data)]
+def _around(data: bytes, places: Iterable[int], end: bytes) -> Iterator[bytes]:
+    """The events in which these offsets are, each once, in order. `end` is that of an event."""
+    for start in sorted({data.rfind(end, 0, place) for place in places}):
+        stop = data.find(end, start + len(end))
+        yield data[max(start, 0) : stop if stop >= 0 else len(data)]

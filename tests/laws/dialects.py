@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from proxy.apis.anthropic_messages import request as anthropic_request
+from proxy.apis.ollama import request as ollama_request
 from proxy.apis.openai_chat import request
 from proxy.apis.openai_responses import request as responses
 from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.plan import Draft, Plan
 from tests.apis import invented
-from tests.laws import anthropic
+from tests.laws import anthropic, ollama
 
 Talk = Sequence[Mapping[str, Any]]
 ORDERS = 1 << 30  # the uid of instructions that are a field of the request
@@ -26,7 +27,8 @@ MIXED = 3  # every so many user messages directly behind results are entries of 
 class Dialect:
     """`body`: a request from chat messages, the reply limits by name, and the fields before and behind. `unfold`: a
     message as messages of chat. `frame`: all of a message that no step may change. `changing`: the fields that a plan
-    may change. `gathered`: calls that are messages of their own, put together as chat has them.
+    may change. `gathered`: calls that are messages of their own, put together as chat has them. `added`: fields that
+    are written where a plan changes something.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Dialect:
     frame: Callable[[Message], object]
     changing: tuple[str, ...]
     gathered: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
+    added: tuple[str, ...] = ()
 
     def parsed(self, draft: Draft) -> list[dict[str, Any]]:
         """What a draft would send, as messages of chat."""
@@ -248,4 +251,14 @@ RESPONSES = Dialect(
     ("model", "instructions", "input", "max_output_tokens"),
     responses_gathered,
 )
-DIALECTS = (CHAT, INVENTED, MESSAGES, RESPONSES)
+OLLAMA = Dialect(
+    "ollama",
+    ollama_request.parse,
+    ollama_request.render,
+    ollama.body,
+    ollama.unfold,
+    ollama.frame,
+    ("model", "messages", "options"),
+    added=("truncate",),
+)
+DIALECTS = (CHAT, INVENTED, MESSAGES, OLLAMA, RESPONSES)

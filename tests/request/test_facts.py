@@ -23,6 +23,7 @@ from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.tokens import encodings
 from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
 from tests.makers import ladder, prompt, user, words
@@ -103,6 +104,59 @@ def test_what_a_refusal_taught_outranks_the_table_but_not_the_user(tmp_path: Pat
         teach(one, "gpt-4", LearnedLimits(window=5_000))
         assert source(believed(one, "gpt-4")) == known
         assert source(one.known("gpt-4"))[0] == (8_192 if rules is None else 7_000)  # others know nothing of it
+
+
+def loading(one: Knowledge, **windows: int) -> Knowledge:
+    """Knowledge of an upstream that has loaded these models."""
+
+    async def told(request: httpx.Request) -> httpx.Response:
+        models = [{"name": name, "context_length": window} for name, window in windows.items()]
+        return httpx.Response(200, json={"models": models})
+
+    one.loaded = LoadedModels(Upstream("http://upstream/v1", link=OverHttpx(httpx.MockTransport(told))))
+    return one
+
+
+def test_what_a_server_has_loaded_outranks_the_table_and_refusals_but_not_the_user(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    for rules, known in ((None, (6_000, "loaded", False)), (tmp_path, (7_000, "rules", False))):
+        one = loading(knowledge(rules=rules), **{"gpt-4": 6_000})
+        teach(one, "gpt-4", LearnedLimits(window=5_000))
+        before = one.window_now("gpt-4", LEARNS, None)
+        asyncio.run(one.read_loaded(()))
+        assert source(believed(one, "gpt-4")) == known
+        assert one.window_now("gpt-4", LEARNS, None) == one.known("gpt-4") and (before.source == "loaded") is False
+
+
+def test_an_upstream_is_not_asked_offline() -> None:
+    one = loading(knowledge(offline=True), **{"gpt-4": 6_000})
+    asyncio.run(one.read_loaded(()))
+    assert source(one.known("gpt-4"))[1] == "litellm"
+
+
+def test_the_window_that_a_request_has_loaded_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    one = loading(knowledge(), **{"gpt-4": 6_000})
+    asyncio.run(one.read_loaded(()))
+    taught = LearnedLimits(window=5_000, max_input=4_000, scale=1.5)
+    own = taught.where_requested(32_768)
+    assert source(one.known("gpt-4", own)) == (32_768, "request", False) and own.scale == 1.5
+    assert source(one.known(NOBODY, NOTHING_LEARNED.where_requested(4_096))) == (4_096, "request", False)
+    assert taught.where_requested(None) is taught
+    ruled = knowledge(rules=tmp_path)
+    assert [ruled.known("gpt-4", own).tokens, ruled.known("gpt-4", taught.where_requested(2_048)).tokens] == [
+        7_000,
+        2_048,
+    ]
+
+
+def test_a_refusal_of_a_window_that_a_request_chose_proves_nothing_for_others() -> None:
+    for requested, proved in ((None, 5_000), (6_000, None)):
+        one = knowledge()
+        draft = start(LONG, LEARNS, facts(one))
+        after = LearnedLimits(window=5_000, requested=requested)
+        one.prove(draft, REFUSED, after, TENANT, opaque=False)
+        assert one.learned("gpt-4", TENANT).window == proved
 
 
 def test_other_facts_about_a_model_are_told_by_rows_and_by_refusals(tmp_path: Path) -> None:

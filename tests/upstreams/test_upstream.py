@@ -47,6 +47,11 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
         ("http://host:8000", b"/health", b"/health"),
         ("https://host/openai/d", b"/v1/embeddings?api-version=1", b"/openai/d/embeddings?api-version=1"),
         ("https://host/a%2Fb", b"/v1/../x", b"/a%2Fb/../x"),
+        ("http://host:11434", b"/api/chat", b"/api/chat"),
+        ("http://host:11434/v1", b"/api/chat?x", b"/api/chat?x"),
+        ("http://host/gate/v1/", b"/api/ps", b"/gate/api/ps"),
+        ("http://host/gate", b"/api/ps", b"/gate/api/ps"),
+        ("http://host/v1", b"/apiary", b"/v1/apiary"),
     ],
 )  # fmt: skip
 def test_a_clients_path_goes_behind_the_bases(base: str, target: bytes, sent: bytes) -> None:

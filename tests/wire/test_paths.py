@@ -29,6 +29,8 @@ def test_doubled_and_trailing_slashes_do_not_change_a_path() -> None:
         ("POST", b"/v1/messages/count_tokens"),
         ("GET", b"/v1/models"),
         ("GET", b"/models?limit=3"),
+        ("POST", b"/api/chat"),
+        ("GET", b"/api/ps"),
     ],
 )
 def test_the_key_goes_to_what_asks_a_model_and_to_the_list_of_models(method: str, target: bytes) -> None:
@@ -50,6 +52,8 @@ def test_the_key_goes_to_what_asks_a_model_and_to_the_list_of_models(method: str
         ("POST", b"/v1/v1/embeddings"),
         ("GET", b"/v1"),
         ("GET", b"?/v1/models"),
+        ("POST", b"/api/pull"),
+        ("DELETE", b"/api/delete"),
     ],
 )
 def test_it_goes_nowhere_else(method: str, target: bytes) -> None:

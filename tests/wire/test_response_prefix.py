@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.ollama import API as OLLAMA
 from proxy.apis.openai_chat import API
 from proxy.config.rules import load_rules
 from proxy.wire.openai.choices import ORDINARY
@@ -140,3 +141,12 @@ def test_a_stream_without_an_event_is_empty(seen: bytes) -> None:
 @pytest.mark.parametrize("seen", [b'data: {"choices":[]}\n\n', b"data: x", b'data: {"error":{}}\n\ndata: [DONE]\n\n'])
 def test_a_stream_with_any_event_is_not(seen: bytes) -> None:
     assert not is_empty(API, seen)
+
+
+def test_a_refusal_may_be_the_first_line_of_a_stream_of_lines() -> None:
+    said = b'{"message":{"role":"assistant","content":"x"},"done":false}\n'
+    refused = json.dumps({"error": json.dumps({"error": {"message": TOLD, "n_ctx": 4096}})}).encode()
+    assert read_prefix(OLLAMA, RULES, said, lines=True) == REPLY
+    assert read_prefix(OLLAMA, RULES, refused, lines=True) == NO_EVENT  # its end is missing
+    shown = read_prefix(OLLAMA, RULES, refused + b"\n", lines=True)
+    assert shown.settled and shown.refusal is not None and shown.refusal.limit == 4096

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.ollama import API as OLLAMA
 from proxy.apis.openai_chat import API
 from proxy.model.outcome import Usage
 from proxy.wire.tap import KEEP_JSON, KEEP_STREAM, MAX_INFLATED, Tap, uncoded
@@ -240,3 +241,17 @@ def test_a_plain_answer_that_came_in_pieces_tells_its_usage() -> None:
     for at in range(0, len(told), 10):
         tap.feed(told[at : at + 10])
     assert tap.usage == Usage(3) and tap.finish == "stop"
+
+
+def test_lines_of_json_are_read_as_events_are() -> None:
+    said = {"model": "m", "message": {"role": "assistant", "content": "word"}, "done": False}
+    last = {**said, "message": {"content": ""}, "done": True, "done_reason": "stop", "prompt_eval_count": 9}
+    part, end = msgspec.json.encode(said) + b"\n", msgspec.json.encode({**last, "eval_count": 2}) + b"\n"
+    for stream in (part + end, part * (KEEP_STREAM // len(part) + 3) + end, (part + end).replace(b"\n", b"\r\n")):
+        tap = Tap(OLLAMA, "application/x-ndjson")
+        for start in range(0, len(stream), 1000):
+            tap.feed(stream[start : start + 1000])
+        assert (tap.usage, tap.finish, tap.done, tap.error, tap.content_seen) == ALL
+    broken = Tap(OLLAMA, "application/x-ndjson; charset=utf-8")
+    broken.feed(part + b'{"error":"gone"}')
+    assert broken.error == b'{"error":"gone"}' and not broken.done

@@ -20,6 +20,7 @@ class Messages:
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
+    without_truncation = None
 
     usage_key = response.USAGE_KEY
     complete_usage = staticmethod(response.complete_usage)

@@ -21,6 +21,7 @@ class ChatCompletions:
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
+    without_truncation = None
 
     usage_key = usage.KEY
     complete_usage = staticmethod(response.complete_usage)

@@ -1,0 +1,229 @@
+"""The simulator's Ollama: it loads a window, drops without a word what is too long for it, and replies by a fixed
+script.
+
+Its parser is its own: a message that the proxy loses or groups wrongly has to show up in the count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import msgspec
+
+from proxy.simulator.asgi import Response
+from proxy.simulator.check import ApiError
+from proxy.simulator.json import Json, decode_object
+from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, sample
+from proxy.simulator.settings import RecordedRequest, SimulatorConfig
+from proxy.tokens.meter import prompt_tokens
+
+PATH, LOADED_PATH = "/api/chat", "/api/ps"
+PATHS = (PATH, LOADED_PATH)
+API = "ollama"  # the name of its recipe in `proxy.tokens`
+THREAD_MIN_BYTES = 65_536  # smaller bodies are counted in less time than a thread takes to start
+LINES = ((b"content-type", b"application/x-ndjson"),)
+JSON_HEADERS = ((b"content-type", b"application/json; charset=utf-8"),)
+CREATED = "2026-01-01T00:00:00Z"  # constant, so that responses are reproducible
+DURATIONS = {"total_duration": 3_000, "load_duration": 1_000, "prompt_eval_duration": 1_000, "eval_duration": 1_000}
+# The words of Go's decoder, in which Ollama refuses a value of another type: the field's type and its path.
+TEXT, ARGUMENTS = "string", "api.ToolCallFunctionArguments"
+
+Loaded = dict[str, int]  # the window that each model was loaded with
+
+
+class OllamaError(ApiError):
+    """An error in Ollama's shape."""
+
+    def body(self) -> bytes:
+        """Its JSON."""
+        return msgspec.json.encode({"error": self.message})
+
+
+def failure(error: ApiError) -> OllamaError:
+    """An error of the simulator's in Ollama's shape."""
+    return OllamaError(error.status, error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply. `tokens` are the words of its text; `prompt` is in tokens."""
+
+    model: str
+    tokens: tuple[str, ...]
+    calls: tuple[dict[str, Any], ...]
+    thinking: str
+    reason: str
+    prompt: int
+
+
+async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Loaded) -> Response:
+    """The response to a request of one of `PATHS`. Raises `ApiError`."""
+    if request.path == LOADED_PATH:
+        return _json(200, {"models": [_running(model, window) for model, window in loaded.items()]})
+    if request.method != "POST":
+        raise OllamaError(405, "405 method not allowed")
+    raw = request.decompressed()
+    body = decode_object(raw)
+    if body is None:
+        raise OllamaError(400, "invalid character in the request's body")
+    check(body)
+    window = _load(body, config, loaded)
+    count = config.count or count_prompt
+    prompt = await asyncio.to_thread(count, raw) if len(raw) > THREAD_MIN_BYTES else count(raw)
+    if prompt > window:
+        if body.get("truncate") is False:
+            raise OllamaError(400, refusal(prompt, window))
+        prompt = _count(truncated(body, window))
+        prompt = prompt if prompt <= window else window // 2
+    reply = reply_to(body, prompt, config.text)
+    if body.get("stream") is False:
+        return _json(200, whole(reply))
+    return Response(200, LINES, lines(reply))
+
+
+def _load(body: Mapping[str, Any], config: SimulatorConfig, loaded: Loaded) -> int:
+    """Loads the model as the request says, which replaces what was loaded; returns its window."""
+    model = body["model"]
+    options = body.get("options") or {}
+    window = options.get("num_ctx") or config.windows.get(model, config.window)
+    loaded[model if ":" in model else f"{model}:latest"] = window
+    return int(window)
+
+
+def _running(model: str, window: int) -> dict[str, Json]:
+    return {"name": model, "model": model, "size": 1, "size_vram": 1, "context_length": window}
+
+
+def refusal(prompt: int, window: int) -> str:
+    """The text of the error for a prompt that is too long: its runner's own error, as text."""
+    said = f"request ({prompt} tokens) exceeds the available context size ({window} tokens), try increasing it"
+    error = {"code": 400, "message": said, "type": "exceed_context_size_error", "n_prompt_tokens": prompt}
+    return msgspec.json.encode({"error": {**error, "n_ctx": window}}).decode()
+
+
+def check(body: Mapping[str, Any]) -> None:
+    """Raises `OllamaError` for a body of which Ollama's decoder would say that a value has the wrong type."""
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise OllamaError(400, "model is required")
+    if not isinstance(body.get("messages"), list):
+        raise _wrong("ChatRequest.messages", "[]api.Message")
+    for message in body["messages"]:
+        if not isinstance(message, dict):
+            raise _wrong("ChatRequest.messages", "api.Message")
+        for key in ("role", "content", "thinking", "tool_name"):
+            if not isinstance(message.get(key, ""), str):
+                raise _wrong(f"Message.messages.{key}", TEXT)
+        if message.get("role") not in ("system", "user", "assistant", "tool"):
+            raise OllamaError(400, 'role must be one of ["system", "user", "assistant", "tool"]')
+        for call in message.get("tool_calls") or ():
+            if not isinstance(call["function"].get("arguments"), dict):
+                raise _wrong("ToolCallFunction.messages.tool_calls.function.arguments", ARGUMENTS)
+        for image in message.get("images") or ():
+            _check_image(image)
+
+
+def _check_image(image: Json) -> None:
+    try:
+        base64.b64decode(image, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise OllamaError(400, "illegal base64 data at input byte 0") from None
+
+
+def _wrong(field: str, kind: str) -> OllamaError:
+    return OllamaError(400, f"json: cannot unmarshal value into Go struct field {field} of type {kind}")
+
+
+def count_prompt(body: bytes) -> int:
+    """Prompt tokens of a request's JSON."""
+    return _count(msgspec.json.decode(body))
+
+
+def _count(body: Mapping[str, Any]) -> int:
+    messages = [[(API, msgspec.json.encode(message))] for message in body["messages"]]
+    fields = {key: msgspec.json.encode(value) for key, value in body.items() if key not in ("model", "messages")}
+    return prompt_tokens(body["model"], fields, messages, API)
+
+
+def truncated(body: Mapping[str, Any], window: int) -> dict[str, Any]:
+    """The request that the model reads of one that is too long: whole messages go from the front, whether or not they
+    answer each other; system messages and the last message stay."""
+    told: Sequence[Any] = body["messages"]
+    for start in range(len(told)):
+        kept = [m for i, m in enumerate(told) if i >= start or m["role"] == "system"]
+        shorter = {**body, "messages": kept}
+        if _count(shorter) <= window:
+            break
+    return shorter
+
+
+def reply_to(body: Mapping[str, Any], prompt: int, text: str = "") -> Reply:
+    """The reply to a valid request: tool calls or JSON where the request requires them, else `text`."""
+    thinking = "The simulator thinks." if body.get("think") else ""
+    calls = tuple(_calls(body))
+    if calls:
+        return Reply(body["model"], (), calls, thinking, "stop", prompt)
+    form = body.get("format")
+    content = msgspec.json.encode(sample(form)).decode() if isinstance(form, dict) else "{}" if form else text
+    words = TOKEN.findall(content or f"The simulator read {len(body['messages'])} messages, {prompt} tokens.")
+    limit = (body.get("options") or {}).get("num_predict", -1)
+    size = len(words) if limit < 0 else min(limit, len(words))
+    reason = "stop" if size == len(words) else "length"
+    return Reply(body["model"], tuple(words[:size]), (), thinking, reason, prompt)
+
+
+def _calls(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The calls of a reply, which the model's name selects; after a result it replies with text."""
+    functions = [tool["function"] for tool in body.get("tools") or ()]
+    if not functions or TOOL_MODEL not in body["model"] or body["messages"][-1]["role"] == "tool":
+        return
+    for function in islice(cycle(functions), 2 if PARALLEL in body["model"] else 1):
+        yield {"function": {"name": function["name"], "arguments": sample(function.get("parameters") or {}) or {}}}
+
+
+def whole(reply: Reply) -> dict[str, Json]:
+    """The reply as a response of one piece."""
+    message: dict[str, Json] = {"role": "assistant", "content": "".join(reply.tokens)}
+    if reply.thinking:
+        message["thinking"] = reply.thinking
+    if reply.calls:
+        message["tool_calls"] = list(reply.calls)
+    return {**_part(reply, message, done=True), **_figures(reply)}
+
+
+def lines(reply: Reply) -> Iterator[bytes]:
+    """The reply as lines of JSON."""
+    if reply.thinking:
+        yield _line(_part(reply, {"role": "assistant", "content": "", "thinking": reply.thinking}))
+    for token in reply.tokens:
+        yield _line(_part(reply, {"role": "assistant", "content": token}))
+    if reply.calls:
+        yield _line(_part(reply, {"role": "assistant", "content": "", "tool_calls": list(reply.calls)}))
+    yield _line({**_part(reply, {"role": "assistant", "content": ""}, done=True), **_figures(reply)})
+
+
+def _part(reply: Reply, message: Mapping[str, Json], *, done: bool = False) -> dict[str, Json]:
+    return {"model": reply.model, "created_at": CREATED, "message": message, "done": done}
+
+
+def _figures(reply: Reply) -> dict[str, Json]:
+    size = len(reply.tokens) + len(reply.calls)
+    counts = {"prompt_eval_count": reply.prompt, "eval_count": size}
+    first, second, third, last = DURATIONS.items()
+    ordered = (first, second, ("prompt_eval_count", counts["prompt_eval_count"]), third)
+    return {"done_reason": reply.reason, **dict(ordered), "eval_count": size, last[0]: last[1]}
+
+
+def _line(value: Json) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _json(status: int, value: Json) -> Response:
+    body = msgspec.json.encode(value)
+    middle = len(body) // 2  # two chunks, so that `abort_after=1` aborts in the middle
+    return Response(status, (*JSON_HEADERS, (b"content-length", b"%d" % len(body))), (body[:middle], body[middle:]))

@@ -1,0 +1,94 @@
+"""The models that an Ollama server has loaded (`GET /api/ps`), each with the window that it was loaded with.
+
+The server tells it in a millisecond, so it is asked often; no client waits long for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from proxy.http.client.answer import UpstreamError
+from proxy.upstreams.models_listing import Headers
+from proxy.upstreams.upstream import Sender
+
+WAIT_S = 0.5  # how long a request waits for the answer
+MAX_AGE_S = 5.0  # another client may have the model loaded again with another window
+RETRY_S = 60.0  # pause where the server has no such path
+NO_PATH = frozenset({404, 405, 501})
+MAX_BYTES = 1 << 20
+MAX_MODELS = 1_000
+PATH = b"/api/ps"
+LATEST = ":latest"  # the tag of a name without one
+NOT_FORWARDED = (b"content-", b"accept-enc", b"transfer-", b"if-")  # what describes the client's own request
+
+
+class _Model(msgspec.Struct):
+    name: str = ""
+    model: str = ""
+    context_length: int = 0
+
+
+class _Response(msgspec.Struct):
+    models: list[_Model] | None = None
+
+
+@dataclass(slots=True)
+class LoadedModels:
+    """What one upstream has loaded, as it said last."""
+
+    upstream: Sender
+    _windows: dict[str, int] = field(default_factory=dict)
+    _due_at: float = 0.0
+
+    def window(self, model: str) -> int | None:
+        """The window that a model is loaded with, in tokens; None if it is not known to be loaded. No I/O."""
+        windows = self._windows
+        if not windows:  # as of nearly all upstreams
+            return None
+        return windows.get(tagged(model))
+
+    async def load(self, headers: Headers) -> bool:
+        """Asks with the client's credentials, unless the last answer is fresh. Waits at most `WAIT_S`. Returns whether
+        a window has changed. Never raises."""
+        now = time.monotonic()
+        if now < self._due_at:
+            return False
+        self._due_at = now + MAX_AGE_S  # before the call: one request asks, others use what is known
+        try:
+            async with asyncio.timeout(WAIT_S):
+                status, body = await self._get(headers)
+            found = windows_in(body) if status == 200 else self._windows
+        except (UpstreamError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return False
+        if status in NO_PATH:
+            self._due_at = now + RETRY_S
+        elif status != 200:  # it may be about this client's key alone: the next one asks
+            self._due_at = now
+        changed = found != self._windows
+        self._windows = found
+        return changed
+
+    async def _get(self, headers: Headers) -> tuple[int, bytes]:
+        """Status and body of the answer; the body is empty unless the status is 200."""
+        forwarded = [header for header in headers if not header[0].startswith(NOT_FORWARDED)]
+        answer = await self.upstream.send("GET", PATH, forwarded, None)
+        try:
+            return answer.status, await answer.read(MAX_BYTES) if answer.status == 200 else b""
+        finally:
+            await answer.close()
+
+
+def windows_in(body: bytes) -> dict[str, int]:
+    """The windows in an answer to `GET /api/ps`, by the models' names with their tags. Raises `MsgspecError`."""
+    models = msgspec.json.decode(body, type=_Response).models or []
+    return {tagged(m.model or m.name): m.context_length for m in models[:MAX_MODELS] if m.context_length > 0}
+
+
+def tagged(model: str) -> str:
+    """A model's name in lower case with its tag: `llama3.2` is `llama3.2:latest`."""
+    name = model.lower()
+    return name if ":" in name.rpartition("/")[2] else name + LATEST
