@@ -26,6 +26,7 @@ from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
 from proxy.errors import not_found, wrong_method
 from proxy.fit.alternation import NAME as ALTERNATION
+from proxy.fit.pieces import NAME as SPLIT
 from proxy.http.client.egress import Egress
 from proxy.http.client.pool import Timeouts
 from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
@@ -332,7 +333,7 @@ def _known_labels(rules: Rules) -> Known:
     """Values of the labels of metrics that the rules decide: steps, and rules of refusals."""
     steps = {ladder_step.step for ladder in rules.ladders.values() for ladder_step in ladder.steps}
     refusals = [(rule.name, healed) for rule in rules.refusals.refusals for healed in ("true", "false")]
-    return {("step",): [(step,) for step in sorted({*steps, ALTERNATION})], ("rule", "healed"): refusals}
+    return {("step",): [(step,) for step in sorted({*steps, ALTERNATION, SPLIT})], ("rule", "healed"): refusals}
 
 
 def _defaults(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,8 @@ Their JSON belongs to the API of the request's path (`proxy.apis.error_body`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ConfigError(ValueError):
     """A wrong setting or rules file. The text names the file or the setting, the row and the reason."""
@@ -36,6 +38,7 @@ class ClientError(Exception):
 
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+MAX_NAMED = 20  # inputs that an error names
 
 
 def too_large(limit: int) -> ClientError:
@@ -69,6 +72,21 @@ def does_not_fit(prompt: int, reply: int, margin: int, window: int, takers: str,
         f"after everything that may be cut was cut: {takers} ({CONTEXT_LENGTH_EXCEEDED}).",
         code=CONTEXT_LENGTH_EXCEEDED,
         figures=(asked or prompt, reply, window),
+    )
+
+
+def inputs_do_not_fit(found: Sequence[tuple[int, int]], limit: int) -> ClientError:
+    """Inputs of a request for embeddings are too long: index and tokens of each. It begins as OpenAI's own error."""
+    index, most = found[0]
+    named = ", ".join(f"{i} ({tokens:,} tokens)" for i, tokens in found[:MAX_NAMED])
+    more = f" and {len(found) - MAX_NAMED:,} more" if len(found) > MAX_NAMED else ""
+    return ClientError(
+        400,
+        f"Invalid 'input[{index}]': maximum input length is {limit} tokens. Too long: {named}{more}. A rule may cut "
+        f"them: step truncate_inputs ({CONTEXT_LENGTH_EXCEEDED}).",
+        code=CONTEXT_LENGTH_EXCEEDED,
+        param=f"input[{index}]",
+        figures=(most, 0, limit),
     )
 
 

@@ -126,6 +126,22 @@ class PriceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Prices(Rates(self.input / MILLION, self.output / MILLION, read, write), CACHES[self.cache])
 
 
+class InputsRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[inputs]]`: what models of embeddings take: the `tokens` of one input, the inputs of one request (`most`),
+    and the tokens of all of them (`together`)."""
+
+    model: str
+    tokens: int
+    most: int
+    together: int | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+        figures = (self.tokens, self.most, 1 if self.together is None else self.together)
+        if not all(1 <= figure <= MAX_TOKENS for figure in figures):
+            raise ValueError(f"tokens, most and together must be from 1 to {MAX_TOKENS:,}")
+
+
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
@@ -164,6 +180,7 @@ class WindowRules:
     replies: tuple[ReplyRow, ...] = ()
     reasoning: tuple[ReasoningRow, ...] = ()
     prices: tuple[PriceRow, ...] = ()
+    inputs: tuple[InputsRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -176,6 +193,7 @@ class WindowRules:
             self.replies + other.replies,
             self.reasoning + other.reasoning,
             self.prices + other.prices,
+            self.inputs + other.inputs,
         )
 
 
@@ -189,6 +207,7 @@ TABLES: Mapping[str, Any] = {
     "reply": ReplyRow,
     "reasoning": ReasoningRow,
     "price": PriceRow,
+    "inputs": InputsRow,
 }
 
 

@@ -19,6 +19,7 @@ from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
     FallbackRow,
+    InputsRow,
     LimitFieldRow,
     PriceRow,
     ReasoningRow,
@@ -35,7 +36,7 @@ CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILDCARD = re.compile(r"[*?\[]")
-Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow)
+Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow, InputsRow)
 
 
 class RowIndex(Generic[Row]):
@@ -80,6 +81,7 @@ class Windows:
         self._replies = RowIndex(rules.replies)
         self._reasoning = RowIndex(rules.reasoning)
         self._price_rows = RowIndex(rules.prices)
+        self._inputs = RowIndex(rules.inputs)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
@@ -95,8 +97,9 @@ class Windows:
         alternates = (roles.alternate for name in names if (roles := self._roles.match(name)))
         replies = (row.reply for name in names if (row := self._replies.match(name)))
         bound = (found.bound for name in names if (found := self._reasoning.match(name)))
+        inputs = next((taken for name in names if (taken := self._inputs.match(name))), None)
         return replace(
-            window_of(self._lookups(model)),
+            _for_inputs(window_of(self._lookups(model)), inputs),
             limit_field=next(fields, None),
             alternates=next(alternates, None),
             separate=next(replies, None) == "separate",
@@ -157,6 +160,15 @@ class Windows:
             if entry or (part_row and part_row.tokens):
                 return Lookup(part_row, entry, part)
         return Lookup(row)
+
+
+def _for_inputs(window: Window, row: InputsRow | None) -> Window:
+    """The window of a model of embeddings; a `[[window]]` of the user outranks that of its row."""
+    if row is None:
+        return window
+    if window.source != RULES:
+        window = Window(row.tokens, source=GAP, can=window.can)
+    return replace(window, max_inputs=row.most, max_together=row.together)
 
 
 def window_of(lookup: Lookup) -> Window:

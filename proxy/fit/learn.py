@@ -41,6 +41,7 @@ SMALL_PROMPT = 8  # the margin's constant part counts at most as 1/8 of the prom
 LEAST_SUPPOSED = 1_000
 SUPPOSED, REFUSED = "supposed", "refusal"  # values of `Window.source` for learned windows
 BODY = "body"  # `Refusal.bounds`: a limit in bytes
+TOGETHER, INPUTS = "together", "inputs"  # `Refusal.bounds`: the tokens of all inputs of a request; their number
 ONCE = "request"  # `Refusal.bounds`: a limit of this request alone
 ROLES = "roles"  # `Refusal.bounds`: the order of roles, not a length
 REASONING = "reasoning"  # `Refusal.bounds`: reasoning behind what was changed, not a length
@@ -61,12 +62,26 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
         return None if told else apply_learned(facts, replace(facts.learned, binds=True))
     if sent.window.separate and refusal.completion:  # it counts the reply after all
         return apply_learned(facts, replace(facts.learned, shared=True))
+    if refusal.bounds in (TOGETHER, INPUTS):
+        return _in_smaller_pieces(facts, sent, refusal)
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
     if learned == facts.learned and sent.excess > 0 and not sent.window.guessed:
         return None  # our own count already exceeded the window
     if learned == facts.learned or _still_fits(facts, learned, sent):
         learned = replace(learned, window=_less(sent), supposed=True)
     return None if learned == facts.learned else apply_learned(facts, learned)
+
+
+def _in_smaller_pieces(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
+    """The facts with the number or the sum of inputs that one request may have. None if that is known already."""
+    limit = refusal.limit
+    if not sent.apart or limit is None or limit < 1:
+        return None
+    if refusal.bounds == INPUTS:
+        known, learned = facts.window.max_inputs, replace(facts.learned, max_inputs=limit)
+    else:
+        known, learned = facts.window.max_together, replace(facts.learned, max_together=limit)
+    return None if known is not None and known <= limit else apply_learned(facts, learned)
 
 
 def _still_fits(facts: Facts, learned: LearnedLimits, sent: Draft) -> bool:
@@ -93,6 +108,9 @@ def with_learned(window: Window, learned: LearnedLimits) -> Window:
     if learned.max_input is not None:
         window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
         window = replace(window, tokens=max(window.tokens, learned.max_input), source=REFUSED, guessed=False)
+    if learned.max_inputs is not None or learned.max_together is not None:
+        inputs, tokens = learned.max_inputs or window.max_inputs, learned.max_together or window.max_together
+        window = replace(window, max_inputs=inputs, max_together=tokens)
     if learned.alternates and window.alternates is None:
         window = replace(window, alternates=True)
     if learned.binds and window.binds is None:
@@ -164,7 +182,7 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
     `after`: all that was learned from the refusal. `told`: the model's stated window. `opaque`: the prompt has parts
     that cannot be counted reliably.
     """
-    if refusal.bounds in (BODY, ONCE):
+    if refusal.bounds in (BODY, ONCE, TOGETHER, INPUTS):
         return NOTHING_LEARNED
     if refusal.bounds == ROLES:
         return LearnedLimits(alternates=after.alternates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.fit import alternation, binding, placement
+from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.steps.clamp_output import squeezed
@@ -26,7 +27,8 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     """
     first = draft = start(prompt, ladder, facts)
     if prompt.managed or (facts.window.guessed and ladder.unknown == "learn"):
-        return Plan(first, first, trusting=True)  # a guess alone cuts nothing: the limit is learned from a refusal
+        # A guess alone cuts nothing: the limit is learned from a refusal.
+        return _in_pieces(Plan(first, first, trusting=True))
     facts = replace(facts, original=first)
     notes: list[Note] = []
     if first.excess > 0:
@@ -57,7 +59,15 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         draft, after = after, squeezed(after)
         if after is not draft:
             notes.append(note(CLAMP, draft, after))
-    return Plan(first, after, tuple(notes))
+    return _in_pieces(Plan(first, after, tuple(notes)))
+
+
+def _in_pieces(made: Plan) -> Plan:
+    """The plan, in several requests if its inputs are too many for one."""
+    found = split.pieces(made.draft) if made.draft.apart else ()
+    if not found:
+        return made
+    return replace(made, pieces=found, notes=(*made.notes, note(split.NAME, made.draft, made.draft)))
 
 
 def _made(draft: Draft, notes: list[Note]) -> Draft:

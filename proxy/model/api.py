@@ -65,6 +65,10 @@ class ErrorFields(Protocol):
         """Of a request that is too long: the prompt that was asked, the reply and the window, in tokens."""
 
 
+def never_joined(bodies: Sequence[bytes]) -> None:
+    """None. For an API whose requests are never sent in pieces."""
+
+
 class Api(Protocol):
     """One API, as a set of pure functions. No method does I/O, and none keeps state.
 
@@ -82,6 +86,10 @@ class Api(Protocol):
     @property
     def compact_paths(self) -> tuple[str, ...]:
         """Those of `paths` on which the provider compacts a conversation: such a request is never refused by us."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its bodies may be long lists of numbers, which are decoded one list at a time."""
 
     def recognises(self, fields: RawFields) -> bool:
         """Whether a body with these fields may be one of this API. Of a file without a path, the first API decides."""
@@ -125,6 +133,10 @@ class Api(Protocol):
 
     def without_stream(self, body: bytes) -> bytes:
         """The same request for an answer in one piece. Raises `NotUnderstood`."""
+
+    def joined(self, bodies: Sequence[bytes]) -> list[bytes] | None:
+        """One response of those to the pieces of a request (`Plan.pieces`), in parts. None if they are no such
+        responses, or for an API whose requests are never sent in pieces. Never raises."""
 
     @property
     def without_truncation(self) -> Callable[[bytes], bytes] | None:

@@ -41,6 +41,7 @@ class Window:
     not count, because the model writes until the window is full. `binds`: the reasoning in a conversation is only valid
     behind the same messages; None if unknown. `uncapped`: the tokens that the model itself holds; None if no cap made
     `tokens` smaller.
+    `max_inputs`, `max_together`: of a model of embeddings, the inputs of one request, and the tokens of all of them.
     """
 
     tokens: int
@@ -54,6 +55,8 @@ class Window:
     separate: bool = False
     binds: bool | None = None
     uncapped: int | None = None
+    max_inputs: int | None = None
+    max_together: int | None = None
 
     @property
     def held(self) -> int:
@@ -124,8 +127,8 @@ class LearnedLimits:
 
     `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
     assistant must alternate. `binds`: reasoning is bound to what stands before it. `shared`: the reply counts
-    against the window, for this request. `requested`: the window that this request makes its server load; nothing else
-    bounds it.
+    against the window, for this request. `max_inputs`, `max_together`: those of `Window`, for this request.
+    `requested`: the window that this request makes its server load; nothing else bounds it.
     """
 
     window: int | None = None
@@ -135,6 +138,8 @@ class LearnedLimits:
     alternates: bool = False
     binds: bool = False
     shared: bool = False
+    max_inputs: int | None = None
+    max_together: int | None = None
     correction: Correction | None = None
     requested: int | None = None
 

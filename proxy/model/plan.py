@@ -261,6 +261,7 @@ class Plan:
     """The result of planning: the draft to send and the notes of the steps, or the `want` that must be fetched first.
 
     `trusting`: the window is unknown, and the upstream decides whether the request fits.
+    `pieces`: the blocks of each request that is sent instead of this one, if there are several.
     """
 
     before: Draft
@@ -268,6 +269,7 @@ class Plan:
     notes: tuple[Note, ...] = ()
     want: Want | None = None
     trusting: bool = False
+    pieces: tuple[tuple[Block, ...], ...] = ()
 
     @property
     def fits(self) -> bool:

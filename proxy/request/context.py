@@ -119,6 +119,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     `missing` are the kinds of `Want` that a dry run could not fulfil. `prefixes`: those of what the client sent and of
     a payload that a plan changed. `refusing`: no step changed it, but the server is told to refuse what is too long,
     where it would have dropped something and said nothing.
+    `pieces`: the payloads that are sent instead of one.
     """
 
     payload: bytes = b""
@@ -128,6 +129,7 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
     prefixes: tuple[Prefixes, Prefixes | None] | None = None
     refusing: bool = False
+    pieces: tuple[bytes, ...] = ()
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):

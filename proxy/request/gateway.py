@@ -48,6 +48,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
+from proxy.request.pieces import PieceSender
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
 from proxy.request.routes import Routes, no_upstreams
@@ -248,7 +249,10 @@ class Gateway:
         record.attempt()
         if record.trace is not None:
             headers = record.trace.attempt(headers, record.upstream)
-        answer = await upstream.send("POST", target, headers, payload)
+        if planned.pieces:
+            answer = await self._in_pieces(context, planned.pieces, upstream, target, headers)
+        else:
+            answer = await upstream.send("POST", target, headers, payload)
         if record.trace is not None:
             record.trace.answered(answer.status)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
@@ -274,6 +278,23 @@ class Gateway:
         if refusal is not None:
             record.refusals = (*record.refusals, refusal.rule)
         return Attempt(answer, seen, refusal)
+
+    async def _in_pieces(
+        self,
+        context: RequestContext,
+        payloads: Sequence[bytes],
+        upstream: Sender,
+        target: bytes,
+        headers: Sequence[Header],
+    ) -> Answer:
+        """The joined answer to all pieces of a request, or the answer to one that failed."""
+
+        async def post(payload: bytes, headers: Sequence[Header]) -> Answer:
+            return await upstream.send("POST", target, headers, payload)
+
+        room = Room(self.budget) if context.room is None else context.room.another()
+        sender = PieceSender(context.received.api, post, self.planner.plans.pool, room)
+        return await sender.send(payloads, headers)
 
     async def _without_stream(self, context: RequestContext) -> Planned | None:
         """The same request for an answer of one piece: it has the error that an empty stream does not have."""

@@ -110,6 +110,9 @@ class PlanBuilder:
 
     async def rendered(self, api: Api, scanned: Scanned, planned: Planned) -> Planned:
         """The stage with the payload of a plan that changes the request."""
+        if planned.plan is not None and planned.plan.pieces:
+            pieces = await self.pool.run(len(scanned.plain) > HEAVY_BYTES, _pieces, api, planned)
+            return replace(planned, payload=pieces[0], pieces=pieces)
         return await self.to_send(api, scanned, planned, await self.render(api, scanned, planned), changed=True)
 
     async def to_send(
@@ -142,6 +145,14 @@ class PlanBuilder:
         """A payload that requests an answer of one piece. Raises `NotUnderstood`."""
         plain = scanned.plain if payload is received.body else payload
         return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.without_stream, plain)
+
+
+def _pieces(api: Api, planned: Planned) -> tuple[bytes, ...]:
+    """The payloads of a plan in pieces."""
+    prompt, plan = planned.prompt, planned.plan
+    assert prompt is not None and plan is not None
+    drafts = (plan.draft.with_blocks(blocks) for blocks in plan.pieces)
+    return tuple(api.render(prompt, replace(plan, draft=draft)) for draft in drafts)
 
 
 def _if_unchanged(counted: Plan, ladder: Ladder) -> Plan | None:

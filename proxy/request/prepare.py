@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from proxy.config.rules import Rules
 from proxy.config.windows import RULES
-from proxy.errors import ClientError, bad_header, does_not_fit, not_understood
+from proxy.errors import ClientError, bad_header, does_not_fit, inputs_do_not_fit, not_understood
 from proxy.fit.learn import REFUSED, SUPPOSED
 from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
@@ -33,7 +33,7 @@ from proxy.request.totals import TotalCounter
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Background
 from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.controls import NOTHING_ASKED, Controls
-from proxy.wire.report import least_reply, takers
+from proxy.wire.report import least_reply, takers, too_long_inputs
 from proxy.wire.scan import NotUnderstood
 
 RECALL = "recall"  # the step that quotes lorebooks
@@ -307,6 +307,8 @@ class Planner:
             sent = Plan(plan.before, plan.before, trusting=not stated)
             return replace(planned, plan=sent, payload=_unchanged(received, scanned))
         context.record.result = "unfit"
+        if planned.prompt is not None and planned.prompt.embeds:
+            raise inputs_do_not_fit(too_long_inputs(draft), draft.window.max_input or draft.window.tokens)
         reply, asked = least_reply(draft), plan.before.prompt
         raise does_not_fit(draft.prompt, reply, draft.margin, draft.window.tokens, takers(draft), asked)
 
@@ -384,6 +386,10 @@ def _proves(scan: Scan, ladder: Ladder, window: Window) -> bool:
     if scan.most is None or window.guessed:  # of a guess, the upstream's own list may have a better value
         return False
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
+    if window.max_inputs is not None and scan.seen.count > window.max_inputs:
+        return False
+    if window.max_together is not None and len(scan.text) > window.max_together:
+        return False
     most = scan.most + PROOF_MARGIN
     return window.load(most, reserve) <= ladder.least_at and window.fits(most, reserve, NO_MARGIN)
 

@@ -70,15 +70,16 @@ class BodyScanner:
 
 def _checked_scan(api: Api, body: bytes) -> tuple[bytes, Scan]:
     """`_scan` of a body that is not too large to be parsed. Raises `NotUnderstood`."""
-    if (excess := _too_large(body)) is not None:
+    if (excess := _too_large(api, body)) is not None:
         raise NotUnderstood(excess)
     return _scan(api, body)
 
 
-def _too_large(body: bytes) -> str | None:
-    """What a body has too much of to be parsed; None if it may be parsed."""
+def _too_large(api: Api, body: bytes) -> str | None:
+    """What a body has too much of to be parsed; None if it may be parsed. Lists of numbers are not parsed together."""
     if len(body) > CROWDED and oversized_json.values(body, most := _max_values(body)) > most:
-        return "there are more values in it than we plan with"
+        if not api.numeric or sum(oversized_json.count(body, sign) for sign in (b"[", b"{", b'"')) > most:
+            return "there are more values in it than we plan with"
     if len(body) > oversized_json.OUTSIZE and oversized_json.strange(body):
         return "there is a very long name, role or key in it"
     return None
@@ -112,7 +113,7 @@ def _outline_scan(api: Api, body: bytes) -> Scan:
 
 
 def _without_key(api: Api, body: bytes, plain: bytes) -> bytes:
-    if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_large(plain):
+    if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_large(api, plain):
         return body
     plain = without_lone_surrogates(plain) or plain
     written, _ = api.without_extension(plain)

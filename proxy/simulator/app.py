@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, completions, ollama, responses
+from proxy.simulator import anthropic_messages, completions, embedding, ollama, responses
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -29,7 +29,6 @@ from proxy.simulator.asgi import (
 )
 from proxy.simulator.check import ApiError
 from proxy.simulator.counting import count_prompt
-from proxy.simulator.embedding import embeddings
 from proxy.simulator.json import decode_object
 from proxy.simulator.refusals import PROVIDERS
 from proxy.simulator.replies import CREATED, chunks, completion, event, reply_to
@@ -51,7 +50,7 @@ OTHER_FAILURE = ("The server had an error while processing your request. Sorry a
 
 CHAT_PATHS = ("/v1/chat/completions", "/openai/v1/chat/completions")
 METHODS = {
-    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, "/v1/embeddings"), "POST"),
+    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, *embedding.PATHS), "POST"),
     "/v1/models": "GET",
 }
 
@@ -141,8 +140,8 @@ async def _route(
     body = decode_object(raw)
     if body is None:
         raise ApiError(400, "We could not parse the JSON body of your request.")
-    if request.path == "/v1/embeddings":
-        return _json(200, embeddings(body, config.synonyms))
+    if request.path in embedding.PATHS:
+        return _json(200, await asyncio.to_thread(embedding.embeddings, body, config))
     if request.path in completions.PATHS:
         return await completions.respond_to(raw, body, config)
     if responses.serves(request.path):

@@ -9,46 +9,82 @@ import base64
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from proxy.simulator.check import ApiError
+from proxy.simulator.check import ApiError, invalid
+from proxy.simulator.completions import Prompt, tokens_of
+from proxy.simulator.json import Json
+from proxy.simulator.settings import SimulatorConfig
 
 DIMENSIONS = 256  # where the request sets no other number
 MAX_INPUTS = MAX_DIMENSIONS = 2048  # the limits of OpenAI
+MAX_TOGETHER = 300_000  # tokens of all inputs
+TOO_MANY = "max_tokens_per_request"
+API = "embeddings"
+PATHS = ("/v1/embeddings", "/openai/v1/embeddings")
 WORD = re.compile(r"\w+")
 
 
-def embeddings(body: Mapping[str, Any], synonyms: Mapping[str, str]) -> bytes:
-    """The response of `/v1/embeddings` in OpenAI's shape. `synonyms` maps words to the words that they count as.
+def embeddings(body: Mapping[str, Any], config: SimulatorConfig) -> bytes:
+    """The response of `/v1/embeddings` in OpenAI's shape.
 
     Raises `ApiError` (400) for a request that OpenAI would refuse.
     """
-    texts, size, encoding = body.get("input"), body.get("dimensions", DIMENSIONS), body.get("encoding_format", "float")
-    texts = [texts] if isinstance(texts, str) else texts
+    size, encoding = body.get("dimensions", DIMENSIONS), body.get("encoding_format", "float")
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise ApiError(400, "you must provide a model parameter")
-    if (
-        not isinstance(texts, list)
-        or not 0 < len(texts) <= MAX_INPUTS
-        or not all(isinstance(t, str) and t for t in texts)
-    ):
-        raise ApiError(400, "'$.input' is invalid. Please check the API reference.", param="input")
+    texts = _inputs(body.get("input"))
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_DIMENSIONS:
         raise ApiError(400, f"Invalid value for 'dimensions': expected 1 to {MAX_DIMENSIONS}.", param="dimensions")
     if encoding not in ("float", "base64"):
         raise ApiError(400, f"Invalid value for 'encoding_format': {encoding!r}.", param="encoding_format")
-    vectors = [vector(text, size, synonyms) for text in texts]
+    tokens = _counted(body["model"], texts, config)
+    vectors = [vector(text if isinstance(text, str) else str(text), size, config.synonyms) for text in texts]
     data = [
         {"object": "embedding", "index": i, "embedding": numbers if encoding == "float" else _base64(numbers)}
         for i, numbers in enumerate(vectors)
     ]
-    tokens = sum(len(WORD.findall(text)) for text in texts)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return msgspec.json.encode({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+
+def _inputs(said: Json) -> list[Prompt]:
+    """The inputs of a request. Raises `ApiError`."""
+    texts = said if isinstance(said, list) and not (said and type(said[0]) is int) else [said]
+    valid = all((isinstance(text, str) and text) or _is_ids(text) for text in texts)
+    if not texts or not valid:
+        raise ApiError(400, "'$.input' is invalid. Please check the API reference.", param="input")
+    if len(texts) > MAX_INPUTS:
+        text = f"Invalid 'input': array too long. Expected an array with maximum length {MAX_INPUTS}, but got an array "
+        raise invalid(text + f"with length {len(texts)} instead.", "array_above_max_length", "input")
+    return texts
+
+
+def _is_ids(text: Json) -> bool:
+    return isinstance(text, list) and bool(text) and all(type(i) is int and i >= 0 for i in text)
+
+
+def _counted(model: str, texts: Sequence[Prompt], config: SimulatorConfig) -> int:
+    """Tokens of all inputs. Raises `ApiError` if one of them, or all together, are too long."""
+    counts = [tokens_of(model, text, API) for text in texts]
+    window = config.windows.get(model, config.window)
+    long = next((i for i, count in enumerate(counts) if count > window), None)
+    if long is not None and config.provider == "openai":
+        raise ApiError(400, f"Invalid 'input[{long}]': maximum input length is {window} tokens.")
+    if long is not None:
+        raise ApiError(
+            400,
+            f"This model's maximum context length is {window} tokens, however you requested {counts[long]} tokens "
+            f"({counts[long]} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.",
+        )
+    if sum(counts) > MAX_TOGETHER:
+        text = f"Requested {sum(counts)} tokens, max {MAX_TOGETHER} tokens per request"
+        raise ApiError(400, text, TOO_MANY, TOO_MANY)
+    return sum(counts)
 
 
 def vector(text: str, size: int, synonyms: Mapping[str, str]) -> list[float]:

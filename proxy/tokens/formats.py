@@ -101,6 +101,7 @@ OLLAMA = BodyFormat(
 FORMATS: dict[str, BodyFormat] = {  # by the API's name
     CHAT_API: CHAT,
     "completions": INPUTS,
+    "embeddings": INPUTS,
     "messages": MESSAGES,
     "ollama": OLLAMA,
     "responses": RESPONSES,

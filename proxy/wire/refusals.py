@@ -27,7 +27,7 @@ TRIES = 8  # matches of a pattern that are tried for figures
 
 # Keys under which servers echo what the client sent: what a user wrote there is no refusal.
 ECHOES = frozenset({"input", "input_value", "messages", "prompt", "request", "body"})
-ECHO = re.compile(r"""["'](?:input|messages|prompt|request|body)\\*["']\s*:|\binput_value=""")
+ECHO = re.compile(r"""["'](?:input|messages|prompt|request|body)\\*["']\s*:(?! array too long)|\binput_value=""")
 ESCAPE = re.compile(r"\\+u00([0-9a-fA-F]{2})|\\+([nrt])|\\+")
 QUOTES = str.maketrans("", "", "\"'`´‘’“”")
 GROUPED = re.compile(r"(?<=\d)[.,_](?=\d{3}(?!\d))")

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.model.conversation import TEXTS, Block, Kind, Message
 from proxy.model.lenient_json import Json
-from proxy.model.limits import Window
+from proxy.model.limits import NO_MARGIN, Window
 from proxy.model.plan import Draft, Note, Plan
 from proxy.model.scan import Total
 from proxy.wire.controls import Controls
@@ -213,6 +213,15 @@ def least_reply(draft: Draft) -> int:
     """The reply limit that an error names, in tokens: the floor if not even that fits, else what would be sent."""
     floor = draft.floor if draft.reply is None else min(draft.floor, draft.reply)
     return floor if draft.prompt + floor + draft.margin > draft.window.tokens else draft.least_reply
+
+
+def too_long_inputs(draft: Draft) -> list[tuple[int, int]]:
+    """Index and tokens of each message that has the window to itself and does not fit."""
+    return [
+        (message.index, message.tokens)
+        for message in draft.messages
+        if draft.window.excess(message.tokens, 0, NO_MARGIN) > 0
+    ]
 
 
 def takers(draft: Draft) -> str:

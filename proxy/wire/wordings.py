@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 FIGURES = ("limit", "prompt", "completion", "total", "excess")
-BOUNDS = ("window", "input", "body", "request", "roles", "reasoning")
+BOUNDS = ("window", "input", "inputs", "together", "body", "request", "roles", "reasoning")
 
 # 4096, 128,000, 1_048_576 or 16.384, but neither the 128 of "128k" nor a part of a longer number.
 NUMBER = r"(?<![\d.,])(?:\d{1,3}(?:[.,_]\d{3})+|\d{1,12})(?!\d|[.,_]\d|[km]\b)"

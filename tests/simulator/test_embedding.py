@@ -12,10 +12,11 @@ import pytest
 
 from proxy.simulator.check import ApiError
 from proxy.simulator.embedding import DIMENSIONS, embeddings, vector
+from proxy.simulator.settings import SimulatorConfig
 
 
 def told(**body: Any) -> Any:
-    return msgspec.json.decode(embeddings({"model": "emb", **body}, {}))
+    return msgspec.json.decode(embeddings({"model": "emb", **body}, SimulatorConfig()))
 
 
 def alike(one: str, other: str, **synonyms: str) -> float:
@@ -56,7 +57,8 @@ def test_texts_are_alike_that_share_words_or_synonyms() -> None:
         {"model": 1, "input": "x"},
         {"input": ""},
         {"input": []},
-        {"input": [1, 2]},
+        {"input": [1, "a"]},
+        {"input": [[]]},
         {"input": ["x"] * 2049},
         {"input": "x", "dimensions": 0},
         {"input": "x", "dimensions": "9"},
@@ -65,5 +67,31 @@ def test_texts_are_alike_that_share_words_or_synonyms() -> None:
 )
 def test_what_openai_refuses_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as caught:
-        embeddings({"model": "emb", **body}, {})
+        embeddings({"model": "emb", **body}, SimulatorConfig())
     assert caught.value.status == 400
+
+
+def refusal(provider: str, **body: Any) -> ApiError:
+    with pytest.raises(ApiError) as refused:
+        embeddings({"model": "text-embedding-3-small", **body}, SimulatorConfig(provider=provider))
+    return refused.value
+
+
+def test_lists_of_ids_are_inputs_and_count_as_they_are() -> None:
+    assert told(input=[1, 2, 3])["usage"]["prompt_tokens"] == 3
+    assert len(told(input=[[1, 2], [3], "x"])["data"]) == 3
+
+
+def test_each_input_all_together_and_their_number_have_limits() -> None:
+    one = refusal("openai-old", input=["a", "word " * 8527])
+    assert one.message == (
+        "This model's maximum context length is 8192 tokens, however you requested 8528 tokens (8528 in your prompt; 0 "
+        "for the completion). Please reduce your prompt; or completion length."
+    )
+    newer = refusal("openai", input=["a", [7] * 8193])
+    assert newer.message == "Invalid 'input[1]': maximum input length is 8192 tokens."
+    together = refusal("openai", input=[[7] * 8000] * 38)
+    assert together.message == "Requested 304000 tokens, max 300000 tokens per request"
+    assert together.code == together.kind == "max_tokens_per_request"
+    many = refusal("openai", input=["x"] * 3000)
+    assert many.code == "array_above_max_length" and "2048, but got an array with length 3000" in many.message

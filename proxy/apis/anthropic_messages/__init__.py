@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.apis.anthropic_messages import request, response
 from proxy.apis.anthropic_messages import scan as scanning
-from proxy.model.api import Api
+from proxy.model.api import Api, never_joined
 
 
 class Messages:
@@ -13,6 +13,7 @@ class Messages:
     name = scanning.API_NAME
     paths = (request.PATH, request.BARE_PATH)
 
+    numeric = False
     recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
@@ -21,6 +22,7 @@ class Messages:
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
     without_truncation = None
+    joined = staticmethod(never_joined)
 
     usage_key = response.USAGE_KEY
     complete_usage = staticmethod(response.complete_usage)

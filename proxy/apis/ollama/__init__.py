@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.apis.ollama import request, response
 from proxy.apis.ollama import scan as scanning
-from proxy.model.api import Api
+from proxy.model.api import Api, never_joined
 
 
 class Ollama:
@@ -13,6 +13,7 @@ class Ollama:
     name = scanning.API_NAME
     paths = (request.PATH,)
 
+    numeric = False
     recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
@@ -20,6 +21,7 @@ class Ollama:
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
+    joined = staticmethod(never_joined)
     without_truncation = staticmethod(request.without_truncation)
 
     usage_key = response.USAGE_KEY

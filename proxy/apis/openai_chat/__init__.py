@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.apis.openai_chat import request, response
 from proxy.apis.openai_chat import scan as scanning
-from proxy.model.api import Api
+from proxy.model.api import Api, never_joined
 from proxy.wire.openai import stream, usage
 
 
@@ -14,6 +14,7 @@ class ChatCompletions:
     name = request.NAME
     paths = (request.PATH, request.BARE_PATH, request.AZURE_PATH)
 
+    numeric = False
     recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
@@ -22,6 +23,7 @@ class ChatCompletions:
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
     without_truncation = None
+    joined = staticmethod(never_joined)
 
     usage_key = usage.KEY
     complete_usage = staticmethod(response.complete_usage)

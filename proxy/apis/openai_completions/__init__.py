@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.apis.openai_completions import request, response
-from proxy.model.api import Api
+from proxy.model.api import Api, never_joined
 from proxy.wire.openai import choices, stream, usage
 
 
@@ -13,6 +13,7 @@ class Completions:
     name = request.NAME
     paths = (request.PATH, request.BARE_PATH, request.AZURE_PATH)
 
+    numeric = True
     recognises = staticmethod(request.recognises)
     scan = staticmethod(request.scan)
     known_prefix = staticmethod(request.known_prefix)
@@ -21,6 +22,7 @@ class Completions:
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
     without_truncation = None
+    joined = staticmethod(never_joined)
 
     usage_key = usage.KEY
     complete_usage = staticmethod(response.complete_usage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.apis.openai_responses import request, response
 from proxy.apis.openai_responses import scan as scanning
-from proxy.model.api import Api
+from proxy.model.api import Api, never_joined
 from proxy.wire.openai import usage
 
 
@@ -15,6 +15,7 @@ class Responses:
     paths = (request.PATH, request.BARE_PATH, *request.AZURE_PATHS, *request.COMPACT_PATHS)
     compact_paths = request.COMPACT_PATHS
 
+    numeric = False
     recognises = staticmethod(request.recognises)
     scan = staticmethod(scanning.scan)
     known_prefix = staticmethod(scanning.known_prefix)
@@ -23,6 +24,7 @@ class Responses:
     without_extension = staticmethod(request.without_extension)
     without_stream = staticmethod(request.without_stream)
     without_truncation = None
+    joined = staticmethod(never_joined)
 
     usage_key = usage.KEY
     complete_usage = staticmethod(response.complete_usage)

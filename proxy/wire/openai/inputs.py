@@ -12,7 +12,7 @@ import msgspec
 from proxy.model import conversation
 from proxy.model.conversation import Edits, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN
-from proxy.wire.scan import NotUnderstood
+from proxy.wire.scan import WHITESPACE, NotUnderstood
 
 QUOTE, LIST = ord('"'), ord("[")
 NUMBERS = b"-0123456789"
@@ -34,11 +34,11 @@ def inputs_in(said: msgspec.Raw) -> list[msgspec.Raw]:
     first = _first(said)
     if first == QUOTE:
         return [said]
+    if first == LIST and _holds_numbers(said):
+        return [said]
     items = _ITEMS.decode(said) if first == LIST else []
     if not items:
         raise NotUnderstood("it has no text and no token")
-    if _first(items[0]) in NUMBERS:
-        return [said]
     if any(_first(item) not in (QUOTE, LIST) for item in items):
         raise NotUnderstood("an input is neither a text nor a list of tokens")
     return items
@@ -46,7 +46,7 @@ def inputs_in(said: msgspec.Raw) -> list[msgspec.Raw]:
 
 def is_list(said: msgspec.Raw) -> bool:
     """Whether a field of `inputs_in` is a list of inputs, not one of them."""
-    return _first(said) == LIST and _first(_ITEMS.decode(said)[0]) not in NUMBERS
+    return _first(said) == LIST and not _holds_numbers(said)
 
 
 def count_ids(raw: bytes) -> int | None:
@@ -105,6 +105,15 @@ def together(messages: Collection[Message], *, listed: bool) -> bytes:
     """The field that contains these messages: one of them as it is, or a list of them."""
     raws = [message.raw for message in messages]
     return b"[" + b",".join(raws) + b"]" if listed else raws[0]
+
+
+def _holds_numbers(said: msgspec.Raw) -> bool:
+    """Whether a list begins with a number, so that it is one input. Its items are not decoded: each would take 100
+    bytes."""
+    view, at = memoryview(said), 1
+    while at < view.nbytes and view[at] in WHITESPACE:
+        at += 1
+    return at < view.nbytes and view[at] in NUMBERS
 
 
 def _first(raw: msgspec.Raw) -> int:

@@ -1,0 +1,134 @@
+"""The pieces of one request: sent a few at a time, once more after a failure, and joined to one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from proxy.apis.openai_embeddings import API
+from proxy.errors import ClientError
+from proxy.http.client.answer import Answer, UpstreamError
+from proxy.http.memory_budget import Budget
+from proxy.request import pieces
+from proxy.request.pieces import AT_ONCE, Joined, PieceSender
+from proxy.request.work import Pool
+from proxy.wire.headers import Header
+
+PIECES = [b"%d" % i for i in range(9)]
+
+
+def body(piece: bytes) -> bytes:
+    item = {"index": 0, "embedding": [int(piece)]}
+    return json.dumps({"data": [item], "usage": {"prompt_tokens": 2}}).encode()
+
+
+class Piece(Joined):
+    """An answer to one piece."""
+
+    def __init__(self, status: int, content: bytes, budget: Budget, **headers: str) -> None:
+        made = [(key.replace("_", "-").encode(), value.encode()) for key, value in headers.items()]
+        super().__init__(made, [content], budget.room())
+        self.status = status
+
+
+class Provider:
+    """Answers pieces; `fails` maps a piece to the statuses that it gets first (0: none)."""
+
+    def __init__(self, fails: dict[bytes, list[int]] | None = None, total: int = 1 << 26) -> None:
+        self.budget, self.fails = Budget(total), fails or {}
+        self.asked: list[bytes] = []
+        self.most = self.now = 0
+        self.headers: Sequence[Header] = ()
+
+    async def post(self, payload: bytes, headers: Sequence[Header]) -> Answer:
+        self.asked.append(payload)
+        self.headers = headers
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            self.now -= 1
+        status = self.fails[payload].pop(0) if self.fails.get(payload) else 200
+        if not status:
+            raise UpstreamError(502, "upstream_error", "it hung up")
+        return Answer(Piece(status, body(payload) if status == 200 else b"no", self.budget, retry_after="0"))
+
+    def send(self, sent: Sequence[bytes] = PIECES) -> tuple[int, bytes]:
+        async def ask() -> tuple[int, bytes]:
+            pool = Pool(ThreadPoolExecutor(1))
+            answer = await PieceSender(API, self.post, pool, self.budget.room()).send(
+                sent, [(b"accept-encoding", b"gzip")]
+            )
+            found = await answer.read(1 << 20)
+            await answer.close()
+            return answer.status, found
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "PAUSE_S", 0.0)
+
+
+def test_answers_are_joined_in_the_order_of_the_pieces_a_few_at_a_time() -> None:
+    provider = Provider()
+    status, found = provider.send()
+    answer: Any = json.loads(found)
+    assert status == 200 and [item["embedding"][0] for item in answer["data"]] == list(range(9))
+    assert [item["index"] for item in answer["data"]] == list(range(9)) and answer["usage"] == {"prompt_tokens": 18}
+    assert 1 < provider.most <= AT_ONCE and (b"accept-encoding", b"identity") in provider.headers
+    assert provider.budget.used == 0
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 0])
+def test_a_piece_that_failed_for_a_time_is_sent_once_more(status: int) -> None:
+    provider = Provider({b"3": [status]})
+    assert provider.send()[0] == 200 and provider.asked.count(b"3") == 2
+
+
+def test_a_piece_that_fails_for_good_is_the_answer_and_the_others_are_cancelled() -> None:
+    for fails in ({b"0": [400]}, {b"0": [429, 429]}):
+        provider = Provider({key: list(found) for key, found in fails.items()})
+        assert provider.send() == (fails[b"0"][-1], b"no")
+        assert provider.now == 0 and provider.budget.used == 0
+    with pytest.raises(UpstreamError):
+        Provider({b"0": [0, 0]}).send()
+
+
+def test_answers_that_cannot_be_joined_are_an_error_of_the_upstream() -> None:
+    with pytest.raises(UpstreamError, match="could not be joined"):
+        PieceProvider().send([b"1", b"2"])
+
+
+class PieceProvider(Provider):
+    """Answers with what has no vectors."""
+
+    async def post(self, payload: bytes, headers: Sequence[Header]) -> Answer:
+        return Answer(Piece(200, b"{}", self.budget))
+
+
+def test_without_memory_for_the_answers_the_request_fails_and_gives_back_what_it_took() -> None:
+    provider = Provider(total=64)
+    with pytest.raises(ClientError) as failed:
+        provider.send()
+    assert failed.value.status == 503 and provider.budget.used == 0
+
+
+def test_an_answer_that_is_not_read_to_its_end_gives_back_its_memory() -> None:
+    async def check() -> None:
+        budget = Budget(1 << 20)
+        room = budget.room()
+        assert room.reserve(100)
+        answer = Answer(Joined([], [b"a" * 70_000, b"b"], room))
+        assert answer.buffered_body() is None and len(await answer.next()) == 70_000
+        await answer.close()
+        assert budget.used == 0
+
+    asyncio.run(check())
