@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.ollama import API as OLLAMA
 from proxy.errors import ClientError
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.plan import Ladder, Mode
@@ -354,3 +355,49 @@ def test_budgets_of_the_environment_reach_the_steps(shelf: str) -> None:
     steps = {note.step: note for note in context.plan.notes}
     assert 900 < steps["prune_history"].tokens_after <= 1_030
     assert 400 < steps["recall"].tokens_after - steps["recall"].tokens_before <= 500
+
+
+# Servers that drop what is too long, and say nothing.
+
+
+def native(tokens: int, **fields: Any) -> bytes:
+    """A request of Ollama's API of about so many tokens."""
+    said = " ".join(f"{number:03}" for number in range(tokens // 2))
+    return json.dumps({"model": "llama3.1:8b", **fields, "messages": [{"role": "user", "content": said}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("sent", "tells"),
+    [
+        (native(600), False),  # fits whatever is loaded
+        (native(2_400), True),  # the model holds 128,000 tokens, but nobody knows what is loaded
+        (native(2_400, options={"num_ctx": 8_192}), False),
+        (native(2_400, options={"num_ctx": 4_096, "num_predict": 100}), True),
+        (native(2_400, truncate=True), False),
+    ],
+)
+def test_near_what_may_be_loaded_a_server_is_told_to_refuse_and_else_gets_the_same_bytes(
+    sent: bytes, tells: bool
+) -> None:
+    context = arrived(sent, api=OLLAMA)
+    payload = prepared(services().gateway.planner, context)
+    assert (payload is not context.received.body) is tells
+    assert json.loads(payload) == json.loads(sent) | ({"truncate": False} if tells else {})
+    assert any("told to refuse" in notice for notice in context.notices()) is tells
+    assert (b"x-plimsoll-notice" in dict(context.headers())) is tells
+
+
+def test_a_server_is_told_nothing_where_nothing_may_change() -> None:
+    context = arrived(native(2_400), Mode.OBSERVE, OLLAMA)
+    assert prepared(services().gateway.planner, context) is context.received.body
+
+
+def test_the_window_that_a_request_loads_is_what_it_is_cut_to_and_the_smaller_cap_counts() -> None:
+    planner = services().gateway.planner
+    context = arrived(native(2_400, options={"num_ctx": 2_048}), api=OLLAMA)
+    assert json.loads(prepared(planner, context))["truncate"] is False
+    assert context.plan is not None and context.plan.changed
+    assert (context.plan.draft.window.tokens, context.plan.draft.window.source) == (2_048, "request")
+    capped = arrived(native(2_400, options={"num_ctx": 32_768}), api=OLLAMA, window=2_000)
+    prepared(planner, capped)
+    assert capped.plan is not None and capped.plan.draft.window.tokens == 2_000
