@@ -12,7 +12,15 @@ from proxy.model.outcome import Refusal
 from proxy.request.context import RequestContext
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise
-from proxy.wire.response_prefix import MAX_REFUSAL, NO_EVENT, ResponsePrefix, is_empty, read_prefix, refusal_in
+from proxy.wire.response_prefix import (
+    MAX_REFUSAL,
+    NO_EVENT,
+    ResponsePrefix,
+    end_of_events,
+    is_empty,
+    read_prefix,
+    refusal_in,
+)
 from proxy.wire.tap import ENCODED, PLAIN, STREAM, STREAMS, uncoded
 
 FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
@@ -61,14 +69,15 @@ class RefusalDetector:
         keep-alives reach the client in time."""
         lines = not (value_of(answer.headers, b"content-type") or b"").lower().startswith(STREAM.encode())
         seen = await answer.next()
-        shown = read_prefix(api, self.rules, seen, lines)
+        shown, start = read_prefix(api, self.rules, seen, lines), end_of_events(seen, 0)
         most = LOOK if seconds <= FIRST_EVENT_S else MAX_HELD
         try:
             if seen and _waits(shown, near):
                 async with asyncio.timeout(seconds):
                     while _waits(shown, near) and len(seen) < most and (chunk := await answer.next()):
                         seen += chunk
-                        shown = read_prefix(api, self.rules, seen, lines)
+                        found = read_prefix(api, self.rules, seen[start:], lines)  # what came before is read once
+                        shown, start = shown if found is NO_EVENT else found, end_of_events(seen, start)
         except TimeoutError:
             pass
         return seen, shown.refusal

@@ -27,6 +27,7 @@ class ResponsePrefix:
     refusal: Refusal | None = None
 
 
+BLANK_LINES = (b"\n\n", b"\r\n\r\n")  # after which an event is complete
 NO_EVENT = ResponsePrefix(False, False)  # comments, half an event
 NO_CONTENT = ResponsePrefix(True, False)  # the role and the model: nothing of a reply
 REPLY = ResponsePrefix(True, True)
@@ -44,6 +45,11 @@ def read_prefix(api: Api, rules: Rules, data: bytes, lines: bool = False) -> Res
             return ResponsePrefix(True, True, recognise_event(rules, payload, kind is EventKind.FINISH))
         shown = NO_CONTENT
     return shown
+
+
+def end_of_events(data: bytes, start: int) -> int:
+    """Where the last complete event from `start` on ends; `start` where none is known to be complete."""
+    return max([start, *(at + len(end) for end in BLANK_LINES if (at := data.rfind(end, start)) >= 0)])
 
 
 def is_empty(api: Api, data: bytes) -> bool:

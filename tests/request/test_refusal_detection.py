@@ -24,6 +24,8 @@ from proxy.request import refusal_detection as module
 from proxy.request.context import Counted, Planned, Received, RequestContext, Scanned
 from proxy.request.refusal_detection import RefusalDetector, coding_of, hold_seconds, plainly, unreadable
 from proxy.wire.headers import Header
+from proxy.wire.refusals import Rules
+from proxy.wire.response_prefix import ResponsePrefix, read_prefix
 from tests.makers import facts, ladder, prompt, user
 
 LOOKING = RefusalDetector(load_rules(None).refusals)
@@ -203,3 +205,17 @@ def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_no
     planned = replace(request(900), planned=Planned(plan=made))
     assert hold_seconds(planned) == module.FIRST_EVENT_S
     assert hold_seconds(replace(planned, planned=Planned(plan=replace(made, trusting=True)))) == RESPONSES.hold_s
+
+
+def test_each_event_is_read_once_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+
+    def noted(api: Api, rules: Rules, data: bytes) -> ResponsePrefix:
+        read.append(data)
+        return read_prefix(api, rules, data)
+
+    monkeypatch.setattr(module, "read_prefix", noted)
+    pieces = [*[b": wait\n", b"\n", ROLE[:20], ROLE[20:]] * 100, b"data: " + ERROR + b"\r\n", b"\r\n"]
+    seen, refusal, _ = look(Reply(200, [EVENTS], *pieces))
+    assert seen == b"".join(pieces) and refusal is not None and refusal.limit == 4096
+    assert sum(map(len, read)) < 4 * len(seen)

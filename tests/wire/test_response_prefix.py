@@ -18,6 +18,7 @@ from proxy.wire.response_prefix import (
     NO_EVENT,
     REPLY,
     ResponsePrefix,
+    end_of_events,
     is_empty,
     read_prefix,
     refusal_in,
@@ -150,3 +151,9 @@ def test_a_refusal_may_be_the_first_line_of_a_stream_of_lines() -> None:
     assert read_prefix(OLLAMA, RULES, refused, lines=True) == NO_EVENT  # its end is missing
     shown = read_prefix(OLLAMA, RULES, refused + b"\n", lines=True)
     assert shown.settled and shown.refusal is not None and shown.refusal.limit == 4096
+
+
+def test_the_end_of_what_is_complete_is_behind_the_last_blank_line() -> None:
+    told = b"data: 1\n\ndata: 2\r\n\r\ndata: 3"
+    assert told[end_of_events(told, 0) :] == b"data: 3"
+    assert end_of_events(told, 24) == 24 and end_of_events(b"", 0) == 0
