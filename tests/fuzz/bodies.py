@@ -144,7 +144,6 @@ FIELDS = (
     "instructions",
     "max_output_tokens",
     "previous_response_id",
-    "conversation",
     "reasoning",
     "truncation",
     "context_management",

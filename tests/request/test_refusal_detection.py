@@ -210,9 +210,9 @@ def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_no
 def test_each_event_is_read_once_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
 
-    def noted(api: Api, rules: Rules, data: bytes) -> ResponsePrefix:
+    def noted(api: Api, rules: Rules, data: bytes, lines: bool = False) -> ResponsePrefix:
         read.append(data)
-        return read_prefix(api, rules, data)
+        return read_prefix(api, rules, data, lines)
 
     monkeypatch.setattr(module, "read_prefix", noted)
     pieces = [*[b": wait\n", b"\n", ROLE[:20], ROLE[20:]] * 100, b"data: " + ERROR + b"\r\n", b"\r\n"]

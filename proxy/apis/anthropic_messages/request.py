@@ -14,7 +14,7 @@ from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESUL
 from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, mapping
+from proxy.model.lenient_json import RawFields, mapping, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -183,7 +183,7 @@ def _is_reminded(said: msgspec.Raw) -> bool:
 def _thinking(head: Mapping[str, bytes]) -> int:
     """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget."""
     raw = head.get("thinking")
-    budget = None if raw is None else mapping(msgspec.json.decode(raw)).get("budget_tokens")
+    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
     return budget + 1 if isinstance(budget, int) and budget > 0 else 0
 
 

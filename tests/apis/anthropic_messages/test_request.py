@@ -102,6 +102,11 @@ def test_a_thinking_budget_is_the_least_reply(thinking: Any, least: int) -> None
     assert parse(body(thinking=thinking)).reply_floor == least
 
 
+@pytest.mark.parametrize("thinking", [b'{"budget_tokens":%b}' % (b"9" * 5_000), b'"\xff"', b"1e999", b"[1]"])
+def test_thinking_that_cannot_be_read_has_no_budget(thinking: bytes) -> None:
+    assert parse(body(thinking=0).replace(b'"thinking": 0', b'"thinking": ' + thinking)).reply_floor == 0
+
+
 def test_what_a_model_must_be_able_to_do_is_read_off_the_request() -> None:
     image = {"role": "user", "content": [{"type": "image", "source": {}}]}
     assert parse(body(image)).needs == {"vision"} and parse(body(image)).opaque
