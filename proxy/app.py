@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
 
 from starlette.routing import Router
 
 from proxy import __version__
 from proxy.apis import apis, by_path, error_body
+from proxy.apis.deployed import PATHS as DEPLOYED
+from proxy.apis.deployed import Deployed
 from proxy.cache.cache import Cache
 from proxy.config.model_table import litellm_version
 from proxy.config.reload import Reloader
@@ -69,7 +72,7 @@ from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
 from proxy.upstreams.upstream import Sender, Upstream
-from proxy.wire.paths import one_path
+from proxy.wire.paths import deployment_of, one_path
 
 FIRST_ENCODING = "o200k_base"  # the one of nearly all models
 SECOND_ENCODING = "cl100k_base"  # loaded in the background after the start
@@ -473,7 +476,8 @@ class Front:
     """Routes each request to its handler; the fitted paths are looked up first.
 
     `fitted` has the handler of each fitted path, for POST only: other methods are about stored completions. `own` has
-    the handlers of the proxy's own paths on this port. `through` gets all other requests. Doubled and trailing slashes
+    the handlers of the proxy's own paths on this port, `deployed` serves paths of deployments. `through` gets all other
+    requests. Doubled and trailing slashes
     do not change a path.
     """
 
@@ -481,6 +485,7 @@ class Front:
     own: Mapping[str, Asgi]
     through: Asgi
     lifespan: Router
+    deployed: Callable[[Api, str, Scope, Receive, Send], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -499,7 +504,16 @@ class Front:
         if is_own(path):
             return self.own.get(path, not_found_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
-        return self.fitted.get(raw, self.through) if scope["method"] == "POST" else self.through
+        if scope["method"] != "POST":
+            return self.through
+        return self.fitted.get(raw) or self._deployment(raw) or self.through
+
+    def _deployment(self, path: bytes) -> Asgi | None:
+        """The handler of the path of a deployment; None for any other path."""
+        found = deployment_of(path)
+        if found is None or self.deployed is None or (rest := found[1].decode("latin-1")) not in DEPLOYED:
+            return None
+        return partial(self.deployed, by_path()[rest], found[0])
 
 
 def create_app(services: Services) -> Front:
@@ -509,12 +523,17 @@ def create_app(services: Services) -> Front:
     def fit(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.gateway.fit(api, scope, receive, send)  # the gateway of the rules that hold now
 
+    def deployed(api: Api, name: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        gateway = services.gateway
+        model = gateway.knowledge.windows.deployed(unquote(name))
+        return gateway.fit(cast(Api, Deployed(api, model)), scope, receive, send)
+
     def other(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.gateway.other(scope, receive, send)
 
     own = own_paths(services) if services.settings.admin_port is None else {}
     fitted: dict[bytes, Asgi] = {path.encode(): partial(fit, api) for path, api in by_path().items()}
-    return Front(fitted, own, other, Router(lifespan=_lifespan(services)))
+    return Front(fitted, own, other, Router(lifespan=_lifespan(services)), deployed)
 
 
 def create_admin(services: Services) -> Front:

@@ -142,6 +142,22 @@ class InputsRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"tokens, most and together must be from 1 to {MAX_TOKENS:,}")
 
 
+class DeploymentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[deployment]]`: the model that deployments run whose names match `name`, a name or a pattern."""
+
+    name: str
+    runs: str
+
+    @property
+    def model(self) -> str:
+        """The name or pattern, as rows of other tables call it."""
+        return self.name
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_name(self.runs)
+
+
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
@@ -181,6 +197,7 @@ class WindowRules:
     reasoning: tuple[ReasoningRow, ...] = ()
     prices: tuple[PriceRow, ...] = ()
     inputs: tuple[InputsRow, ...] = ()
+    deployments: tuple[DeploymentRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -194,6 +211,7 @@ class WindowRules:
             self.reasoning + other.reasoning,
             self.prices + other.prices,
             self.inputs + other.inputs,
+            self.deployments + other.deployments,
         )
 
 
@@ -208,6 +226,7 @@ TABLES: Mapping[str, Any] = {
     "reasoning": ReasoningRow,
     "price": PriceRow,
     "inputs": InputsRow,
+    "deployment": DeploymentRow,
 }
 
 

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
+    DeploymentRow,
     FallbackRow,
     InputsRow,
     LimitFieldRow,
@@ -36,7 +37,9 @@ CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILDCARD = re.compile(r"[*?\[]")
-Row = TypeVar("Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow, InputsRow)
+Row = TypeVar(
+    "Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow, InputsRow, DeploymentRow
+)
 
 
 class RowIndex(Generic[Row]):
@@ -82,6 +85,7 @@ class Windows:
         self._reasoning = RowIndex(rules.reasoning)
         self._price_rows = RowIndex(rules.prices)
         self._inputs = RowIndex(rules.inputs)
+        self._deployments = RowIndex(rules.deployments)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
@@ -128,6 +132,11 @@ class Windows:
         """The newest date in the table, in seconds since 1970; 0 if it has none."""
         found = self._table.newest
         return datetime.fromisoformat(found).replace(tzinfo=UTC).timestamp() if found else 0.0
+
+    def deployed(self, name: str) -> str:
+        """The model that a deployment of this name runs: of its `[[deployment]]`, else the name itself."""
+        row = self._deployments.match(name.strip().lower())
+        return name if row is None else row.runs
 
     def is_known(self, model: str) -> bool:
         """Whether the model's window is not a guess."""

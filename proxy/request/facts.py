@@ -211,7 +211,7 @@ class Knowledge:
         window = self.window_now(model, ladder, cap, learned)
         if prompt.embeds and window.max_inputs is None and window.source in (TABLE, GAP):
             window = replace(window, guessed=True)  # it is that of a model with a similar name which writes text
-        found = {} if prompt.embeds else self.candidates(ladder, prompt.api, headers, prompt.bound)
+        found = {} if prompt.embeds or prompt.placed else self.candidates(ladder, prompt.api, headers, prompt.bound)
         allowed = found.items()  # a vector of another model means nothing beside those that its client has
         candidates = tuple(one.candidate(prompt, name, ladder, cap, tenant) for name, one in allowed)
         return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)

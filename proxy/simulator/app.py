@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, completions, embedding, ollama, responses
+from proxy.simulator import anthropic_messages, azure, completions, embedding, ollama, responses
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -102,6 +102,8 @@ class Simulator:
         try:
             config = with_overrides(config, request)
             self._authorize(request, config)
+            if azure.serves(request.path):
+                request = azure.as_openai(request, config)
             response = await _route(request, config, self.stored, self.loaded)
         except ApiError as found:
             error = _in_shape(found, request.path)
@@ -113,7 +115,11 @@ class Simulator:
         """Raises the errors that do not depend on the body: injected failures and a wrong key."""
         if config.status:
             raise failure(config.status)
-        own = request.path in anthropic_messages.PATHS  # it has its own header for the key
+        if azure.serves(request.path):
+            azure.authorize(request, config)
+        own = (
+            azure.serves(request.path) or request.path in anthropic_messages.PATHS
+        )  # it has its own header for the key
         if config.api_key and not own and request.header(b"authorization") != f"Bearer {config.api_key}".encode():
             raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
         if self.failures < config.fail_first:

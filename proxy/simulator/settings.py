@@ -35,6 +35,7 @@ class SimulatorConfig:
     `max_recorded`: how many of the last requests it keeps.
     `count`: replaces its own count of a body's prompt tokens.
     `synonyms`: words (in lower case) that embeddings treat as other words: {"vessel": "boat"}.
+    `deployments`: the model that each of Azure's deployments runs, by its name.
     """
 
     provider: str = "openai-old"
@@ -56,6 +57,7 @@ class SimulatorConfig:
     max_recorded: int = 1_000
     count: Callable[[bytes], int] | None = None
     synonyms: Mapping[str, str] = field(default_factory=dict)
+    deployments: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for an unknown provider."""

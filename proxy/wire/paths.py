@@ -59,6 +59,17 @@ def takes_key(method: str, target: bytes) -> bool:
     return (method, path.removeprefix(PREFIX)) in KEYED
 
 
+DEPLOYMENTS = b"/openai/deployments/"  # Azure: /openai/deployments/NAME/chat/completions
+
+
+def deployment_of(path: bytes) -> tuple[str, bytes] | None:
+    """The name of a deployment in a path, as it is written there, and the path behind it; None for another path."""
+    if not path.startswith(DEPLOYMENTS):
+        return None
+    name, _, rest = path[len(DEPLOYMENTS) :].partition(b"/")
+    return (name.decode("latin-1"), b"/" + rest) if name and rest else None
+
+
 # What a log may show of a path: the words of known APIs. Anything else may be an id, a name, even a key.
 WORDS = frozenset(
     b"v1 chat completions embeddings responses input_items input_tokens cancel compact messages count_tokens batches "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.paths import LONGEST_PATH, brings_key, family, one_path, shown, takes_key
+from proxy.wire.paths import LONGEST_PATH, brings_key, deployment_of, family, one_path, shown, takes_key
 
 
 def test_doubled_and_trailing_slashes_do_not_change_a_path() -> None:
@@ -96,3 +96,17 @@ def test_what_is_no_credential_is_none(target: bytes) -> None:
 
 def test_a_subprotocol_may_be_a_credential() -> None:
     assert brings_key(b"/v1/responses", [(b"sec-websocket-protocol", b"realtime, openai-insecure-api-key.sk-1")])
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (b"/openai/deployments/my%20own/chat/completions", ("my%20own", b"/chat/completions")),
+        (b"/openai/deployments/a/embeddings", ("a", b"/embeddings")),
+        (b"/openai/deployments/a", None),
+        (b"/openai/deployments//embeddings", None),
+        (b"/v1/embeddings", None),
+    ],
+)
+def test_the_path_of_a_deployment_has_its_name(path: bytes, found: tuple[str, bytes] | None) -> None:
+    assert deployment_of(path) == found
