@@ -98,9 +98,15 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ("window = 5", "window 1: expected object, got int"),
         (
             '[windows]\nmodel = "m"',
-            "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price",
+            "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price, inputs,"
+            " deployment",
         ),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
+        (
+            '[[inputs]]\nmodel = "m"\ntokens = 0\nmost = 1',
+            "inputs 1 (m): tokens, most and together must be from 1 to 1,000,000,000",
+        ),
+        ('[[deployment]]\nname = "d"\nruns = " "', "deployment 1: model must not be empty"),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',
             "window 1 (m): can: tool is not one of audio, files, prompt_caching, reasoning, schema, tools, video,"

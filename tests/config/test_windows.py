@@ -267,3 +267,22 @@ def test_the_age_of_the_table_follows_from_its_newest_name() -> None:
     assert with_prices().newest == "2024-08-06"
     assert with_prices().newest_at == 1_722_902_400
     assert Windows(WindowRules(), read_table(b"{}")).newest_at == 0
+
+
+def test_models_of_embeddings_take_so_many_inputs_and_a_row_of_the_users_outranks_their_window() -> None:
+    rows = '[[inputs]]\nmodel = "emb-*"\ntokens = 8192\nmost = 9\ntogether = 500\n'
+    assert made(rows).find("emb-1") == Window(8192, source="gap", max_inputs=9, max_together=500)
+    stated = made(rows + '[[window]]\nmodel = "emb-1"\ntokens = 512\n').find("emb-1")
+    assert (stated.tokens, stated.source, stated.max_inputs) == (512, "rules", 9)
+
+
+def test_a_deployment_runs_what_its_row_says_else_the_model_of_its_name() -> None:
+    rules = made('[[deployment]]\nname = "Billing-*"\nruns = "gpt-4"\n')
+    assert rules.deployed("billing-eu") == "gpt-4" and rules.deployed("gpt-4o") == "gpt-4o"
+
+
+def test_the_shipped_rows_have_openais_limits_of_embeddings(shipped: Windows) -> None:
+    for model in ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002"):
+        found = shipped.find(model)
+        assert (found.tokens, found.max_inputs, found.max_together) == (8192, 2048, 300_000)
+    assert shipped.find("gpt-3.5-turbo-instruct").tokens == 4097
