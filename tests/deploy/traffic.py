@@ -168,7 +168,7 @@ SCRIPT = (
         headers={"x-sim-abort": "3", "x-sim-text": "a b c d e f"},
     ),
     *[Case("files", None, status=404, path="/v1/files")] * 2,
-    Case("not fitted", say("hi"), status=404, path="/openai/deployments/gpt-4o/chat/completions"),
+    Case("not fitted", say("hi"), status=404, path="/openai/deployments/gpt-4o/images/generations"),
 )
 
 
