@@ -166,14 +166,14 @@ def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
 
 
 def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
-    azure, unknown = "/openai/deployments/mine/chat/completions", f"/v1/{CANARY}"
+    azure, unknown = "/openai/deployments/mine/images/generations", f"/v1/{CANARY}"
     asked = ("/v1/responses/input_tokens", "/v1/messages/count_tokens", azure, "/api/chat", unknown)
     with upstream() as there, running(there.url, workers=workers) as proxy:
         for _ in range(6):
             for path in asked:
                 assert proxy.ask(HELLO, path).status == 200
         named = [e["endpoint"] for e in events(proxy) if e["event"].startswith("not fitted")]
-        shown = ["POST " + path for path in (*asked[:2], "/openai/deployments/*/chat/completions", asked[3], "/v1/*")]
+        shown = ["POST " + path for path in (*asked[:2], "/openai/deployments/*/images/generations", asked[3], "/v1/*")]
         assert sorted(set(named)) == sorted(shown)
         assert all(named.count(name) <= workers for name in shown), "once in each process"
         for label in ("responses", "messages", "azure", "ollama", "other"):
