@@ -32,20 +32,22 @@ class UserMessage:
     def text(self) -> str:
         """The parts of its text in which a question may be; of a follow-up also of the user message before it, which
         may be one, too."""
-        texts = [self._own]
+        texts = [self.own]
         said: UserMessage = self
-        while said.before is not None and said._follows and len(texts) < MAX_FOLLOWED:
+        while said.before is not None and said.follows and len(texts) < MAX_FOLLOWED:
             said = said.before
-            texts.append(said._own)
+            texts.append(said.own)
         return "\n".join(texts)
 
     @cached_property
-    def _own(self) -> str:
+    def own(self) -> str:
+        """The parts of its own text in which a question may be."""
         return ends(self.message.own_text())
 
     @cached_property
-    def _follows(self) -> bool:
-        return len(content_words(self._own)) <= FOLLOW_UP
+    def follows(self) -> bool:
+        """Whether it has too few words of content to ask anything by itself."""
+        return len(content_words(self.own)) <= FOLLOW_UP
 
     @cached_property
     def mark(self) -> int:
