@@ -199,8 +199,10 @@ def test_D45_clients_cannot_grow_the_metrics(place: Place) -> None:
     for name in ("gpt-4", "gpt-4o", "gpt-4o-mini", "nobody"):
         place.ask({**HELLO, "model": name})
     place.ask(path="/v1/0", method="GET")  # the first one that is passed through begins its series
-    measured = b'plimsoll_window_requests_total{endpoint="chat",model="gpt-4",'
-    eventually(lambda: measured in place.ask(path="/metrics").body)  # once its encoding is loaded
+    labels = ('"chat",model="gpt-4"', '"chat",model="gpt-4o"', '"chat",model="gpt-4o-mini"', '"passthrough",model=""')
+    begun = [f"plimsoll_requests_total{{endpoint={label},result=".encode() for label in labels]
+    # Not before the first encoding is loaded, and each worker has published what it counted.
+    eventually(lambda: all(one in place.ask(path="/metrics").body for one in begun))
     before = series(place)
     for number in range(300):
         name = f"{chance.choice(('gpt-4o', 'my', 'x/y', 'claude-3'))}-{chance.random()}\n{number}"
