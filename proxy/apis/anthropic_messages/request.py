@@ -3,8 +3,7 @@ bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import cast
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -14,11 +13,21 @@ from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESUL
 from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, mapping, raw_value
+from proxy.model.lenient_json import RawFields, mapping, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
-from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.body import (
+    RAW_LIST,
+    UNREADABLE,
+    Fields,
+    Whole,
+    copied,
+    decoded,
+    view_of,
+    without_fields,
+    without_message_key,
+)
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 
 PATH = "/v1/messages"
@@ -28,7 +37,7 @@ LIMIT = "max_tokens"
 NEEDS = (("vision", b'"image"'),)
 # Files, containers and hidden content that the upstream has stored, signed or encrypted.
 BOUND = (b'"file_id"', b'"container"', b'"signature"', b'"encrypted_content"')
-PIN = "pin"
+STREAMING = ("stream",)
 REMINDER, REMINDER_END = "<system-reminder>", "</system-reminder>"  # what Claude Code itself adds behind results
 COMPACTION = "compaction"  # a block that stands for all messages before it
 # Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
@@ -57,8 +66,6 @@ class _Reminded(msgspec.Struct, gc=False):
     content: list[_TextBlock]
 
 
-_HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _REMINDED = msgspec.json.Decoder(_Reminded)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
@@ -75,27 +82,22 @@ def parse(
 ) -> Prompt:
     """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if MESSAGES not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
-        raws = _LIST.decode(head[MESSAGES])
-        first = 1 if has_system(head.get(SYSTEM, NULL)) else 0
-        if known is not None:
-            first = known.seen.count
-        told = [_message(raw, i, outline) for i, raw in enumerate(raws, first) if i >= start]
+        raws = RAW_LIST.decode(head[MESSAGES])
+        first = _first(head) if known is None else known.seen.count
+        told = [_message(raw, i, whole) for i, raw in enumerate(raws, first) if i >= start]
         if has_system(head.get(SYSTEM, NULL)):
-            told.insert(0, _system(head[SYSTEM], outline))
+            told.insert(0, _system(head[SYSTEM], whole))
         model = name_of(msgspec.json.decode(head["model"], type=str))
         limit = token_limit(_NUMBER.decode(head.get(LIMIT, NULL)))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if not raws and known is None:
         raise NotUnderstood("messages is empty")
     # The messages of a long body stay a view: bytes would be another copy of the body, besides each message's own.
-    view = MESSAGES if len(body) > oversized_json.OUTSIZE else None
-    whole = _itself if outline is None else outline.whole
-    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    fields = copied(head, whole, view_of(MESSAGES, body))
     return Prompt(
         model=model,
         messages=tuple(told),
@@ -114,50 +116,28 @@ def parse(
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body without `MESSAGE_KEY` in its messages, and the indices of the messages in which it is `{"pin": true}`.
-
-    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
-    """
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get(MESSAGES, NULL))]
-        if not any(MESSAGE_KEY in m for m in messages):
-            return body, frozenset()
-        values = [msgspec.json.decode(m.pop(MESSAGE_KEY, NULL)) for m in messages]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    written = b",".join(_object((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
-    fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
-    first = 1 if has_system(head.get(SYSTEM, NULL)) else 0
-    pins = frozenset(i for i, value in enumerate(values, first) if mapping(value).get(PIN) is True)
-    return _object(fields.items()), pins
+    """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
+    return without_message_key(body, MESSAGES, first=_first)
 
 
 def without_stream(body: bytes) -> bytes:
     """The same request for a response in one piece. Raises `NotUnderstood`."""
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    return _object((key, bytes(whole(raw))) for key, raw in head.items() if key != "stream")
+    return without_fields(body, STREAMING)
 
 
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
+def _first(head: Fields) -> int:
+    """The index of the first of `messages`: the system prompt is message 0."""
+    return 1 if has_system(head.get(SYSTEM, NULL)) else 0
 
 
-def _system(said: msgspec.Raw, outline: oversized_json.Outline | None) -> Message:
-    raw = oversized_json.copy(said if outline is None else outline.whole(said))
+def _system(said: msgspec.Raw, whole: Whole) -> Message:
+    raw = oversized_json.copy(whole(said))
     return Message(raw, SYSTEM, Kind.INSTRUCTION, blocks, 0)
 
 
-def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | None = None) -> Message:
+def _message(said: msgspec.Raw, index: int, whole: Whole) -> Message:
     found = _MESSAGE.decode(said)
-    raw = oversized_json.copy(said if outline is None else outline.whole(said))
+    raw = oversized_json.copy(whole(said))
     content = found.content if isinstance(found.content, list) else ()
     calls = tuple([Call(b.id, b.name) for b in content if b.type == TOOL_USE])
     answers = tuple([b.tool_use_id or "" for b in content if b.type == TOOL_RESULT])
@@ -210,11 +190,4 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         if SYSTEM in prompt.head and sent[0].kind is Kind.INSTRUCTION:
             changed[SYSTEM] = sent.pop(0).raw
         changed[MESSAGES] = b"[" + b",".join([m.raw for m in sent]) + b"]"
-    return _object((key, changed.get(key, raw)) for key, raw in prompt.head.items())
-
-
-def _object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    written: list[bytes] = []
-    for key, raw in pairs:
-        written += [b"," if written else b"{", msgspec.json.encode(key), b":", raw]
-    return b"".join((*written, b"}")) if written else b"{}"
+    return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())

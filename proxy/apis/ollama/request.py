@@ -8,7 +8,6 @@ here, which are not sent.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import cast
 
 import msgspec
 
@@ -16,18 +15,26 @@ from proxy.apis.ollama import messages as ollama_messages
 from proxy.apis.ollama.scan import API_NAME, MESSAGES, has_images
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.lenient_json import RAWS, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
-from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.body import (
+    RAW_LIST,
+    UNREADABLE,
+    Whole,
+    copied,
+    decoded,
+    fields_of,
+    view_of,
+    without_message_key,
+)
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 
 PATH = "/api/chat"
 OPTIONS, LIMIT = "options", "num_predict"
 # Without it Ollama drops what is too long, and says nothing. Versions that do not know it ignore it.
 TRUNCATE = "truncate"
-PIN = "pin"
 OWN = (OPTIONS, TRUNCATE, "think", "keep_alive")  # fields that no other API has
 
 
@@ -51,8 +58,6 @@ class _Options(msgspec.Struct, gc=False):
     num_predict: int | float | None = None
 
 
-_HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _OPTIONS: msgspec.json.Decoder[_Options | None] = msgspec.json.Decoder(_Options | None)
 
@@ -67,24 +72,21 @@ def parse(
 ) -> Prompt:
     """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if MESSAGES not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
-        raws = _LIST.decode(head[MESSAGES])
-        told = _messages(raws[start:], start if known is None else known.seen.count, outline)
+        raws = RAW_LIST.decode(head[MESSAGES])
+        told = _messages(raws[start:], start if known is None else known.seen.count, whole)
         model = name_of(msgspec.json.decode(head["model"], type=str))
         options = _OPTIONS.decode(head.get(OPTIONS, NULL))
         limit = None if options is None else token_limit(options.num_predict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if not raws and known is None:
         raise NotUnderstood("messages is empty")
     images = not plain and has_images(head[MESSAGES])
     # The messages of a long body stay a view: bytes would be another copy of the body, besides each message's own.
-    view = MESSAGES if len(body) > oversized_json.OUTSIZE else None
-    whole = _itself if outline is None else outline.whole
-    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    fields = copied(head, whole, view_of(MESSAGES, body))
     return Prompt(
         model=model,
         messages=told,
@@ -109,7 +111,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
     if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
-        options = _HEAD.decode(prompt.head[OPTIONS])
+        options = RAWS.decode(prompt.head[OPTIONS])
         changed[OPTIONS] = msgspec.json.encode({**options, LIMIT: draft.reply})
     if draft.blocks is not plan.before.blocks:
         changed[MESSAGES] = b"[" + b",".join([m.raw for m in draft.messages]) + b"]"
@@ -122,64 +124,33 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
 def without_truncation(body: bytes) -> bytes:
     """The same request for a server that refuses what is too long, and drops nothing. `body` itself if the client said
     what is to be done. Raises `NotUnderstood`."""
-    fields = _fields(body)
+    fields = fields_of(body)
     return body if TRUNCATE in fields else object_of({**fields, TRUNCATE: b"false"}.items())
 
 
 def without_stream(body: bytes) -> bytes:
     """The same request for a response in one piece. Raises `NotUnderstood`."""
-    return object_of({**_fields(body), "stream": b"false"}.items())
+    return object_of({**fields_of(body), "stream": b"false"}.items())
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body without `MESSAGE_KEY` in its messages, and the indices of the messages in which it is `{"pin": true}`.
-
-    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
-    """
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get(MESSAGES, NULL))]
-        if not any(MESSAGE_KEY in m for m in messages):
-            return body, frozenset()
-        values = [msgspec.json.decode(m.pop(MESSAGE_KEY, NULL)) for m in messages]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    written = b",".join(object_of((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
-    fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
-    pins = frozenset(i for i, value in enumerate(values) if isinstance(value, dict) and value.get(PIN) is True)
-    return object_of(fields.items()), pins
+    """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
+    return without_message_key(body, MESSAGES)
 
 
-def _fields(body: bytes) -> dict[str, bytes]:
-    """The fields of a body as raw JSON. Raises `NotUnderstood`."""
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    return {key: bytes(whole(raw)) for key, raw in head.items()}
-
-
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
-
-
-def _messages(raws: Iterable[msgspec.Raw], first: int, outline: oversized_json.Outline | None) -> tuple[Message, ...]:
+def _messages(raws: Iterable[msgspec.Raw], first: int, whole: Whole) -> tuple[Message, ...]:
     """The messages, the first of them with the index `first`. Calls and results have ids."""
     found: list[Message] = []
     waiting: list[Call] = []  # calls without a result, named as the client names them
     for index, said in enumerate(raws, first):
-        decoded = _MESSAGE.decode(said)
-        kind = ollama_messages.KINDS.get(decoded.role, Kind.OTHER)
-        calls = tuple([Call(f"{index}.{i}", _named(call)) for i, call in enumerate(decoded.tool_calls or ())])
-        answers = (_answered(decoded, waiting),) if kind is Kind.RESULT else ()
+        message = _MESSAGE.decode(said)
+        kind = ollama_messages.KINDS.get(message.role, Kind.OTHER)
+        calls = tuple([Call(f"{index}.{i}", _named(call)) for i, call in enumerate(message.tool_calls or ())])
+        answers = (_answered(message, waiting),) if kind is Kind.RESULT else ()
         if kind is not Kind.RESULT:
             waiting = list(calls)
-        raw = oversized_json.copy(said if outline is None else outline.whole(said))
-        found.append(Message(raw, decoded.role, kind, ollama_messages, index, calls, answers))
+        raw = oversized_json.copy(whole(said))
+        found.append(Message(raw, message.role, kind, ollama_messages, index, calls, answers))
     return tuple(found)
 
 

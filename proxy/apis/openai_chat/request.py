@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import cast
 
 import msgspec
 
@@ -15,8 +14,18 @@ from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
-from proxy.wire.controls import MESSAGE_KEY
-from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit
+from proxy.wire.body import (
+    RAW_LIST,
+    UNREADABLE,
+    Whole,
+    copied,
+    decoded,
+    itself,
+    view_of,
+    without_fields,
+    without_message_key,
+)
+from proxy.wire.scan import NotUnderstood, check_count, reason, token_limit
 
 PATH = "/v1/chat/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -27,7 +36,6 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 BOUND = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
-PIN = "pin"
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -48,8 +56,6 @@ class _Message(msgspec.Struct, gc=False):
     name: str | None = None
 
 
-_HEAD = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _INT: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
@@ -65,25 +71,22 @@ def parse(
 ) -> Prompt:
     """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if "messages" not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
-        raws = _LIST.decode(head["messages"])
+        raws = RAW_LIST.decode(head["messages"])
         if known is None:
-            messages = tuple(_message(raws[i], i, outline) for i in _places(raws, start))
+            messages = tuple(_message(raws[i], i, whole) for i in _places(raws, start))
         else:
             lead = (_message(msgspec.Raw(known.lead), 0),) if known.lead else ()
-            messages = (*lead, *(_message(raw, i, outline) for i, raw in enumerate(raws, known.seen.count)))
+            messages = (*lead, *(_message(raw, i, whole) for i, raw in enumerate(raws, known.seen.count)))
         model = name_of(msgspec.json.decode(head["model"], type=str))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if not messages:
         raise NotUnderstood("messages is empty")
     # The messages of a long body stay a view: bytes would be another copy of the body, besides each message's own.
-    view = MESSAGES if len(body) > oversized_json.OUTSIZE else None
-    whole = _itself if outline is None else outline.whole
-    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    fields = copied(head, whole, view_of(MESSAGES, body))
     _check_choices(fields.get("n"))
     limits = {key: limit for key in LIMITS if (limit := _limit(fields.get(key))) is not None}
     return Prompt(
@@ -102,35 +105,13 @@ def parse(
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body without `MESSAGE_KEY` in its messages, and the indices of the messages in which it is `{"pin": true}`.
-
-    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
-    """
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-        messages = [_HEAD.decode(raw) for raw in _LIST.decode(head.get("messages", NULL))]
-        if not any(MESSAGE_KEY in m for m in messages):
-            return body, frozenset()
-        values = [msgspec.json.decode(m.pop(MESSAGE_KEY, NULL)) for m in messages]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    written = b",".join(object_of((key, bytes(whole(raw))) for key, raw in m.items()) for m in messages)
-    fields = {key: b"[" + written + b"]" if key == MESSAGES else bytes(whole(raw)) for key, raw in head.items()}
-    pins = frozenset(i for i, value in enumerate(values) if isinstance(value, dict) and value.get(PIN) is True)
-    return object_of(fields.items()), pins
+    """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
+    return without_message_key(body, MESSAGES)
 
 
 def without_stream(body: bytes) -> bytes:
     """The same request for a response in one piece. Raises `NotUnderstood`."""
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    return object_of((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
+    return without_fields(body, STREAMING)
 
 
 def _places(raws: Sequence[msgspec.Raw], start: int) -> Iterable[int]:
@@ -161,13 +142,9 @@ def _limit(raw: bytes | None) -> int | None:
         raise NotUnderstood("a limit is not a number") from None
 
 
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
-
-
-def _message(said: msgspec.Raw, index: int, outline: oversized_json.Outline | None = None) -> Message:
+def _message(said: msgspec.Raw, index: int, whole: Whole = itself) -> Message:
     found = _MESSAGE.decode(said)
-    raw = oversized_json.copy(said if outline is None else outline.whole(said))
+    raw = oversized_json.copy(whole(said))
     calls = tuple(Call(c.id, _called(c)) for c in found.tool_calls or ())
     if found.function_call is not None and not calls:
         calls = (Call("", found.function_call.name),)  # before tools: the result has no id and follows at once

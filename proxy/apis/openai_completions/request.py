@@ -7,17 +7,18 @@ both keep what stands at the gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from proxy.model import oversized_json
 from proxy.model.conversation import HEAD, RULED, TAIL, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, RawFields, object_of
+from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.model.structs import replace
+from proxy.wire.body import UNREADABLE, Whole, copied, decoded, without_fields
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
 from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit
@@ -42,7 +43,6 @@ class _Request(msgspec.Struct, gc=False):
     stream: bool | None = None
 
 
-Whole = Callable[[msgspec.Raw], msgspec.Raw | memoryview]
 _REQUEST = msgspec.json.Decoder(_Request)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 
@@ -58,7 +58,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     try:
         request = _REQUEST.decode(body)
         prompts = inputs_in(request.prompt)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
     if request.n is not None:
         check_count(request.n)
@@ -78,11 +78,9 @@ def parse(
     """The request as a prompt; see `proxy.model.api.Api.parse`. Its suffix is the last message. Raises
     `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = RAWS.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if PROMPT not in head or "model" not in head:
             raise NotUnderstood("it has no model or no prompt")
-        whole = _itself if outline is None else outline.whole
         model = name_of(msgspec.json.decode(head["model"], type=str))
         messages = [_message(raw, PROMPT, i, whole) for i, raw in enumerate(inputs_in(head[PROMPT]))]
         prompts, suffix = len(messages), head.get(SUFFIX, NULL)
@@ -94,7 +92,7 @@ def parse(
         raise NotUnderstood(reason(error)) from None
     if len(messages) > prompts > 1:
         raise NotUnderstood("several prompts have one suffix")
-    fields = {key: bytes(whole(raw)) for key, raw in head.items()}
+    fields = copied(head, whole)
     return Prompt(
         model=model,
         messages=tuple(messages),
@@ -130,13 +128,7 @@ def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
 
 def without_stream(body: bytes) -> bytes:
     """The same request for a response in one piece. Raises `NotUnderstood`."""
-    try:
-        outline = oversized_json.outline(body)
-        head = RAWS.decode(body if outline is None else outline.text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    return object_of((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
+    return without_fields(body, STREAMING)
 
 
 def _written(messages: Sequence[Message], *, listed: bool) -> dict[str, bytes]:
@@ -154,10 +146,6 @@ def _message(said: msgspec.Raw, role: str, index: int, whole: Whole) -> Message:
 def _beside(message: Message, keep: str) -> Message:
     """A message with a gap at the end that must stay."""
     return message if message.keep else replace(message, keep=keep)
-
-
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
 
 
 def _is_set(asked: int | float | None) -> bool:

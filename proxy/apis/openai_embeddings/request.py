@@ -11,10 +11,11 @@ import msgspec
 
 from proxy.model import oversized_json
 from proxy.model.conversation import RULED, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, RawFields, object_of
+from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
+from proxy.wire.body import UNREADABLE, copied, decoded
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
 from proxy.wire.scan import NotUnderstood, reason
@@ -49,7 +50,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     try:
         request = _REQUEST.decode(body)
         found = inputs_in(request.input)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
     most = max(memoryview(raw).nbytes for raw in found)
     return Scan(name_of(request.model), 0, False, most, seen=ScanState(count=len(found)), text=body)
@@ -64,12 +65,10 @@ def parse(
 ) -> Prompt:
     """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = RAWS.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if INPUT not in head or "model" not in head:
             raise NotUnderstood("it has no model or no input")
         model = name_of(msgspec.json.decode(head["model"], type=str))
-        whole = _itself if outline is None else outline.whole
         raws = [oversized_json.copy(whole(raw)) for raw in inputs_in(head[INPUT])]
         for raw in raws:
             count_ids(raw)
@@ -79,7 +78,7 @@ def parse(
     return Prompt(
         model=model,
         messages=messages,
-        head={key: bytes(whole(raw)) for key, raw in head.items()},
+        head=copied(head, whole),
         ask=0,
         pins=frozenset(pins),
         api=NAME,
@@ -109,7 +108,3 @@ def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
 def without_stream(body: bytes) -> bytes:
     """The body itself: there are no streams of embeddings."""
     return body
-
-
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw

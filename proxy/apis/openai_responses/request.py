@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -39,7 +38,17 @@ from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.model.structs import replace
-from proxy.wire.controls import MESSAGE_KEY
+from proxy.wire.body import (
+    UNREADABLE,
+    Fields,
+    Whole,
+    copied,
+    decoded,
+    itself,
+    view_of,
+    without_fields,
+    without_message_key,
+)
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 
 PATH = "/v1/responses"
@@ -55,7 +64,6 @@ STORED = ("previous_response_id", CONVERSATION)  # what the provider has stored 
 NEEDS = (("vision", b'"input_image"'),)
 STREAM = "stream"
 STREAMING = (STREAM, "stream_options")
-PIN = "pin"
 SEALED = frozenset({REASONING, COMPACTION})
 UNSPOKEN = frozenset({"additional_tools", "compaction_trigger", "configuration_update"})
 KNOWN = frozenset({*CALLS, *OUTPUTS, *HOSTED, *UNSPOKEN, *REQUIRED, REFERENCE})
@@ -74,8 +82,6 @@ class _Item(msgspec.Struct, gc=False):
     content: msgspec.Raw = NULL
 
 
-Whole = Callable[[msgspec.Raw], msgspec.Raw | memoryview]
-_HEAD = RAWS
 _ITEM = msgspec.json.Decoder(_Item)
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 
@@ -91,14 +97,12 @@ def parse(
     """The request as a prompt; see `proxy.model.api.Api.parse`. Its instructions are message 0. Raises
     `NotUnderstood`."""
     try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
+        head, whole = decoded(body)
         if INPUT not in head or "model" not in head:
             raise NotUnderstood("it has no model or no input")
-        whole = _itself if outline is None else outline.whole
         model = name_of(msgspec.json.decode(head["model"], type=str))
         found = _messages(head, start, known, whole)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if not found:
         raise NotUnderstood("input is empty")
@@ -108,8 +112,7 @@ def parse(
     messages = _in_context(found, keeps=keeps, stored=stored)
     opaque = not plain and _is_opaque(head[INPUT], messages)
     sealed = not plain and any(m.hidden for m in messages)
-    view = INPUT if len(body) > oversized_json.OUTSIZE else None
-    fields = {key: cast(bytes, whole(raw)) if key == view else bytes(whole(raw)) for key, raw in head.items()}
+    fields = copied(head, whole, view_of(INPUT, body))
     return Prompt(
         model=model,
         messages=messages,
@@ -131,36 +134,13 @@ def parse(
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body without `MESSAGE_KEY` in its items, and the indices of the messages in which it is `{"pin": true}`.
-
-    All other values keep their bytes. A body without the key is returned unchanged. Raises `NotUnderstood`.
-    """
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-        items = [_HEAD.decode(raw) for raw in items_of(head.get(INPUT, msgspec.Raw(b"[]")))]
-        if not any(MESSAGE_KEY in item for item in items):
-            return body, frozenset()
-        values = [msgspec.json.decode(item.pop(MESSAGE_KEY, NULL)) for item in items]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    written = b",".join(object_of((key, bytes(whole(raw))) for key, raw in item.items()) for item in items)
-    fields = {key: b"[" + written + b"]" if key == INPUT else bytes(whole(raw)) for key, raw in head.items()}
-    first = 1 if head.get(INSTRUCTIONS, NULL) != NULL else 0
-    pins = frozenset(i for i, value in enumerate(values, first) if isinstance(value, dict) and value.get(PIN) is True)
-    return object_of(fields.items()), pins
+    """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
+    return without_message_key(body, INPUT, _listed, _first)
 
 
 def without_stream(body: bytes) -> bytes:
     """The same request for a response in one piece. Raises `NotUnderstood`."""
-    try:
-        outline = oversized_json.outline(body)
-        head = _HEAD.decode(body if outline is None else outline.text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotUnderstood(reason(error)) from None
-    whole = _itself if outline is None else outline.whole
-    return object_of((key, bytes(whole(raw))) for key, raw in head.items() if key not in STREAMING)
+    return without_fields(body, STREAMING)
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
@@ -183,11 +163,21 @@ def _messages(head: Mapping[str, msgspec.Raw], start: int, known: KnownPrefix | 
     said, given = head.get(INSTRUCTIONS, NULL), head[INPUT]
     items, all_of = items_of(given), whole
     if is_text(given):  # the item is not in the body as it stands here: its text is taken from there first
-        items, all_of = items_of(msgspec.Raw(whole(given))), _itself
+        items, all_of = items_of(msgspec.Raw(whole(given))), itself
     if known is not None:
         return [_message(raw, i, all_of) for i, raw in enumerate(items, known.seen.count)]
     lead = [] if said == NULL else [_instructions(said, whole)]
     return [*lead, *(_message(raw, i, all_of) for i, raw in enumerate(items, len(lead)) if i >= start)]
+
+
+def _listed(given: msgspec.Raw) -> list[msgspec.Raw]:
+    """The items of an input; none of none."""
+    return [] if given == NULL else items_of(given)
+
+
+def _first(head: Fields) -> int:
+    """The index of the first item: the instructions are message 0."""
+    return 0 if head.get(INSTRUCTIONS, NULL) == NULL else 1
 
 
 def _instructions(said: msgspec.Raw, whole: Whole) -> Message:
@@ -277,10 +267,6 @@ def _without_id(message: Message) -> bytes:
     if message.kind is not Kind.ASSISTANT or message.role == REFERENCE or b'"id"' not in message.raw:
         return message.raw
     return object_of((key, bytes(raw)) for key, raw in RAWS.decode(message.raw).items() if key != "id")
-
-
-def _itself(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
 
 
 def _limit(raw: bytes | None) -> int | None:
