@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,7 +14,7 @@ from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
 from proxy.model.api import Api
-from proxy.model.plan import Mode
+from proxy.model.plan import Mode, Plan
 from proxy.model.structs import replace
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Received, RequestContext
@@ -26,6 +28,9 @@ from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import controls
 from proxy.wire.report import inspection
 from proxy.wire.scan import NotUnderstood
+
+T = TypeVar("T")
+Backing = tuple[Knowledge, Planner]  # of the upstream that a request would go to
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +64,18 @@ class Inspecting:
 
     async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        received = Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True)
-        context = RequestContext(received, room=room)
-        try:
-            return await self._plan(context)
-        except NotUnderstood as error:
-            raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
-        except ClientError:
-            raise
-        except Exception as error:
-            report_bug(context.record, error)
-            raise FAILED from None
+        context = _context(api, body, headers, room)
+        return await _told(context, self._report(context))
 
-    async def _plan(self, context: RequestContext) -> dict[str, object]:
+    async def planned(self, api: Api, body: bytes, headers: Headers) -> Plan:
+        """The plan that `plan_of` shows. Raises as `plan_of`."""
+        context = _context(api, body, headers, None)
+        await _told(context, self._plan(context))
+        assert context.planned is not None and context.planned.plan is not None
+        return context.planned.plan
+
+    async def _plan(self, context: RequestContext) -> Backing:
+        """Plans the request of a context."""
         received, knowledge, planner = context.received, self.knowledge, self.planner
         if self.routes is None:
             context.scanned = planner.scanner.scan_now(received)
@@ -84,17 +88,44 @@ class Inspecting:
         await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
-        if (silent := received.api.without_truncation) is not None:
+        if received.api.without_truncation is not None:
             scanned = await planner.with_loaded(received, scanned)
         context.scanned = scanned
-        planned = context.planned = await planner.plans.build(received, scanned, ladder, context.record)
+        context.planned = await planner.plans.build(received, scanned, ladder, context.record)
+        return knowledge, planner
+
+    async def _report(self, context: RequestContext) -> dict[str, object]:
+        """Plans the request of a context, and makes the JSON."""
+        knowledge, planner = await self._plan(context)
+        received, scanned, planned = context.received, context.scanned, context.planned
+        assert scanned is not None and planned is not None and planned.plan is not None
         plan = planned.plan
-        assert plan is not None
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
-        if silent is not None:
+        if (silent := received.api.without_truncation) is not None:
             await planner.tell_to_refuse(context, silent)
-            body = context.planned.payload if context.planned.refusing else body
+            told = context.planned
+            body = told.payload if told is not None and told.refusing else body
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
         report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
         where = {} if self.routes is None else {"upstream": self.routes.target(context).name}
-        return {**report, **where, "learned": learned_of(knowledge.cache, knowledge.families, model, tenant)}
+        learned = learned_of(knowledge.cache, knowledge.families, scanned.model, scanned.tenant)
+        return {**report, **where, "learned": learned}
+
+
+def _context(api: Api, body: bytes, headers: Headers, room: Room | None) -> RequestContext:
+    """The context of a body that is only planned. Raises `ClientError` for an invalid control header."""
+    received = Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True)
+    return RequestContext(received, room=room)
+
+
+async def _told(context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
+    """The result of the work. Raises `ClientError` for a body that is not understood, and for a bug of ours."""
+    try:
+        return await work
+    except NotUnderstood as error:
+        raise ClientError(400, f"Nothing to inspect: {error}.", code="not_understood") from None
+    except ClientError:
+        raise
+    except Exception as error:
+        report_bug(context.record, error)
+        raise FAILED from None

@@ -80,6 +80,13 @@ def notices(controls: Controls, window: Window | None, messages: int) -> list[st
 
 def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[str, Any]:
     """The JSON of /inspect. `request` is the body as it would be sent; figures are in tokens."""
+    found = figures(plan)
+    messages = {**found["messages"], "detail": fates(plan), "overhead": _overhead(plan)}
+    return {**found, "messages": messages, "notices": list(notices), "request": request}
+
+
+def figures(plan: Plan) -> dict[str, Any]:
+    """The figures of a plan, in tokens: the JSON of /inspect without anything about single messages."""
     before, draft = plan.before, plan.draft
     return {
         "model": before.model,
@@ -101,15 +108,13 @@ def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[s
         "possible": plan.possible,
         "excess": max(0, draft.excess),
         "steps": [_step(note) for note in plan.notes],
-        "messages": {"in": count(before), "sent": count(draft), "detail": fates(plan), "overhead": _overhead(plan)},
+        "messages": {"in": count(before), "sent": count(draft)},
         "parts": {"before": parts(before), "sent": parts(draft)},
         "metadata": {  # the names of an earlier system, for programs that already read them
             "messageCount": count(draft),
             "inputTokenCount": draft.billed,
             "adjustedMaxTokens": draft.reply,
         },
-        "notices": list(notices),
-        "request": request,
     }
 
 

@@ -13,6 +13,7 @@ from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.upstreams.internal_client import tenant_of
+from proxy.wire.report import figures
 from tests.e2e.services import body, talk
 
 LONG = body(talk(400), max_tokens=500)
@@ -60,6 +61,22 @@ def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
     tokens: Any = asyncio.run(made.inspecting.plan_of(API, LONG, ann))["tokens"]
     assert asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]
+
+
+def test_the_plan_alone_has_the_figures_of_the_report() -> None:
+    made, headers = services(), [(b"x-plimsoll-window", b"5000")]
+    plan = asyncio.run(made.inspecting.planned(API, LONG, headers))
+    report = asyncio.run(made.inspecting.plan_of(API, LONG, headers))
+    found = figures(plan)
+    counts = found.pop("messages")
+    assert plan.changed and {key: report[key] for key in found} == found
+    assert report["messages"] == {**report["messages"], **counts}  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("sent", "headers"), [(b"{", ()), (LONG, ((b"x-plimsoll-window", b"few"),))])
+def test_mistakes_are_raised_for_the_plan_alone_too(sent: bytes, headers: Any) -> None:
+    with pytest.raises(ClientError):
+        asyncio.run(services().inspecting.planned(API, sent, headers))
 
 
 def test_a_body_that_fits_is_told_as_it_came() -> None:
