@@ -62,6 +62,9 @@ class Bounded(Generic[K, V]):
         """Stores a value and returns it; older entries may be dropped. `weight` is in bytes. An entry of more than half
         of `max_bytes` is not stored."""
         with self._lock:
+            if key in self._young and weight == SMALL and key not in self._weights:
+                self._young[key] = value  # the usual case: an entry that is used often
+                return value
             if key in self._young or key in self._old:
                 self._drop(key)
             if weight > self._half_bytes:

@@ -136,10 +136,10 @@ def tenant_of(headers: Headers) -> bytes:
 
 
 def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:
-    digest = blake2b(digest_size=16)
-    for name, value in sorted(h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))):
-        digest.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return digest.digest()
+    found = [h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))]
+    found.sort()
+    told = b"".join([b"%d:%b%d:%b" % (len(name), name, len(value), value) for name, value in found])
+    return blake2b(told, digest_size=16).digest()
 
 
 ANONYMOUS = caller_of(())  # the one caller that stands for all clients without a key

@@ -44,3 +44,10 @@ def test_a_new_cut_moves_the_prefix_and_a_replayed_one_keeps_it() -> None:
 
 def test_the_first_turn_that_is_seen_is_not_held_against_the_cut() -> None:
     assert SentPrefixes().add(A, SAME, Prefixes([1, 2], [9_000]), Prefixes([1, 3], [500, 4_000]), 0.0).prefix == FIRST
+
+
+def test_what_a_client_asked_counts_whether_it_was_cut_or_not() -> None:
+    seen = SentPrefixes()
+    seen.add(A, SAME, Prefixes([1, 2], [9_000]), Prefixes([1, 3], [500, 4_000]), 0.0)
+    seen.add(A, SAME, Prefixes([1], [500]), None, 1.0)
+    assert seen.add(A, SAME, Prefixes([1, 2, 4], [9_500]), None, 3.0) == Repeated(9_000, 500, 2.0)
