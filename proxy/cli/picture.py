@@ -45,9 +45,10 @@ PARTS = (  # in the order of the bar
     Part("reply", "reply", "░", ":", "cyan"),
     Part("margin", "margin", "·", ".", "white"),
 )
-FATES = {
+STATES = {
     "kept": "green",
     "shortened": "yellow",
+    "excerpted": "yellow",
     "joined": "green",
     "recalled": "cyan",
     "added": "cyan",
@@ -55,7 +56,7 @@ FATES = {
     "dropped": "red",
 }
 RELEVANCE = "relevance "  # the beginning of a reason that ends with a figure
-SEPARATE = ("shortened", "joined", "added")  # fates with one row per message
+SEPARATE = ("shortened", "excerpted", "joined", "added")  # states with one row per message
 
 Inspection = Mapping[str, Any]  # the JSON of /inspect, or a part of it
 
@@ -242,7 +243,7 @@ def _figure(tokens: int | None) -> str:
 
 
 def _messages(inspection: Inspection, view: View) -> Table:
-    """One row per message. Consecutive messages with the same fate share a row; of too many rows the middle is left
+    """One row per message. Consecutive messages with the same state share a row; of too many rows the middle is left
     out, unless all are shown."""
     messages = inspection["messages"]
     table = _table("message", "role", "tokens", "sent", "", numbers=(2, 3))
@@ -273,13 +274,13 @@ def _row(run: Sequence[Inspection], view: View) -> tuple[str | Text, ...]:
     first, last = run[0], run[-1]
     places = "+" if first["index"] is None else f"#{first['index']}"
     role = view.text(first["role"] if first is last else f"{len(run)} messages")
-    fate = Text(first["fate"], FATES.get(first["fate"], ""))
+    state = Text(first["state"], STATES.get(first["state"], ""))
     why = "; ".join(filter(None, (_reasons(run), _left_out(first, view))))
     return (
         view.text(places if first is last else f"{places}…#{last['index']}"),
         role,
         *_sums(run),
-        fate.append_text(view.text(f": {why}", "default")) if why else fate,
+        state.append_text(view.text(f": {why}", "default")) if why else state,
     )
 
 
@@ -303,12 +304,12 @@ def _left_out(row: Inspection, view: View) -> str:
 
 
 def runs(detail: Sequence[Inspection]) -> list[list[Inspection]]:
-    """Groups consecutive messages with the same fate and reason, whatever their relevance. Shortened, joined and added
+    """Groups consecutive messages with the same state and reason, whatever their relevance. Shortened, joined and added
     messages are separate."""
     found: list[list[Inspection]] = []
     for row in detail:
-        alike = found and (found[-1][0]["fate"], _reason(found[-1][0])) == (row["fate"], _reason(row))
-        if alike and row["fate"] not in SEPARATE:
+        alike = found and (found[-1][0]["state"], _reason(found[-1][0])) == (row["state"], _reason(row))
+        if alike and row["state"] not in SEPARATE:
             found[-1].append(row)
         else:
             found.append([row])

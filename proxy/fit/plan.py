@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from proxy.fit import alternation, binding, placement
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
@@ -30,36 +32,55 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         # A guess alone cuts nothing: the limit is learned from a refusal.
         return _in_pieces(Plan(first, first, trusting=True))
     facts = replace(facts, original=first)
-    notes: list[Note] = []
+    done = _Done()
     if first.excess > 0:
         draft = abridged(first, prompt, ladder, facts)
-        if draft is not first:
-            notes.append(note(TRUNCATE, first, draft))
+        done.add(TRUNCATE, first, draft)
     for ladder_step in ladder.steps:
         if draft.excess <= 0:
-            draft = _made(draft, notes)  # it fits by estimated costs: check that it fits when it is made
+            draft = done.made(draft)  # it fits by estimated costs: check that it fits when it is made
         if not due(ladder_step, draft, first):
             continue
         after = ladder_step.apply(draft, facts)
         if draft.texts and (isinstance(after, Want) or len(after.blocks) != len(draft.blocks)):
             continue  # only a conversation may have messages added or left out
         if isinstance(after, Want):
-            return Plan(first, draft, tuple(notes), after)
+            return Plan(first, draft, tuple(done.notes), after, drafts=tuple(done.drafts))
         if _only_made(draft, after):
-            draft = _made(draft, notes)
-        elif after is not draft:
-            notes.append(note(ladder_step.step, draft, after))
+            draft = done.made(draft)
+        else:
+            done.add(ladder_step.step, draft, after)
             draft = after
-    after = _made(draft, notes)
+    after = done.made(draft)
     for name, settle in () if draft.texts else SETTLING:
         draft, after = after, settle(first, after)
-        if after is not draft:
-            notes.append(note(name, draft, after))
+        done.add(name, draft, after)
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
-        if after is not draft:
-            notes.append(note(CLAMP, draft, after))
-    return _in_pieces(Plan(first, after, tuple(notes)))
+        done.add(CLAMP, draft, after)
+    return _in_pieces(Plan(first, after, tuple(done.notes), drafts=tuple(done.drafts)))
+
+
+@dataclass(slots=True)
+class _Done:
+    """What the steps have done so far: the note of each, and the draft that it left."""
+
+    notes: list[Note] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
+
+    def add(self, step: str, before: Draft, after: Draft) -> None:
+        """Notes a step that changed the draft."""
+        if after is not before:
+            self.notes.append(note(step, before, after))
+            self.drafts.append(after)
+
+    def made(self, draft: Draft) -> Draft:
+        """The draft with every deferred block made. The last step's note gets the exact prompt tokens."""
+        made = draft.made()
+        if made is not draft:
+            self.notes[-1] = replace(self.notes[-1], tokens_after=made.billed)
+            self.drafts[-1] = made
+        return made
 
 
 def _in_pieces(made: Plan) -> Plan:
@@ -67,15 +88,8 @@ def _in_pieces(made: Plan) -> Plan:
     found = split.pieces(made.draft) if made.draft.apart else ()
     if not found:
         return made
-    return replace(made, pieces=found, notes=(*made.notes, note(split.NAME, made.draft, made.draft)))
-
-
-def _made(draft: Draft, notes: list[Note]) -> Draft:
-    """The draft with every deferred block made. The last step's note gets the exact prompt tokens."""
-    made = draft.made()
-    if made is not draft:
-        notes[-1] = replace(notes[-1], tokens_after=made.billed)
-    return made
+    split_note = note(split.NAME, made.draft, made.draft)
+    return replace(made, pieces=found, notes=(*made.notes, split_note), drafts=(*made.drafts, made.draft))
 
 
 def _only_made(before: Draft, after: Draft) -> bool:

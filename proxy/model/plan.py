@@ -261,7 +261,8 @@ class Plan:
     """The result of planning: the draft to send and the notes of the steps, or the `want` that must be fetched first.
 
     `trusting`: the window is unknown, and the upstream decides whether the request fits.
-    `pieces`: the blocks of each request that is sent instead of this one, if there are several.
+    `pieces`: the blocks of each request that is sent instead of this one, if there are several. `drafts`: what each
+    step left, in the order of the notes; a block of them may still be deferred.
     """
 
     before: Draft
@@ -270,6 +271,7 @@ class Plan:
     want: Want | None = None
     trusting: bool = False
     pieces: tuple[tuple[Block, ...], ...] = ()
+    drafts: tuple[Draft, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def fits(self) -> bool:

@@ -6,19 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.model.conversation import TEXTS, Block, Kind, Message
+from proxy.model.conversation import Kind
 from proxy.model.lenient_json import Json
 from proxy.model.limits import NO_MARGIN, Window
 from proxy.model.plan import Draft, Note, Plan
 from proxy.model.scan import Total
 from proxy.wire.controls import Controls
-from proxy.wire.omissions import omitted
+from proxy.wire.rows import as_json, rows
 
-# How the reasons of messages begin that are no longer sent: a summary covers them, they were joined with a neighbour,
-# or an excerpt quotes them.
-SUMMARISED, JOINED, RECALLED = "summarised", "joined", "recalled"
-SHORTENED, ADDED = "shortened", "added"
-LAST = -1  # instead of an index: behind the client's last message
 MAX_PINS = 8  # that a notice names
 GROUPS = {Kind.INSTRUCTION: "system", Kind.RESULT: "tool_results"}  # any other message is history
 
@@ -81,7 +76,7 @@ def notices(controls: Controls, window: Window | None, messages: int) -> list[st
 def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[str, Any]:
     """The JSON of /inspect. `request` is the body as it would be sent; figures are in tokens."""
     found = figures(plan)
-    messages = {**found["messages"], "detail": fates(plan), "overhead": _overhead(plan)}
+    messages = {**found["messages"], "detail": [as_json(row) for row in rows(plan)], "overhead": _overhead(plan)}
     return {**found, "messages": messages, "notices": list(notices), "request": request}
 
 
@@ -132,77 +127,9 @@ def count(draft: Draft) -> int:
     return sum(len(block.messages) for block in draft.blocks)
 
 
-def fates(plan: Plan) -> list[dict[str, Any]]:
-    """For each message its fate, the reason, and its tokens as received and as sent. With `overhead` the tokens add up
-    to those of the prompt.
-
-    The client's messages are kept, shortened, joined, summarised, recalled or dropped. A message of the proxy's own is
-    added: its index is None, and it stands before the client's message that follows it.
-    """
-    dropped = {drop.index: drop.why for drop in plan.draft.drops}
-    sent = {m.index: m for m in plan.draft.messages}
-    added = _added(plan.draft)
-    newest = len(plan.before.blocks) - 1
-    found: list[dict[str, Any]] = []
-    for place, block in enumerate(plan.before.blocks):
-        for m in block.messages:
-            found += map(_own, added.get(m.index, ()))
-            found.append(_fate(m, sent.get(m.index), dropped.get(m.index, ""), _kept(block, place == newest)))
-    return [*found, *map(_own, added.get(LAST, ()))]
-
-
-def _added(draft: Draft) -> dict[int, list[Message]]:
-    """The messages of the proxy's own, by the index of the client's message that follows them; else by `LAST`."""
-    found: dict[int, list[Message]] = {}
-    waiting: list[Message] = []
-    for message in draft.messages:
-        if message.index < 0:
-            waiting.append(message)
-        elif waiting:
-            found[message.index], waiting = waiting, []
-    return {**found, LAST: waiting}
-
-
-def _own(m: Message) -> dict[str, Any]:
-    return {"index": None, "role": m.role, "fate": ADDED, "why": m.why, "tokens": 0, "tokens_sent": m.tokens}
-
-
-def _fate(then: Message, now: Message | None, dropped: str, kept: str) -> dict[str, Any]:
-    row = {"index": then.index, "role": then.role}
-    if now is None:
-        return {**row, "fate": _gone(dropped), "why": _because(dropped), "tokens": then.tokens, "tokens_sent": 0}
-    fate = _left(now, then)
-    row |= {"fate": fate, "why": now.why or kept, "tokens": then.tokens, "tokens_sent": now.tokens}
-    lines, left_out = omitted(_read(then), _read(now)) if fate == SHORTENED else (0, [])
-    return row | ({"lines": lines, "left_out": left_out} if left_out else {})
-
-
-def _read(message: Message) -> str:
-    """Its texts, each from a line of its own. Arguments of calls are JSON and have no lines."""
-    return "\n".join(part.text for part in message.parts() if part.kind in TEXTS)
-
-
 def _overhead(plan: Plan) -> dict[str, int]:
     """The tokens of the prompt besides its messages: tools, schemas and the request itself."""
     return {"tokens": plan.before.fixed, "tokens_sent": plan.draft.fixed}
-
-
-def _gone(why: str) -> str:
-    return next((fate for fate in (SUMMARISED, RECALLED, JOINED) if why.startswith(fate)), "dropped")
-
-
-def _because(why: str) -> str:
-    return why.removeprefix(f"{RECALLED}: ")
-
-
-def _left(now: Message, then: Message) -> str:
-    if now.raw == then.raw:
-        return "kept"
-    return JOINED if now.why.startswith(JOINED) else SHORTENED
-
-
-def _kept(block: Block, newest: bool) -> str:
-    return "newest" if newest else "pinned" if block.pinned else "fits"
 
 
 def parts(draft: Draft) -> dict[str, int]:

@@ -17,9 +17,9 @@ LINE, WIDTHS = "┃", (60, 80, 100, 200)
 WIDE = View(100)
 
 
-def detail(index: int, fate: str = "kept", why: str = "fits", role: str = "user", sent: int = 10) -> dict[str, Any]:
-    tokens = 0 if fate == "dropped" else sent
-    return {"index": index, "role": role, "fate": fate, "why": why, "tokens": 10, "tokens_sent": tokens}
+def detail(index: int, state: str = "kept", why: str = "fits", role: str = "user", sent: int = 10) -> dict[str, Any]:
+    tokens = 0 if state == "dropped" else sent
+    return {"index": index, "role": role, "state": state, "why": why, "tokens": 10, "tokens_sent": tokens}
 
 
 def told(**changes: Any) -> dict[str, Any]:
@@ -92,8 +92,8 @@ def test_everything_is_in_it_and_nothing_is_wider_than_the_terminal(width: int) 
         [3_000, 1_200, -1_800],
         [5_800, 2_800, -3_000],
     ]
-    for fate in ("kept", "dropped", "shortened", "#1…#8", "8 messages", "3 of 11"):
-        assert fate in text
+    for state in ("kept", "dropped", "shortened", "#1…#8", "8 messages", "3 of 11"):
+        assert state in text
     assert "…" not in text.replace("#1…#8", ""), "no word is cut off"
 
 

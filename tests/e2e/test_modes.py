@@ -278,8 +278,8 @@ def test_inspect_heeds_the_headers_of_a_request() -> None:
             _, told = await inspected(proxy.port, LONG, b"x-plimsoll-window: 400000")
             assert told["window"] == 8_192
             _, told = await inspected(proxy.port, LONG, b"x-plimsoll-pin: 7")
-            fates = {m["index"]: m["fate"] for m in told["messages"]["detail"]}
-            assert (fates[7], fates[8]) == ("kept", "dropped")
+            states = {m["index"]: m["state"] for m in told["messages"]["detail"]}
+            assert (states[7], states[8]) == ("kept", "dropped")
             near = body(talk(100))
             assert (await inspected(proxy.port, near))[1]["steps"] == []
             _, told = await inspected(proxy.port, near, b"x-plimsoll-ladder: economy")

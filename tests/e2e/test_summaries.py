@@ -280,8 +280,8 @@ def test_inspect_tells_which_messages_were_summed_up() -> None:
             assert told["steps"] == [] and up.requests == [], "it asks for none"
             await proxy.chat(sent(OVER))
             told = json.loads((await ask(proxy.port, inspect)).body)
-            fates = [m["fate"] for m in told["messages"]["detail"]]
-            assert fates[:2] == ["kept", "kept"] and fates[2] == "summarised" and fates[-1] == "kept"
+            states = [m["state"] for m in told["messages"]["detail"]]
+            assert states[:2] == ["kept", "kept"] and states[2] == "summarised" and states[-1] == "kept"
             assert [s["step"] for s in told["steps"]] == ["summarise_history"]
             assert len(split(up.requests)[0]) == 1 and json.loads(split(up.requests)[1][0]) == told["request"]
 

@@ -148,3 +148,5 @@ def assert_told(plan: Plan) -> None:
     sums = [sum(row[key] for row in [*rows, found["messages"]["overhead"]]) for key in ("tokens", "tokens_sent")]
     assert sums == [plan.before.prompt, plan.draft.prompt]
     assert all(row["why"] for row in rows)
+    steps = {note.step for note in plan.notes}
+    assert all((row["step"] == "") == (row["state"] == "kept") and row["step"] in {"", *steps} for row in rows)

@@ -11,7 +11,7 @@ from proxy.fit.plan import due, plan
 from proxy.model.conversation import Kind, Message
 from proxy.model.plan import Ladder, Want
 from proxy.model.structs import replace
-from proxy.wire.report import fates
+from proxy.wire.rows import rows
 from tests.laws import laws
 from tests.laws.cases import VALID, Case, cases, orderly
 from tests.laws.steps import NAMES, TO, ladder_step
@@ -99,9 +99,9 @@ def test_where_users_and_answers_must_alternate_they_do(case: Case, found: Ladde
 def test_what_was_joined_for_turns_is_told_of_every_message(case: Case, found: Ladder) -> None:
     case = strict(case)
     made = plan(case.prompt, of(case, found), case.facts)
-    told = fates(made)
+    told = rows(made)
     laws.assert_told(made)
-    joined = [f for f in told if f["fate"] == "joined"]
+    joined = [row for row in told if row.state == "joined"]
     assert not joined or "join_turns" in {n.step for n in made.notes}
 
 

@@ -14,7 +14,7 @@ from proxy.fit.steps.recall import HEADING, WHY, Params, rag_budget
 from proxy.model.limits import Margin
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
-from proxy.wire.report import RECALLED
+from proxy.wire.rows import RECALLED
 from tests.makers import WordMeter, assistant, contents, draft, facts, system, tool_round, user, words
 
 DRAGON = Entry("Smoulder the wyrm guards the pass.", keys=("dragon",))

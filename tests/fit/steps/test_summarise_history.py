@@ -233,6 +233,6 @@ def test_parameters_that_make_no_sense_are_refused(wrong: dict[str, Any], name: 
 
 
 def test_what_it_covers_is_told_by_the_reason_that_reports_know() -> None:
-    from proxy.wire.report import SUMMARISED
+    from proxy.wire.rows import SUMMARISED
 
     assert summarise_history.GONE == SUMMARISED
