@@ -1,6 +1,6 @@
 """Replays recorded agent runs through /inspect, converted to the form of another API; no model is asked.
 
-    python tests/bench/agent_runs.py http://127.0.0.1:8080 --data DIR [--api responses] [--reasoning] [--limit N]
+    python tests/bench/agent_runs.py http://127.0.0.1:8080 --data DIR [--api responses|messages|ollama] [--model NAME]
 
 DIR holds trajectories.jsonl.gz: rows of `messages` in the form of Chat Completions, and their `tokens`. Every request
 of a run that exceeds the budget is measured: the share of the prompt that repeats the one before, the share of the
@@ -17,19 +17,22 @@ import re
 import sys
 import urllib.parse
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.simulator.responses import count_prompt
+from proxy.simulator import anthropic_messages, anthropic_validation, ollama, responses
+from proxy.simulator.check import ApiError
 from proxy.simulator.responses_validation import checks
 from proxy.simulator.validation import validate
 from proxy.tokens.encodings import encoding
+from tests.bench import messages_form
 
-MODEL, ENCODING = "gpt-4o", "o200k_base"
+ENCODING = "o200k_base"
 REPLY, MARGIN = 500, 100  # tokens of the window that the prompt may not use
 LONG = 1.5  # a run is replayed if it has so many times the budget
 WORD = re.compile(r"[A-Za-z_/.][A-Za-z0-9_./-]{6,80}")
@@ -38,6 +41,20 @@ SEALED = "gAAAA" + "x" * 1500  # reasoning, as a provider encrypts it
 
 Message = Mapping[str, Any]
 Item = dict[str, Any]
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of one API: its path, a model, the request for a conversation, the
+    messages in a request, its tokens, and what is wrong with it (empty: nothing)."""
+
+    path: str
+    model: str
+    body: Callable[[Sequence[Message], str, bool], Body]
+    listed: Callable[[Body], list[Item]]
+    count: Callable[[Body], int]
+    fault: Callable[[Body], str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,8 +68,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", help="where the proxy listens")
     parser.add_argument("--data", type=Path, default=Path("data"), help="the folder of the recorded runs")
-    parser.add_argument("--api", default="responses", choices=["responses"], help="the form of the requests")
-    parser.add_argument("--reasoning", action="store_true", help="put encrypted reasoning before every answer")
+    parser.add_argument("--api", default="responses", choices=sorted(FORMS), help="the form of the requests")
+    parser.add_argument("--model", help="the model that is asked (default: one of the API)")
+    parser.add_argument("--reasoning", action="store_true", help="Responses: put encrypted reasoning before answers")
     parser.add_argument("--budget", type=int, default=16_000, help="tokens of a prompt")
     parser.add_argument("--limit", type=int, default=None, help="measure so many runs only, spread evenly")
     return parser.parse_args(arguments)
@@ -84,9 +102,53 @@ def _text(message: Message) -> str:
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content or [])
 
 
+def _responses(messages: Sequence[Message], model: str, reasoning: bool) -> Body:
+    return {"model": model, "max_output_tokens": REPLY, "store": False, "input": items(messages, reasoning)}
+
+
+def _messages(messages: Sequence[Message], model: str, reasoning: bool) -> Body:
+    names = {call["function"]["name"] for m in messages for call in m.get("tool_calls") or []}
+    return messages_form.request(messages, model, REPLY, [{"function": {"name": name}} for name in sorted(names)])
+
+
+def _ollama(messages: Sequence[Message], model: str, reasoning: bool) -> Body:
+    names = {call["id"]: call["function"]["name"] for m in messages for call in m.get("tool_calls") or []}
+    told = [_ollama_message(message, names) for message in messages]
+    return {"model": model, "messages": told, "options": {"num_predict": REPLY}}
+
+
+def _ollama_message(message: Message, names: Mapping[str, str]) -> Item:
+    """A message with its calls' arguments as objects and without ids; a result has the name of its tool."""
+    told: Item = {"role": message["role"], "content": _text(message)}
+    if message["role"] == "tool":
+        told["tool_name"] = names.get(message["tool_call_id"], "")
+    if calls := message.get("tool_calls"):
+        functions = [call["function"] for call in calls]
+        arguments = [messages_form.arguments(function["arguments"]) for function in functions]
+        pairs = zip(functions, arguments, strict=True)
+        told["tool_calls"] = [{"function": {"name": f["name"], "arguments": found}} for f, found in pairs]
+    return told
+
+
+def _fault(error: ApiError | None) -> str:
+    return "" if error is None else error.message
+
+
+def _messages_fault(body: Body) -> str:
+    return _fault(anthropic_validation.validate(anthropic_validation.Request(body)))
+
+
+def _ollama_fault(body: Body) -> str:
+    try:
+        ollama.check(body)
+    except ollama.OllamaError as error:
+        return error.message
+    return ""
+
+
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """The figures over all requests of all runs."""
-    parts = urllib.parse.urlsplit(options.url)
+    form, parts = FORMS[options.api], urllib.parse.urlsplit(options.url)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=120)
     found: Counter[str] = Counter()
     support: list[float] = []
@@ -95,15 +157,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     for run in _runs(options):
         before: list[Item] = []
         for context, answer in _requests(run["messages"], options):
-            body = {"model": MODEL, "max_output_tokens": REPLY, "store": False, "input": context}
-            sent = _inspected(connection, body, options.budget)
-            tokens, kept = count_prompt(sent), sent["input"]
-            error = validate(sent, checks())
-            faults.update([] if error is None else [error.message[:60]])
+            sent = _inspected(connection, form.path, context, options.budget)
+            tokens, kept, fault = form.count(sent), form.listed(sent), form.fault(sent)
+            faults.update([fault[:60]] if fault else [])
             found += Counter(requests=1, over=int(tokens > options.budget), size=sum(map(_size, kept)) if before else 0)
             found["same"] += sum(_size(new) for new in _common(before, kept))
             used.append(tokens / options.budget)
-            if wanted := _names(answer) & frozenset().union(*map(_names, context)):
+            if wanted := _names(answer) & frozenset().union(*map(_names, form.listed(context))):
                 support.append(len(wanted & frozenset().union(*map(_names, kept))) / len(wanted))
             before = kept
     return {
@@ -119,24 +179,26 @@ def _runs(options: argparse.Namespace) -> list[dict[str, Any]]:
     return found[:: max(1, len(found) // options.limit)][: options.limit] if options.limit else found
 
 
-def _requests(messages: Sequence[Message], options: argparse.Namespace) -> Iterator[tuple[list[Item], Item]]:
-    """The input of every request of a run that is over the budget, and its answer as one item."""
+def _requests(messages: Sequence[Message], options: argparse.Namespace) -> Iterator[tuple[Body, Item]]:
+    """Every request of a run that is over the budget, and its answer as one item."""
+    form = FORMS[options.api]
+    model = options.model or form.model
     for turn, message in enumerate(messages):
         if message["role"] != "assistant" or turn < 2:
             continue
-        context = items(messages[:turn], options.reasoning)
-        if sum(map(_size, context)) > options.budget:
-            yield context, {"answer": items([message])}
+        body = form.body(messages[:turn], model, options.reasoning)
+        if sum(map(_size, form.listed(body))) > options.budget:
+            yield body, {"answer": form.listed(form.body([message], model, options.reasoning))}
 
 
-def _inspected(connection: http.client.HTTPConnection, body: Mapping[str, Any], budget: int) -> dict[str, Any]:
+def _inspected(connection: http.client.HTTPConnection, path: str, body: Body, budget: int) -> Body:
     headers = {"content-type": "application/json", "x-plimsoll-window": str(budget + REPLY + MARGIN)}
-    connection.request("POST", "/inspect/v1/responses", json.dumps(body).encode(), headers)
+    connection.request("POST", "/inspect" + path, json.dumps(body).encode(), headers)
     answer = connection.getresponse()
     plan = json.loads(answer.read())
     if answer.status != 200:
         raise SystemExit(f"/inspect answered {answer.status}: {plan}")
-    found: dict[str, Any] = plan["request"]
+    found: Body = plan["request"]
     return found
 
 
@@ -173,6 +235,33 @@ def _identifiers(encoded: str) -> frozenset[str]:
 def _mean(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
+
+FORMS = {
+    "responses": Form(
+        "/v1/responses",
+        "gpt-4o",
+        _responses,
+        lambda body: body["input"],
+        responses.count_prompt,
+        lambda body: _fault(validate(body, checks())),
+    ),
+    "messages": Form(
+        "/v1/messages",
+        "claude-sonnet-4-5",
+        _messages,
+        lambda body: [{"system": body.get("system", "")}, *body["messages"]],
+        lambda body: anthropic_messages.count_prompt(json.dumps(body).encode()),
+        _messages_fault,
+    ),
+    "ollama": Form(
+        "/api/chat",
+        "gpt-oss:20b",
+        _ollama,
+        lambda body: body["messages"],
+        lambda body: ollama.count_prompt(json.dumps(body).encode()),
+        _ollama_fault,
+    ),
+}
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -54,10 +54,10 @@ def _is_result(message: Message) -> bool:
 
 def _use(call: Message) -> dict[str, Any]:
     function = call["function"]
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": _arguments(function["arguments"])}
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments(function["arguments"])}
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def arguments(text: str) -> dict[str, Any]:
     """The arguments as the object that the API asks for."""
     try:
         found = json.loads(text or "{}")
