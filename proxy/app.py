@@ -41,6 +41,7 @@ from proxy.observe.gen_ai import GenAi
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import Metrics, model_label
 from proxy.observe.read_metrics import BuildFacts
+from proxy.observe.recording import Recorder
 from proxy.observe.spans import upstream_server
 from proxy.request.answers import AnswerLearning
 from proxy.request.backends import Builder
@@ -55,6 +56,7 @@ from proxy.request.passthrough import ALLOWED
 from proxy.request.planning import PlanBuilder
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
+from proxy.request.recorders import make_recorder
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.routes import Backend, Routes
 from proxy.request.scanning import BodyScanner
@@ -114,6 +116,7 @@ class Services:
     reloader: Reloader[Loaded]
     traces: Traces | None = None
     routes: Routes | None = None
+    recorder: Recorder | None = None
     ready: bool = False
     _watch: asyncio.Task[None] | None = None
 
@@ -140,8 +143,7 @@ class Services:
         if self._watch is not None:
             self._watch.cancel()
         await self.gateway.close()
-        if self.traces is not None:
-            await self.traces.close()
+        await asyncio.gather(*(one.close() for one in (self.traces, self.recorder) if one is not None))
         await self.background.close()
         for provider in self.providers.values():
             await provider.close()
@@ -233,6 +235,7 @@ def build(
     traces = make_traces(settings, rules.upstreams, event)
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     exporter = None if traces is None else traces.exporter
+    recorder = make_recorder(settings, rules.families, event)
     metrics = Metrics(
         partial(model_label, windows),
         cache,
@@ -247,6 +250,7 @@ def build(
         BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
         settings.caller_header is not None,
         GenAi(_provider_names(settings, rules)) if settings.gen_ai_metrics else None,
+        recorder,
     )
     tell = tell or make_access_log(settings.log)
     healer, learning = Healer(knowledge, planner.plans, pool), AnswerLearning(knowledge, cache)
@@ -267,6 +271,7 @@ def build(
         None if traces is None else traces.tracer,
         routes,
         ModelsList(default, rules.ladders[settings.ladder], routes, settings.models_windows),
+        recorder,
     )
     services = Services(
         settings,
@@ -287,6 +292,7 @@ def build(
         reloader,
         traces,
         routes,
+        recorder,
     )
     return services
 

@@ -28,6 +28,8 @@ EITHER_CASE = frozenset(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))  # lower case
 ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # used by `plimsoll models` and `plimsoll forget`, not by `serve`
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
+META, REDACTED, BODIES = "meta", "redacted", "bodies"  # what a recording has of a request's body
+
 port = whole(0, 65535)
 tokens = optional(whole(1))
 
@@ -71,6 +73,9 @@ class Settings:
     log: str
     caller_header: str | None
     gen_ai_metrics: bool
+    record: Path | None
+    record_content: str
+    record_size: int
     summary_model: str
     summary_upstream: str | None
     summary_api_key: str | None = field(repr=False)
@@ -185,6 +190,14 @@ SETTINGS = (
     Setting(
         "PLIMSOLL_GEN_AI_METRICS", values.boolean, "false", "whether metrics have OpenTelemetry's gen_ai names, too"
     ),
+    Setting("PLIMSOLL_RECORD", optional(Path), "", "folder to record requests in, for plimsoll replay; empty: none"),
+    Setting(
+        "PLIMSOLL_RECORD_CONTENT",
+        values.choice(META, BODIES),
+        META,
+        "what is recorded of a body: meta (nothing) or bodies",
+    ),
+    Setting("PLIMSOLL_RECORD_SIZE", values.size, "1GiB", "recordings that are kept; the oldest are removed"),
     Setting(
         "PLIMSOLL_SUMMARY_MODEL", values.model, "", "model that summarises old history at a load of 0.85; empty: none"
     ),

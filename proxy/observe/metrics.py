@@ -33,6 +33,7 @@ from proxy.observe.read_metrics import (
     CACHE_METRICS,
     EXTRA_CALL_METRICS,
     MEMORY_METRICS,
+    RECORDING_METRICS,
     RELOAD_METRICS,
     TRACE_METRICS,
     BuildFacts,
@@ -40,6 +41,7 @@ from proxy.observe.read_metrics import (
     ExtraCallStatistics,
     MemoryStatistics,
     ReadMetric,
+    RecordingStatistics,
     ReloadStatistics,
     Samples,
     TraceStatistics,
@@ -132,7 +134,7 @@ class Metrics(Collector):
     prices: returns the list prices of a model.
     by_caller: whether callers are told apart, by the outcomes' `caller`.
     gen_ai: OpenTelemetry's names, if they are wanted.
-    cache, extra_calls, budget, reloads, traces, build: sources of metrics that are read at a scrape.
+    cache, extra_calls, budget, reloads, traces, build, recording: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
 
     Outcomes are buffered, and aggregated at a scrape or in batches.
@@ -153,6 +155,7 @@ class Metrics(Collector):
         build: BuildFacts | None = None,
         by_caller: bool = False,
         gen_ai: GenAi | None = None,
+        recording: RecordingStatistics | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
@@ -167,6 +170,7 @@ class Metrics(Collector):
             *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
             *([] if reloads is None else _read_from(RELOAD_METRICS, reloads)),
             *([] if traces is None else _read_from(TRACE_METRICS, traces)),
+            *([] if recording is None else _read_from(RECORDING_METRICS, recording)),
             *([] if build is None else _read_from(BUILD_METRICS, build)),
         ]
         metrics = [one.metric for one in self._aggregator.series]

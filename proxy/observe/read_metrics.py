@@ -71,6 +71,13 @@ class TraceStatistics(Protocol):
         """Traced requests, by result."""
 
 
+class RecordingStatistics(Protocol):
+    """Statistics of recorded requests: totals since the start."""
+
+    def results(self) -> Mapping[tuple[str], int]:
+        """Requests, by what became of their lines."""
+
+
 class ExtraCallStatistics(Protocol):
     """Statistics of extra calls: totals since the start, and the rest of their budget."""
 
@@ -218,6 +225,15 @@ TRACE_METRICS: tuple[ReadMetric[TraceStatistics], ...] = (
         "Traced requests by what became of their spans: exported, dropped (the queue was full) or failed.",
         ("result",),
         lambda traces: traces.results().items(),
+    ),
+)
+
+RECORDING_METRICS: tuple[ReadMetric[RecordingStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_recorded_requests_total",
+        "Recorded requests by what became of their lines: written, dropped (the queue was full) or failed.",
+        ("result",),
+        lambda recording: recording.results().items(),
     ),
 )
 

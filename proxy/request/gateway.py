@@ -41,6 +41,7 @@ from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
 from proxy.observe.outcome_metrics import OTHER
+from proxy.observe.recording import Recorder, Request
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Answered, Planned, Received, Record, RequestContext
@@ -100,6 +101,7 @@ class Gateway:
     tracer: Tracer | None = None
     routes: Routes | None = None  # set if there are several upstreams
     models: ModelsList | None = None  # set if lists of models are not passed on as they are
+    recorder: Recorder | None = None
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
@@ -192,6 +194,8 @@ class Gateway:
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
         context.received = Received(head.api, mode, head.path, head.headers, asked, body)
+        if self.recorder is not None:
+            context.record.held = self.recorder.hold(body)
         began = time.perf_counter()
         try:
             planner = self.planner if self.routes is None else (await self.routes.begin(context)).planner
@@ -403,8 +407,20 @@ class Gateway:
                 outcome = self._labelled(context.received.headers, outcome)
             self.metrics.observe(outcome)
             self.tell(outcome)
+            if self.recorder is not None:
+                self._record(self.recorder, context, outcome)
         except Exception as error:
             report_bug(context.record, error)
+        finally:
+            if context.record.held and self.recorder is not None:
+                self.recorder.drop(context.record.held)
+
+    def _record(self, recorder: Recorder, context: RequestContext, outcome: Outcome) -> None:
+        received, record = context.received, context.record
+        tap = None if context.answered is None else context.answered.tap
+        finish = None if tap is None else tap.finish
+        body, record.held = record.held, b""
+        recorder.add(Request(outcome, received.headers, True, received.controls, body, finish))
 
     def _labelled(self, headers: Sequence[Header], outcome: Outcome) -> Outcome:
         """The outcome with its caller and the id of its trace, where metrics show them."""
@@ -486,6 +502,8 @@ class Gateway:
             outcome = self._labelled(headers, outcome)
         self.metrics.observe(outcome)
         self.tell(outcome)
+        if self.recorder is not None:
+            self.recorder.add(Request(outcome, headers))
 
     async def close(self) -> None:
         """Waits until the last requests have ended, at most a second, and until their outcomes are reported."""

@@ -44,6 +44,19 @@ def test_reloads_are_shown_with_the_time_of_the_last_good_one() -> None:
     assert found["plimsoll_rules_last_reload_success_timestamp_seconds"] == 1_700_000_000.5
 
 
+class Recording:
+    """A recorder that a full disk failed twice."""
+
+    def results(self) -> dict[tuple[str], int]:
+        return {("written",): 5, ("dropped",): 1, ("failed",): 2}
+
+
+def test_recorded_requests_are_shown_by_what_became_of_them() -> None:
+    found = scraped(Metrics(recording=Recording()))
+    name = "plimsoll_recorded_requests_total{{result={}}}".format
+    assert [found[name(result)] for result in ("written", "dropped", "failed")] == [5, 1, 2]
+
+
 def test_what_runs_is_shown_with_its_versions_and_the_date_of_its_table() -> None:
     found = scraped(Metrics(build=BuildFacts("0.1.0", "3.11.7", "1.2.3", 1_722_902_400.0)))
     assert found["plimsoll_build_info{litellm=1.2.3,python=3.11.7,version=0.1.0}"] == 1

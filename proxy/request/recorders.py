@@ -1,0 +1,66 @@
+"""The recorder that the settings ask for: who a caller is in a recording, and how a body is redacted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+
+from proxy.config.settings import Settings
+from proxy.model.bounded import Bounded
+from proxy.observe.recording import Headers, Recorder, Sender
+from proxy.observe.recording_files import RecordingFiles
+from proxy.tokens.families import Families
+from proxy.upstreams.internal_client import ANONYMOUS, TENANT_HEADERS, caller_of
+from proxy.wire.headers import QUERY
+from proxy.wire.paths import KEY_IN_QUERY
+
+NAMES = TENANT_HEADERS | {QUERY}
+SCHEME = re.compile(rb"^\s*(?:bearer|basic)\s+", re.IGNORECASE)
+MIN_KEY = 8  # bytes; anything shorter is a word and no key
+MAX_SENDERS = 1024
+
+
+def make_recorder(settings: Settings, families: Families, event: Callable[..., None]) -> Recorder | None:
+    """The recorder; None if nothing is recorded. Without a secret, callers have other names after each start."""
+    if settings.record is None:
+        return None
+    secret = settings.secret or os.urandom(32)
+    files = RecordingFiles(settings.record, settings.record_size)
+    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")), _never, event)
+
+
+class Senders:
+    """Names callers by a keyed hash of their credentials, in hexadecimal; empty for those without one. Not
+    thread-safe."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._known: Bounded[Headers, Sender] = Bounded(MAX_SENDERS)
+
+    def __call__(self, headers: Headers) -> Sender:
+        """Who sent these headers."""
+        given = tuple([header for header in headers if header[0] in NAMES])
+        found = self._known.get(given)
+        return self._known.put(given, self._sender(given)) if found is None else found
+
+    def _sender(self, given: Headers) -> Sender:
+        caller = caller_of(given)
+        name = "" if caller == ANONYMOUS else blake2b(caller, key=self._key, digest_size=8).hexdigest()
+        return Sender(name, tuple(key for header in given for key in _keys(*header) if len(key) >= MIN_KEY))
+
+
+def _keys(name: bytes, value: bytes) -> list[bytes]:
+    """The credentials in a header, or in the query."""
+    if name != QUERY:
+        return [SCHEME.sub(b"", value).strip()]
+    return [re.split(b"[&;]", value[found.end() :], maxsplit=1)[0] for found in KEY_IN_QUERY.finditer(value)]
+
+
+def _derived(secret: bytes, use: bytes) -> bytes:
+    return blake2b(secret, person=b"record " + use, digest_size=32).digest()
+
+
+def _never(body: bytes, model: str) -> bytes:
+    raise ValueError("not redacted")

@@ -1,0 +1,40 @@
+"""A recorder is there where the settings ask for it; callers have stable names that tell nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxy.config.settings import read_settings
+from proxy.request.recorders import Senders, make_recorder
+from proxy.tokens.families import BUILT_IN
+from proxy.wire.headers import QUERY
+
+
+def events(message: str, **figures: object) -> None:
+    """Nobody."""
+
+
+def test_nothing_is_recorded_unless_a_folder_is_set(tmp_path: Path) -> None:
+    assert make_recorder(read_settings({}), BUILT_IN, events) is None
+    assert make_recorder(read_settings({"PLIMSOLL_RECORD": str(tmp_path)}), BUILT_IN, events) is not None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_caller_has_one_name_which_depends_on_the_secret() -> None:
+    one, same, other = Senders(b"1" * 32), Senders(b"1" * 32), Senders(b"2" * 32)
+    mine = ((b"host", b"a"), (b"authorization", b"Bearer sk-1234567890"))
+    assert one(mine).name == one(((b"host", b"b"), mine[1])).name == same(mine).name
+    assert one(mine).name != one(((b"authorization", b"Bearer sk-1234567891"),)).name
+    assert one(mine).name != other(mine).name
+    assert "sk" not in one(mine).name and len(one(mine).name) == 16
+
+
+def test_who_sends_no_credential_has_no_name() -> None:
+    assert Senders(b"1" * 32)(((b"host", b"a"), (b"cookie", b"theme=dark"))).name == ""
+
+
+def test_credentials_are_known_without_their_scheme_so_that_no_body_repeats_them() -> None:
+    senders = Senders(b"1" * 32)
+    assert senders(((b"authorization", b"Bearer  sk-1234567890 "),)).keys == (b"sk-1234567890",)
+    assert senders(((b"x-api-key", b"sk-1234567890"), (b"api-key", b"short"))).keys == (b"sk-1234567890",)
+    assert senders(((QUERY, b"key=AIza12345678&alt=sse"),)).keys == (b"AIza12345678",)
