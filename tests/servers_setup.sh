@@ -1,10 +1,11 @@
 #!/bin/sh
-# Finds the servers that tests start (redis-server, prometheus with promtool, nginx), installs them where the system's
-# package manager can, or says what is skipped without them. Where everything must be (CI=true) it fails.
+# Finds the servers and the browser that tests start (redis-server, prometheus with promtool, nginx, chromium), installs
+# them where the system's package manager can, or says what is skipped without them. Where everything must be (CI=true)
+# it fails.
 set -u
 POLICY=/usr/sbin/policy-rc.d # Debian asks it whether a package that is installed may start its service: 101 is no
 missing() {
-	for command in redis-server prometheus promtool nginx; do
+	for command in redis-server prometheus promtool nginx chromium; do
 		command -v "$command" >/dev/null 2>&1 || echo "$command"
 	done
 }
