@@ -274,13 +274,16 @@ class Gateway:
             await answer.close()
             answer = await upstream.send("POST", target, plainly(headers), payload)
         try:
-            seconds = hold_seconds(context)
-            seen, refusal = await self.refusals.at(received.api, answer, not context.proven and seconds > 0, seconds)
+            refused = self.refusals.has_refused(received.headers, context.scanned.model)
+            seconds = hold_seconds(context, refused)
+            near = (refused or not context.proven) and seconds > 0
+            seen, refusal = await self.refusals.at(received.api, answer, near, seconds)
         except BaseException:
             await answer.close()
             raise
         if refusal is not None:
             record.refusals = (*record.refusals, refusal.rule)
+            self.refusals.remember(received.headers, context.scanned.model)
         return Attempt(answer, seen, refusal)
 
     async def _in_pieces(
@@ -399,6 +402,8 @@ class Gateway:
         try:
             context.close()
             outcome = outcome_of(context)
+            if outcome.stream and outcome.status == 200 and outcome.usage is None:
+                outcome = self._with_refusal(context, outcome)
             learning = self.learning if self.routes is None else self.routes.asked(context).learning
             if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
                 outcome = self._with_repeated(context, outcome)
@@ -421,6 +426,15 @@ class Gateway:
         finish = None if tap is None else tap.finish
         body, record.held = record.held, b""
         recorder.add(Request(outcome, received.headers, True, received.controls, body, finish))
+
+    def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:
+        """The outcome with the refusal that a stream turned out to be too late to be healed, if it is one."""
+        tap = None if context.answered is None else context.answered.tap
+        refusal = None if tap is None else self.refusals.in_relayed(tap)
+        if refusal is None:
+            return outcome
+        self.refusals.remember(context.received.headers, outcome.model)
+        return replace(outcome, result="refused", refusals=(*outcome.refusals, refusal.rule))
 
     def _labelled(self, headers: Sequence[Header], outcome: Outcome) -> Outcome:
         """The outcome with its caller and the id of its trace, where metrics show them."""

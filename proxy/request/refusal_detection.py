@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from proxy.config.model_names import MAX_LENGTH
 from proxy.http.client.answer import Answer
 from proxy.model.api import Api
+from proxy.model.bounded import Bounded
 from proxy.model.outcome import Refusal
 from proxy.request.context import RequestContext
+from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.headers import Header, value_of
-from proxy.wire.refusals import LOOK, Rules, recognise
+from proxy.wire.refusals import LOOK, Rules, recognise, recognise_event
 from proxy.wire.response_prefix import (
     MAX_REFUSAL,
     NO_EVENT,
@@ -21,10 +24,11 @@ from proxy.wire.response_prefix import (
     read_prefix,
     refusal_in,
 )
-from proxy.wire.tap import ENCODED, PLAIN, STREAM, STREAMS, uncoded
+from proxy.wire.tap import ENCODED, PLAIN, STREAM, STREAMS, Tap, uncoded
 
 FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
 MAX_HELD = 1 << 20  # bytes of a stream that wait longer: its first events may repeat the instructions and the tools
+MOST_REFUSED = 4_096  # models and callers that are remembered: clients choose the names
 NEAR_LOAD = 0.8  # of the window: our count may be wrong by less
 STREAMS_OF_EVENTS = tuple(kind.encode() for kind in STREAMS)
 REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: the request may be sent again
@@ -32,9 +36,24 @@ REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: 
 
 @dataclass(frozen=True, slots=True)
 class RefusalDetector:
-    """Detects refusals by the rows of rules/refusals.toml."""
+    """Detects refusals by the rows of rules/refusals.toml. It remembers the models that refused a caller's requests:
+    their windows are smaller than what is known of them, so that no stream of theirs is let through unread."""
 
     rules: Rules
+    _refused: Bounded[tuple[bytes, str], bool] = field(default_factory=lambda: Bounded(MOST_REFUSED))
+
+    def remember(self, headers: Sequence[Header], model: str) -> None:
+        """A model refused a request with these headers for its length."""
+        if len(model) <= MAX_LENGTH:
+            self._refused.put((tenant_of(headers), model), True)
+
+    def has_refused(self, headers: Sequence[Header], model: str) -> bool:
+        """Whether the model refused a request of the same caller."""
+        return self._refused.filled and self._refused.get((tenant_of(headers), model)) is not None
+
+    def in_relayed(self, tap: Tap) -> Refusal | None:
+        """The refusal that a stream turned out to be after its first events had gone to the client; or None."""
+        return None if tap.error is None else recognise_event(self.rules, tap.error)
 
     async def at(
         self, api: Api, answer: Answer, near: bool, seconds: float | None = None
@@ -90,13 +109,16 @@ def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
 
 
-def hold_seconds(context: RequestContext) -> float:
-    """How long the first events of a stream may wait for content: long where the request is near its window, and not
-    at all for one that runs in the background, whose client only wants its id."""
+def hold_seconds(context: RequestContext, refused: bool = False) -> float:
+    """How long the first events of a stream may wait for content: long where the request is near its window or its
+    model has `refused` one before, and not at all for one that runs in the background, whose client only wants its
+    id."""
     scanned, counted, plan = context.scanned, context.counted, context.plan
     if scanned is None or scanned.scan.background:
         return 0.0
-    if plan is not None:
+    if refused:
+        near = True
+    elif plan is not None:
         near = plan.trusting or plan.draft.load >= NEAR_LOAD
     else:
         total = None if counted is None else counted.total

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.simulator.anthropic_threads import Threads, hold, whole
 from proxy.simulator.anthropic_validation import (
     AnthropicError,
     Request,
@@ -26,7 +27,7 @@ from proxy.simulator.asgi import Response
 from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json, decode_object
 from proxy.simulator.refusals import PROVIDERS
-from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, sample
+from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, goes_on, sample
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 from proxy.tokens.meter import prompt_tokens
 
@@ -71,8 +72,8 @@ class Reply:
         }
 
 
-async def answer(request: RecordedRequest, config: SimulatorConfig) -> Response:
-    """The response to a request of one of `PATHS`. Raises `ApiError`."""
+async def answer(request: RecordedRequest, config: SimulatorConfig, threads: Threads) -> Response:
+    """The response to a request of one of `PATHS`; `threads` are what it holds. Raises `ApiError`."""
     if request.method != "POST":
         raise AnthropicError(405, "Method Not Allowed")
     if config.api_key and config.api_key.encode() not in _keys(request):
@@ -83,6 +84,9 @@ async def answer(request: RecordedRequest, config: SimulatorConfig) -> Response:
     body = decode_object(raw)
     if body is None:
         raise AnthropicError(400, "The request body is not valid JSON")
+    if body.get("thread"):
+        body = whole(body, threads)
+        raw = msgspec.json.encode(body)
     counting = request.path == COUNT_PATH
     betas = tuple((request.header(b"anthropic-beta") or b"").decode("latin-1").replace(" ", "").split(","))
     error = validate(Request(body, betas, config.max_output, counting))
@@ -92,7 +96,7 @@ async def answer(request: RecordedRequest, config: SimulatorConfig) -> Response:
     prompt = await asyncio.to_thread(count, raw) if len(raw) > THREAD_MIN_BYTES else count(raw)
     if counting:
         return _json(msgspec.json.encode({"input_tokens": prompt}))
-    return _complete(body, prompt, config)
+    return _complete(body, prompt, config, threads)
 
 
 def _keys(request: RecordedRequest) -> tuple[bytes, ...]:
@@ -114,7 +118,7 @@ def count_prompt(body: bytes) -> int:
     return prompt_tokens(model, {key: bytes(raw) for key, raw in fields.items()}, [[m] for m in told], API)
 
 
-def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> Response:
+def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig, threads: Threads) -> Response:
     """The response to a valid request with a prompt of `prompt` tokens."""
     model = body["model"]
     window = config.windows.get(model, config.window)
@@ -123,6 +127,7 @@ def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> 
     if refusal is not None:
         raise AnthropicError(refusal[0], msgspec.json.decode(refusal[1])["error"]["message"])
     reply = reply_to(body, prompt, config.text, window - prompt if separate else None)
+    hold(body, reply.id, reply.blocks, threads)
     if body.get("stream"):
         return Response(200, SSE_HEADERS, events(reply))
     return _json(message(reply))
@@ -153,7 +158,9 @@ def _calls(body: Mapping[str, Any], seed: int) -> list[dict[str, Any]]:
     """The calls of a reply: of a required or named tool, or those that the model's name selects."""
     tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict) and "input_schema" in tool]
     choice, model = body.get("tool_choice") or {}, body["model"]
-    answered = any(block.get("type") == "tool_result" for block in blocks_of(body["messages"][-1]))
+    last = body["messages"][-1]
+    results = any(block.get("type") == "tool_result" for block in blocks_of(last))
+    answered = results and not goes_on(model, last)
     if choice.get("type") == "tool":
         tools = [tool for tool in tools if tool.get("name") == choice.get("name")]
     elif choice.get("type") == "none" or not (choice.get("type") == "any" or (TOOL_MODEL in model and not answered)):
@@ -228,7 +235,7 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
 
 def failure(error: ApiError) -> AnthropicError:
     """An error of the simulator's in Anthropic's envelope."""
-    return AnthropicError(error.status, error.message)
+    return error if isinstance(error, AnthropicError) else AnthropicError(error.status, error.message)
 
 
 def _json(body: bytes) -> Response:

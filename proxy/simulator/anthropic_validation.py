@@ -37,7 +37,7 @@ BETAS: Mapping[str, tuple[str, ...]] = {
     "output_format": ("structured-outputs-",),
     "mcp_servers": ("mcp-client-",),
     "compaction": ("compact-2026-09",),
-    "thread": ("threads-",),
+    "thread": ("message-threads-",),
 }
 NOT_COUNTED = frozenset(("max_tokens", "stream", "metadata", "stop_sequences", "temperature", "top_p", "top_k"))
 MAX_MARKS = 4

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from proxy.simulator import anthropic_messages, azure, completions, embedding, ollama, responses
+from proxy.simulator.anthropic_threads import Threads
 from proxy.simulator.asgi import (
     ClientDisconnected,
     Headers,
@@ -62,8 +63,8 @@ def simulator(config: SimulatorConfig | None = None) -> Simulator:
 
 class Simulator:
     """The application, and what tests read from it: the last requests received (newest last), how many clients
-    disconnected early, how many requests are in flight, how many failures were injected, which responses it stored, and
-    which of Ollama's models it loaded."""
+    disconnected early, how many requests are in flight, how many failures were injected, which responses it stored,
+    which threads it holds, and which of Ollama's models it loaded."""
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
@@ -72,6 +73,7 @@ class Simulator:
         self.in_flight = 0
         self.failures = 0
         self.stored: responses.Stored = {}
+        self.threads: Threads = {}
         self.loaded: ollama.Loaded = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +106,7 @@ class Simulator:
             self._authorize(request, config)
             if azure.serves(request.path):
                 request = azure.as_openai(request, config)
-            response = await _route(request, config, self.stored, self.loaded)
+            response = await self._route(request, config)
         except ApiError as found:
             error = _in_shape(found, request.path)
             extra = ((b"retry-after-ms", b"10"),) if error.status == 429 else ()
@@ -126,33 +128,30 @@ class Simulator:
             self.failures += 1
             raise failure(config.fail_status)
 
-
-async def _route(
-    request: RecordedRequest, config: SimulatorConfig, stored: responses.Stored, loaded: ollama.Loaded
-) -> Response:
-    if request.path in ollama.PATHS:
-        return await ollama.answer(request, config, loaded)
-    if request.path in anthropic_messages.PATHS:
-        return await anthropic_messages.answer(request, config)
-    name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
-    method = "POST" if responses.serves(request.path) else METHODS.get("/v1/models" if name else request.path)
-    if method is None:
-        raise ApiError(404, f"Invalid URL ({request.method} {request.path})")
-    if request.method != method:
-        raise ApiError(405, f"Not allowed to {request.method} on {request.path}.")
-    if method == "GET":
-        return _json(200, _models(name, config))
-    raw = request.decompressed()
-    body = decode_object(raw)
-    if body is None:
-        raise ApiError(400, "We could not parse the JSON body of your request.")
-    if request.path in embedding.PATHS:
-        return _json(200, await asyncio.to_thread(embedding.embeddings, body, config))
-    if request.path in completions.PATHS:
-        return await completions.respond_to(raw, body, config)
-    if responses.serves(request.path):
-        return await responses.respond_to(request.path, raw, body, config, stored)
-    return await _chat(raw, body, config)
+    async def _route(self, request: RecordedRequest, config: SimulatorConfig) -> Response:
+        if request.path in ollama.PATHS:
+            return await ollama.answer(request, config, self.loaded)
+        if request.path in anthropic_messages.PATHS:
+            return await anthropic_messages.answer(request, config, self.threads)
+        name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
+        method = "POST" if responses.serves(request.path) else METHODS.get("/v1/models" if name else request.path)
+        if method is None:
+            raise ApiError(404, f"Invalid URL ({request.method} {request.path})")
+        if request.method != method:
+            raise ApiError(405, f"Not allowed to {request.method} on {request.path}.")
+        if method == "GET":
+            return _json(200, _models(name, config))
+        raw = request.decompressed()
+        body = decode_object(raw)
+        if body is None:
+            raise ApiError(400, "We could not parse the JSON body of your request.")
+        if request.path in embedding.PATHS:
+            return _json(200, await asyncio.to_thread(embedding.embeddings, body, config))
+        if request.path in completions.PATHS:
+            return await completions.respond_to(raw, body, config)
+        if responses.serves(request.path):
+            return await responses.respond_to(request.path, raw, body, config, self.stored)
+        return await _chat(raw, body, config)
 
 
 def _in_shape(error: ApiError, path: str) -> ApiError:

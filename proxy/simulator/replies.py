@@ -18,6 +18,8 @@ from proxy.simulator.json import Json
 
 TOOL_MODEL = "sim-tools"  # a model whose name contains this calls a tool; with PARALLEL in its name, two at once
 PARALLEL = "parallel"
+# One whose name contains LOOP calls a tool after every result, until one contains END: an agent that runs on and on.
+LOOP, END = "sim-tools-loop", "That was all."
 TOKEN = re.compile(r"\s*\S+")  # a word with the space before it: easy to count by hand, and close enough
 MAX_DEPTH = 8  # levels of a schema that get values
 CREATED = 1_700_000_000  # seconds since 1970; constant, so that responses are reproducible
@@ -157,11 +159,17 @@ def _functions_to_call(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(choice, dict):
         named = (choice.get("function") or {}).get("name")
         return [tool for tool in tools if tool["name"] == named]
-    wants_call = TOOL_MODEL in model and body["messages"][-1]["role"] != "tool"  # after a result it replies with text
+    last = body["messages"][-1]
+    wants_call = TOOL_MODEL in model and (last["role"] != "tool" or goes_on(model, last))
     if not tools or choice == "none" or not (wants_call or choice == "required"):
         return []
     count = 2 if PARALLEL in model and body.get("parallel_tool_calls") is not False else 1
     return list(islice(cycle(tools), count))
+
+
+def goes_on(model: str, result: Json) -> bool:
+    """Whether a model calls a tool after a result. Most reply with text."""
+    return LOOP in model and END not in _json(result)
 
 
 def _json_content(body: Mapping[str, Any]) -> str:

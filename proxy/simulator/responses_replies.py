@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from proxy.simulator.json import Json
-from proxy.simulator.replies import CREATED, PARALLEL, TOKEN, TOOL_MODEL, sample
+from proxy.simulator.replies import CREATED, PARALLEL, TOKEN, TOOL_MODEL, goes_on, sample
 from proxy.simulator.responses_validation import SEALED, items_of, listed
 
 REASONING_MODEL = "sim-reasons"  # a model whose name contains this reasons before it replies
@@ -177,8 +177,8 @@ def _tools_to_call(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if isinstance(choice, dict):
         return [tool for tool in tools if tool["name"] == choice.get("name")]
     items = items_of(body)
-    after_output = bool(items) and items[-1][1].endswith("_output")
-    if not tools or choice == "none" or not (choice == "required" or (TOOL_MODEL in model and not after_output)):
+    ended = bool(items) and items[-1][1].endswith("_output") and not goes_on(model, dict(items[-1][2]))
+    if not tools or choice == "none" or not (choice == "required" or (TOOL_MODEL in model and not ended)):
         return []
     count = 2 if PARALLEL in model and body.get("parallel_tool_calls") is not False else 1
     return list(islice(cycle(tools), count))

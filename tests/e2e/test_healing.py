@@ -448,3 +448,34 @@ def test_requests_that_are_refused_at_the_same_time_all_heal(model: str) -> None
             assert all(len(o.refusals) == 1 for o in proxy.outcomes)
 
     run(check())
+
+
+def test_a_model_that_once_refused_in_a_stream_that_had_begun_is_healed_from_then_on() -> None:
+    """Its window is said to be large, so nothing is held back at first; what it refuses is noticed as it passes."""
+    created = b'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n'
+    failed = b'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed","error":'
+    failed += (
+        b'{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}}\n\n'
+    )
+    done = b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"r","status":"completed",'
+    done += b'"usage":{"input_tokens":9,"output_tokens":1}}}\n\n'
+
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(EVENTS)
+        await peer.send(chunk(created))
+        await asyncio.sleep(0.3)
+        await peer.send(chunk(failed if len(request.body) > 20_000 else done) + chunk(b""))
+
+    async def check() -> None:
+        async with recording(script) as upstream, plimsoll(upstream.url) as proxy:
+            asked = json.dumps({"model": "gpt-5", "stream": True, "input": LONG}).encode()
+            got = []
+            for headers in ((KEY,), (KEY,), (b"authorization: Bearer somebody-else",)):
+                reply = await ask(proxy.port, post(asked, *headers, target=b"/v1/responses"))
+                got.append(reply.body)
+            assert [failed in one for one in got] == [True, False, True] and done in got[1]
+            results = [(await proxy.told(n)).result for n in (1, 2, 3)]
+            assert results == ["refused", "healed", "refused"]
+            assert (await proxy.told(1)).refusals == (await proxy.told(2)).refusals != ()
+
+    run(check())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_openai_node import installed
+from tests.e2e.node_clients import installed
 from tests.e2e.world import World, world
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")

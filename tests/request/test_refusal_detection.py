@@ -26,6 +26,7 @@ from proxy.request.refusal_detection import RefusalDetector, coding_of, hold_sec
 from proxy.wire.headers import Header
 from proxy.wire.refusals import Rules
 from proxy.wire.response_prefix import ResponsePrefix, read_prefix
+from proxy.wire.tap import Tap
 from tests.makers import facts, ladder, prompt, user
 
 LOOKING = RefusalDetector(load_rules(None).refusals)
@@ -205,6 +206,33 @@ def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_no
     planned = replace(request(900), planned=Planned(plan=made))
     assert hold_seconds(planned) == module.FIRST_EVENT_S
     assert hold_seconds(replace(planned, planned=Planned(plan=replace(made, trusting=True)))) == RESPONSES.hold_s
+
+
+def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
+    assert hold_seconds(request(300), refused=True) == RESPONSES.hold_s
+    assert hold_seconds(request(300, background=True), refused=True) == 0
+    detector = RefusalDetector(LOOKING.rules)
+    mine, other = [(b"authorization", b"Bearer a")], [(b"authorization", b"Bearer b")]
+    assert not detector.has_refused(mine, "m")
+    detector.remember(mine, "m")
+    detector.remember(other, "m" * 10_000)
+    asked = [(mine, "m"), (mine, "n"), (other, "m"), (other, "m" * 10_000)]
+    assert [detector.has_refused(*one) for one in asked] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "refused"),
+    [
+        ([CREATED, FAILED % TOO_LONG], True),
+        ([CREATED, FAILED % b'{"code":"server_error","message":"Sorry."}'], False),
+        ([CREATED], False),
+    ],
+)
+def test_a_stream_that_was_relayed_may_turn_out_to_be_a_refusal(pieces: list[bytes], refused: bool) -> None:
+    tap = Tap(RESPONSES, "text/event-stream")
+    for piece in pieces:
+        tap.feed(piece)
+    assert (LOOKING.in_relayed(tap) is not None) is refused
 
 
 def test_each_event_is_read_once_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:

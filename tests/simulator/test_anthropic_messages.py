@@ -14,6 +14,7 @@ from proxy.model.outcome import Usage
 from proxy.simulator.anthropic_messages import COUNT_PATH, PATH, count_prompt
 from proxy.simulator.app import Simulator
 from proxy.simulator.check import ApiError
+from proxy.simulator.replies import END
 from proxy.simulator.settings import SimulatorConfig
 from tests.simulator.test_app import ResponseReader, exchange
 
@@ -171,3 +172,11 @@ def test_what_cannot_be_counted_is_an_error(raw: bytes) -> None:
 
 def test_long_bodies_are_counted_in_a_thread() -> None:
     assert tokens(messages=[{"role": "user", "content": "word " * 20_000}]) > 20_000
+
+
+def test_a_model_that_goes_on_calls_until_a_result_says_that_it_was_the_last() -> None:
+    call = asked(tools=[TOOL], model="claude-sim-tools-loop").json["content"]
+    for text, kind in (("x", "tool_use"), (END, "text")):
+        result = {"type": "tool_result", "tool_use_id": call[0]["id"], "content": text}
+        told = [ASK, {"role": "assistant", "content": call}, {"role": "user", "content": [result]}]
+        assert asked(tools=[TOOL], model="claude-sim-tools-loop", messages=told).json["content"][0]["type"] == kind

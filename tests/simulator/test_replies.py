@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from proxy.model.lenient_json import Json
-from proxy.simulator.replies import chunks, completion, reply_to, sample
+from proxy.simulator.replies import END, chunks, completion, reply_to, sample
 
 USER = {"role": "user", "content": "Hello"}
 PARAMETERS = {
@@ -183,3 +183,12 @@ def test_a_schema_without_an_end_has_one_here() -> None:
 def test_a_reply_can_be_nothing_but_its_finish_reason() -> None:
     told = answered(body(tools=TOOLS, tool_choice="required"), finish="model_context_window_exceeded")["choices"][0]
     assert (told["message"]["content"], told["finish_reason"]) == ("", "model_context_window_exceeded")
+
+
+def test_a_model_that_goes_on_calls_until_a_result_says_that_it_was_the_last() -> None:
+    def calls(model: str, result: str) -> int:
+        told = {"model": model, "messages": [USER, {"role": "tool", "content": result}], "tools": TOOLS}
+        return len(reply_to(told, 1).calls)
+
+    assert [calls("sim-tools-loop", result) for result in ("1", END)] == [1, 0]
+    assert calls("sim-tools", "1") == 0

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from proxy.simulator.replies import END
 from proxy.simulator.responses_replies import events, refusal_events, reply_to, response
 
 TOOL = {"type": "function", "name": "f", "parameters": {"properties": {"q": {"type": "string"}}, "required": ["q"]}}
@@ -69,3 +70,10 @@ def test_a_refusal_in_a_stream_comes_after_events_that_prove_nothing() -> None:
     stream = told(refusal_events("resp_1", asked(), "code", "message"))
     assert [one["type"] for one in stream] == ["response.created", "response.in_progress", "response.failed"]
     assert stream[-1]["response"]["error"] == {"code": "code", "message": "message"}
+
+
+def test_a_model_that_goes_on_calls_until_an_output_says_that_it_was_the_last() -> None:
+    for output, kind in (("x", "function_call"), (END, "message")):
+        answered = [{"type": "function_call_output", "call_id": "c", "output": output}]
+        reply = reply_to({**asked("sim-tools-loop", tools=[TOOL]), "input": answered}, 1)
+        assert reply.items[0]["type"] == kind

@@ -13,7 +13,7 @@ from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESUL
 from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, mapping, object_of, raw_value
+from proxy.model.lenient_json import RawFields, mapping, object_of, raw_value, read, string
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -35,6 +35,7 @@ BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1
 
 LIMIT = "max_tokens"
 NEEDS = (("vision", b'"image"'),)
+THREAD = "thread"  # a conversation that the upstream holds
 # Files, containers and hidden content that the upstream has stored, signed or encrypted.
 BOUND = (b'"file_id"', b'"container"', b'"signature"', b'"encrypted_content"')
 STREAMING = ("stream",)
@@ -110,9 +111,16 @@ def parse(
         pins=frozenset(pins),
         opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
         api=API_NAME,
-        bound="container" in fields or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
+        bound=bool({"container", THREAD} & fields.keys())
+        or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
+        continues=_continued(fields),
         managed=any(sign in fields.get("context_management", b"") for sign in CLEARING),
     )
+
+
+def _continued(fields: Mapping[str, bytes]) -> str:
+    """The id of the answer whose thread a request continues; empty if it brings its whole conversation."""
+    return string(mapping(read(fields.get(THREAD, b"null"))).get("previous_message_id"))
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

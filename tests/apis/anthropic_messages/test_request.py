@@ -212,3 +212,12 @@ def test_a_body_too_long_to_be_decoded_at_once_is_read_and_written_as_any(monkey
     assert render(sent, planned(sent)) == raw.replace(b": ", b":").replace(b", ", b",") or sent.head
     assert json.loads(without_stream(raw)) == {k: v for k, v in json.loads(raw).items() if k != "stream"}
     assert without_extension(raw)[1] == {2}
+
+
+def test_a_thread_that_the_upstream_holds_stays_with_it() -> None:
+    goes_on = parse(body(thread={"type": "continue", "previous_message_id": "msg_1"}))
+    assert goes_on.bound and goes_on.continues == "msg_1"
+    begun = parse(body(thread={"type": "create"}))
+    assert begun.bound and not begun.continues
+    for other in ({}, {"thread": 5, "container": "c"}, {"thread": {"previous_message_id": 5}}):
+        assert not parse(body(**other)).continues

@@ -1,16 +1,11 @@
-// Asks everything that a program may ask through the openai package for Node and prints one line of JSON for each:
-// what came, or how it failed. `node client.mjs URL TAG`; it waits for a line on standard input where it says so.
+// Chat completions through the openai package for Node.
 
-import { createInterface } from "node:readline";
-import { readFileSync } from "node:fs";
 import OpenAI from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { z } from "zod";
+import { abortedAfter, all, bodies, late, released, run, slowly, some, tag, url } from "./harness.mjs";
 
-const [url, tag] = process.argv.slice(2);
-const { long, unfit } = JSON.parse(readFileSync(new URL("bodies.json", import.meta.url), "utf8"));
-const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-
+const { long, unfit } = bodies;
 const messages = [
   { role: "system", content: "Be brief." },
   { role: "user", content: "What is a load line? ⚓" },
@@ -21,27 +16,14 @@ const tool = (name) => ({
 });
 const chat = { model: "gpt-4o", messages };
 const Mark = z.object({ name: z.string(), freeboard: z.number(), certified: z.boolean() });
-const slowly = { "x-sim-chunk-delay": "0.2", "x-sim-text": Array(200).fill("aye").join(" ") };
 
-const client = (name, headers = {}, options = {}) =>
+const client = (name, headers, options) =>
   new OpenAI({
     baseURL: url,
     apiKey: "sk-canary",
-    defaultHeaders: { "x-scenario": `node ${name} ${tag}`, ...headers },
+    defaultHeaders: { "x-scenario": `${name} ${tag}`, ...headers },
     ...options,
   });
-
-async function all(stream) {
-  const chunks = [];
-  for await (const chunk of stream) chunks.push(chunk);
-  return chunks;
-}
-
-// Says that something was let go, and goes on when whoever watches the upstream has seen it.
-async function released(what) {
-  console.log(JSON.stringify({ waiting: what }));
-  await lines.next();
-}
 
 const status = (code, maxRetries) => (ai) => ai({ "x-sim-status": `${code}` }, { maxRetries }).chat.completions.create(chat);
 
@@ -80,33 +62,20 @@ const scenarios = {
   broken: async (ai) =>
     all(await ai({ "x-sim-abort": "3", "x-sim-text": "a b c d e" }).chat.completions.create({ ...chat, stream: true })),
   impatient: (ai) =>
-    ai({ "x-sim-delay": "20" }, { timeout: 300, maxRetries: 0 })
+    ai(late, { timeout: 300, maxRetries: 0 })
       .chat.completions.create(chat)
       .finally(() => released("impatient")),
   closed: async (ai) => {
-    const stream = await ai(slowly).chat.completions.create({ ...chat, stream: true });
-    const chunks = [];
-    for await (const chunk of stream) if (chunks.push(chunk) === 2) break;
+    const chunks = await some(await ai(slowly).chat.completions.create({ ...chat, stream: true }), 2);
     await released("closed");
     return chunks;
   },
-  aborted: async (ai) => {
-    const controller = new AbortController();
-    setTimeout(() => controller.abort(), 300);
-    return ai({ "x-sim-delay": "20" })
-      .chat.completions.create(chat, { signal: controller.signal })
-      .finally(() => released("aborted"));
-  },
+  aborted: (ai) =>
+    ai(late)
+      .chat.completions.create(chat, { signal: abortedAfter(1000) })
+      .finally(() => released("aborted")),
 };
 
-for (const [name, ask] of Object.entries(scenarios)) {
-  let told;
-  try {
-    told = { answer: await ask((headers, options) => client(name, headers, options)) };
-  } catch (error) {
-    const { status, code, type, param, requestID } = error;
-    told = { failure: { kind: error.constructor.name, status, code, type, param, requestID, body: error.error } };
-  }
-  console.log(JSON.stringify({ scenario: name, ...told }));
-}
-process.exit(0);
+await run(scenarios, client, ({ status, code, type, param, requestID, error }) => {
+  return { status, code, type, param, requestID, body: error };
+});
