@@ -193,9 +193,9 @@ SETTINGS = (
     Setting("PLIMSOLL_RECORD", optional(Path), "", "folder to record requests in, for plimsoll replay; empty: none"),
     Setting(
         "PLIMSOLL_RECORD_CONTENT",
-        values.choice(META, BODIES),
+        values.choice(META, REDACTED, BODIES),
         META,
-        "what is recorded of a body: meta (nothing) or bodies",
+        "what is recorded of a body: meta (nothing), redacted (other words of as many tokens) or bodies",
     ),
     Setting("PLIMSOLL_RECORD_SIZE", values.size, "1GiB", "recordings that are kept; the oldest are removed"),
     Setting(

@@ -11,7 +11,9 @@ from proxy.config.settings import Settings
 from proxy.model.bounded import Bounded
 from proxy.observe.recording import Headers, Recorder, Sender
 from proxy.observe.recording_files import RecordingFiles
+from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families
+from proxy.tokens.redaction import redactors
 from proxy.upstreams.internal_client import ANONYMOUS, TENANT_HEADERS, caller_of
 from proxy.wire.headers import QUERY
 from proxy.wire.paths import KEY_IN_QUERY
@@ -28,7 +30,8 @@ def make_recorder(settings: Settings, families: Families, event: Callable[..., N
         return None
     secret = settings.secret or os.urandom(32)
     files = RecordingFiles(settings.record, settings.record_size)
-    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")), _never, event)
+    redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding))
+    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")), redact, event)
 
 
 class Senders:
@@ -60,7 +63,3 @@ def _keys(name: bytes, value: bytes) -> list[bytes]:
 
 def _derived(secret: bytes, use: bytes) -> bytes:
     return blake2b(secret, person=b"record " + use, digest_size=32).digest()
-
-
-def _never(body: bytes, model: str) -> bytes:
-    raise ValueError("not redacted")

@@ -68,6 +68,14 @@ class Encoding:
             return len(self._encode(text))
         return sum(len(self._encode(text[start:end])) for start, end in pieces(text))
 
+    def vocabulary(self, ranks: int) -> Iterator[str]:
+        """The texts of the first tokens, without those that are no whole characters."""
+        for rank in range(ranks):
+            try:
+                yield self._decode([rank]).decode()
+            except (ValueError, LookupError, OverflowError):
+                continue
+
     def cut(self, text: str, tokens: int, tail: bool = False) -> str:
         """The longest head (or tail) of a text of at most `tokens` tokens, to the character."""
         target = tokens
