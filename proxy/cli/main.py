@@ -1,4 +1,4 @@
-"""The command line: plimsoll serve | inspect | models | forget | check | demo | simulate.
+"""The command line: plimsoll serve | inspect | replay | models | forget | check | demo | simulate.
 
 Commands import what they need when they run, so that `plimsoll --help` starts quickly.
 """
@@ -103,6 +103,10 @@ def parser() -> argparse.ArgumentParser:
         "--window", type=_value(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
     )
     _add_settings(inspect_parser, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
+    replay_parser = command(
+        replay, "replay", REPLAY_HELP, "plimsoll replay [--json] [--html FILE] [...] FILE ...", EPILOG
+    )
+    _add_replay_options(replay_parser)
     usage = "plimsoll models [--json] [--url URL] [--rules FOLDER] MODEL [MODEL ...]"
     models_parser = command(show_models, "models", MODELS_HELP, usage)
     models_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
@@ -129,6 +133,26 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _add_replay_options(command: argparse.ArgumentParser) -> None:
+    """Several ladders, windows and models are compared side by side, in every combination."""
+    command.add_argument("file", nargs="+", type=Path, metavar="FILE", help=REPLAY_FILES)
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.add_argument("--html", type=Path, metavar="FILE", help="also write it as one HTML file")
+    command.add_argument(
+        "--lines", type=Path, metavar="FILE", help="also write the figures of each request, as JSON Lines"
+    )
+    command.add_argument("--content", action="store_true", help="show texts of messages in the cuts of the report")
+    command.add_argument("--ladder", action="append", dest="ladders", metavar="NAME", help="repeat it to compare")
+    command.add_argument(
+        "--window", action="append", type=_value(whole(1)), metavar="TOKENS", help="smaller than the models'; likewise"
+    )
+    command.add_argument("--model", action="append", metavar="NAME", help="instead of the recorded ones; likewise")
+    command.add_argument("--jobs", type=_value(whole(0)), metavar="N", help="processes (default: one for each core)")
+    _add_settings(command, (*(field for field in PLAN_SETTINGS if field != "ladder"), *BUDGET_SETTINGS))
+
+
+REPLAY_HELP = "show what the proxy would have done with recorded requests, without sending them"
+REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
 FORGET_HELP = "make a running proxy forget what it learned about models"
@@ -242,6 +266,13 @@ def _print_plan(inspection: dict[str, Any], arguments: argparse.Namespace) -> No
         from proxy.cli.picture import show
 
         show(inspection, all=arguments.all)
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """`plimsoll replay`: a report on recorded requests. Returns 1 if there are none that can be used."""
+    from proxy.cli.replay import run
+
+    return run(arguments, replace(settings_of(arguments), redis=None))
 
 
 def show_models(arguments: argparse.Namespace) -> int:

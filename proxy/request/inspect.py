@@ -14,7 +14,7 @@ from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
 from proxy.model.api import Api
-from proxy.model.plan import Mode, Plan
+from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Received, RequestContext
@@ -67,12 +67,11 @@ class Inspecting:
         context = _context(api, body, headers, room)
         return await _told(context, self._report(context))
 
-    async def planned(self, api: Api, body: bytes, headers: Headers) -> Plan:
-        """The plan that `plan_of` shows. Raises as `plan_of`."""
+    async def planned(self, api: Api, body: bytes, headers: Headers) -> RequestContext:
+        """The stages of a body, with the plan that `plan_of` shows. Raises as `plan_of`."""
         context = _context(api, body, headers, None)
         await _told(context, self._plan(context))
-        assert context.planned is not None and context.planned.plan is not None
-        return context.planned.plan
+        return context
 
     async def _plan(self, context: RequestContext) -> Backing:
         """Plans the request of a context."""

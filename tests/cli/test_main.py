@@ -28,7 +28,7 @@ from proxy.config.settings import SETTINGS
 from tests.makers import body, system, user, words
 from tests.redis_server import free_port
 
-COMMANDS = ("serve", "inspect", "models", "forget", "check", "demo", "simulate")
+COMMANDS = ("serve", "inspect", "replay", "models", "forget", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
 
 

@@ -65,7 +65,9 @@ def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
 
 def test_the_plan_alone_has_the_figures_of_the_report() -> None:
     made, headers = services(), [(b"x-plimsoll-window", b"5000")]
-    plan = asyncio.run(made.inspecting.planned(API, LONG, headers))
+    planned = asyncio.run(made.inspecting.planned(API, LONG, headers)).planned
+    assert planned is not None and planned.plan is not None
+    plan = planned.plan
     report = asyncio.run(made.inspecting.plan_of(API, LONG, headers))
     found = figures(plan)
     counts = found.pop("messages")

@@ -1,0 +1,210 @@
+"""Plans recorded requests as `/inspect` does, under one or several sets of options; runs in worker processes.
+
+The options of a column (another ladder, window, model) reach the plan as a client's own control headers would. Nothing
+is sent, nothing is learned: a plan depends on its request alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from proxy.apis import api_of, by_path
+from proxy.apis.deployed import MODEL, Deployed
+from proxy.apis.openai_chat import API as CHAT
+from proxy.app import Services, build
+from proxy.config.settings import Settings
+from proxy.errors import ClientError
+from proxy.fit.prompt_cache import Pieces
+from proxy.model.api import Api
+from proxy.model.conversation import Message, Prompt
+from proxy.model.lenient_json import raw_fields
+from proxy.model.plan import Draft, Plan
+from proxy.model.structs import replace
+from proxy.replay.pieces import pieces_of
+from proxy.replay.recorded import Headers, Recorded
+from proxy.wire.controls import PREFIX
+from proxy.wire.paths import deployment_of
+from proxy.wire.report import figures
+from proxy.wire.rows import as_json, rows
+
+NUMBERS = re.compile(r"\d+")
+MAX_ROWS = 200  # of a cut that is shown
+MAX_TEXT = 4_000  # characters of a message that is shown
+NOT_PLANNED = "our own error: please report it"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One set of options: a ladder's name, a window in tokens, a model. Empty or None: as it was recorded."""
+
+    ladder: str = ""
+    window: int | None = None
+    model: str = ""
+
+    @property
+    def name(self) -> str:
+        """How reports call it."""
+        window = None if self.window is None else f"window {self.window:,}"
+        ladder = f"ladder {self.ladder}" if self.ladder else ""
+        return ", ".join(filter(None, (ladder, window, self.model))) or "as configured"
+
+    def headers(self, recorded: Headers) -> Headers:
+        """The control headers of a request: its own, and those of the column in their place."""
+        ours = {b"ladder": self.ladder.encode(), b"window": b"" if self.window is None else b"%d" % self.window}
+        given = {PREFIX + name: said for name, said in ours.items() if said}
+        return (*((name, said) for name, said in recorded if name not in given), *given.items())
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one step did, in tokens."""
+
+    name: str
+    before: int
+    after: int
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """What came of one request under one column, in tokens.
+
+    `asked`, `sent`: the prompts for the model of prompt caches; `sent` is None if nothing was changed. `over`: it does
+    not fit as it was sent. `too_long`: its upstream would have refused it. `unplanned`: why there is no plan. `report`:
+    the figures as `/inspect` has them, if they were asked for.
+    """
+
+    model: str = ""
+    model_sent: str = ""
+    prompt: int = 0
+    prompt_sent: int = 0
+    window: int = 0
+    load: float = 0.0
+    guessed: bool = False
+    over: bool = False
+    too_long: bool = False
+    possible: bool = True
+    steps: tuple[Step, ...] = ()
+    asked: Pieces | None = None
+    sent: Pieces | None = None
+    unplanned: str = ""
+    report: Any = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether a step changed it."""
+        return bool(self.steps)
+
+    @property
+    def share_cut(self) -> float:
+        """The share of the prompt that was removed."""
+        return (self.prompt - self.prompt_sent) / self.prompt if self.prompt else 0.0
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """One cut to look at: its messages before and after, as rows of `/inspect`; with texts only where they were asked
+    for."""
+
+    planned: Planned
+    rows: list[dict[str, Any]]
+    rows_left_out: int = 0
+
+
+@dataclass(slots=True)
+class Planning:
+    """Plans requests, as a context that ends its threads. `content`: cuts have texts. `reports`: results have the
+    figures as `/inspect` has them."""
+
+    settings: Settings
+    columns: Sequence[Column]
+    content: bool = False
+    reports: bool = False
+    services: Services = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.new_event_loop)
+
+    def __post_init__(self) -> None:
+        self.services = build(replace(self.settings, redis=None), lambda outcome: None, variables=None)
+        self.services.go_offline()
+
+    def __enter__(self) -> Planning:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.services.pool.close()
+        self.loop.close()
+
+    def plan(self, recorded: Recorded) -> Iterator[tuple[Planned, Plan | None]]:
+        """What would have been done with a request under each column. Never raises."""
+        for column in self.columns:
+            try:
+                yield self.loop.run_until_complete(self._plan(recorded, column))
+            except ClientError as error:
+                yield Planned(unplanned=NUMBERS.sub("N", error.message)[:200]), None
+            except Exception:
+                yield Planned(unplanned=NOT_PLANNED), None
+
+    async def _plan(self, recorded: Recorded, column: Column) -> tuple[Planned, Plan]:
+        body = _for_model(recorded.body, column.model) if column.model else recorded.body
+        api = self._api(recorded, "" if column.model else recorded.model)
+        context = await self.services.inspecting.planned(api, body, column.headers(recorded.headers))
+        scanned, planned = context.scanned, context.planned
+        assert scanned is not None and planned is not None and planned.plan is not None and planned.prompt is not None
+        return self._result(planned.plan, planned.prompt, scanned.scan.head), planned.plan
+
+    def _result(self, plan: Plan, prompt: Prompt, head: bytes) -> Planned:
+        before, draft = plan.before, plan.draft
+        return Planned(
+            before.model,
+            draft.model,
+            before.billed,
+            draft.billed,
+            before.window.tokens,
+            before.load,
+            before.window.guessed,
+            before.excess > 0 and not plan.trusting,
+            before.too_long,
+            plan.possible,
+            tuple(Step(note.step, note.tokens_before, note.tokens_after) for note in plan.notes),
+            pieces_of(prompt, head, before),
+            pieces_of(prompt, head, draft) if plan.changed else None,
+            report=figures(plan) if self.reports else None,
+        )
+
+    def _api(self, recorded: Recorded, model: str) -> Api:
+        """The API of a request by its path, else by its body; for `model` where the body names none."""
+        path = recorded.path.rstrip("/")
+        deployment = deployment_of(path.encode("utf-8", "replace"))
+        if deployment is not None:
+            path = deployment[1].decode("latin-1")
+            model = model or self.services.windows.deployed(unquote(deployment[0]))
+        known = by_path()
+        api = known.get(path) or next((known[one] for one in known if path and one.endswith(path)), None)
+        found = api or api_of(recorded.body) or CHAT
+        return cast(Api, Deployed(found, model)) if model else found
+
+    def cut(self, planned: Planned, plan: Plan) -> Cut:
+        """A cut to look at."""
+        found = [as_json(row) for row in rows(plan, lines=False)]
+        shown = [*found[: MAX_ROWS // 2], *found[-MAX_ROWS // 2 :]] if len(found) > MAX_ROWS else found
+        if self.content:
+            before, sent = _texts(plan.before), _texts(plan.draft)
+            shown = [{**row, "text": before.get(row["index"]), "text_sent": sent.get(row["index"])} for row in shown]
+        return Cut(replace(planned, asked=None, sent=None, report=None), shown, len(found) - len(shown))
+
+
+def _for_model(body: bytes, model: str) -> bytes:
+    """The body for another model; itself if it is no object."""
+    fields = raw_fields(body)
+    return msgspec.json.encode({**fields, MODEL: model}) if fields else body
+
+
+def _texts(draft: Draft) -> dict[int | None, str]:
+    return {message.index: _text(message) for message in draft.messages if message.index >= 0}
+
+
+def _text(message: Message) -> str:
+    text = "\n".join(part.text for part in message.parts() if part.text)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} …"

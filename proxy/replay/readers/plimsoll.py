@@ -1,0 +1,98 @@
+"""The proxy's own recordings (`PLIMSOLL_RECORD`): figures alone (`meta`), with other words (`redacted`), or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from proxy.model.lenient_json import Json, RawFields
+from proxy.model.outcome import UNFITTED, Usage
+from proxy.replay.recorded import EachEntry, Figures, Found, Headers, Reader, Recorded, Skipped
+from proxy.replay.values import moment, of, status, text, tokens, value
+from proxy.wire.controls import PREFIX
+
+VERSION = 1
+STEPS = 64  # of one request that are read
+
+
+def recognises(fields: RawFields) -> bool:
+    """Whether it is a line of a recording."""
+    return {"v", "time", "api", "path"} <= fields.keys()
+
+
+def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
+    """One line."""
+    if value(fields["v"]) != VERSION:
+        yield Skipped("a recording of another version of Plimsoll")
+        return
+    if text(of(fields, "api")) in UNFITTED:
+        yield Skipped("a request of a path that is not fitted", other=True)
+        return
+    raw = fields.get("request")
+    body = bytes(raw) if raw is not None else _written(of(fields, "request_text"))
+    yield Recorded(
+        body=body,
+        at=_began(of(fields, "time"), of(fields, "ms")),
+        path=text(of(fields, "path")),
+        model=text(of(fields, "deployed") or ("" if body else of(fields, "model"))),
+        caller=text(of(fields, "caller")),
+        usage=_usage(of(fields, "usage")),
+        status=status(of(fields, "status")),
+        headers=_headers(of(fields, "controls")),
+        redacted=of(fields, "content") == "redacted",
+        figures=_figures(fields),
+    )
+
+
+def _written(found: Json) -> bytes:
+    return found.encode("utf-8", "replace") if isinstance(found, str) else b""
+
+
+def _began(ended: Json, ms: Json) -> float | None:
+    """A line has the time of the end; prompts are cached in the order in which they began."""
+    at, took = moment(ended), ms.get("total") if isinstance(ms, dict) else None
+    if at is None or isinstance(took, bool) or not isinstance(took, (int, float)) or not 0 <= took < 1e9:
+        return at
+    return at - took / 1000
+
+
+def _usage(found: Json) -> Usage | None:
+    if not isinstance(found, dict) or (prompt := tokens(found.get("prompt"))) is None:
+        return None
+    counts = [tokens(found.get(name)) or 0 for name in ("completion", "cached", "written")]
+    return Usage(prompt, counts[0], min(counts[1], prompt), written=counts[2])
+
+
+def _headers(found: Json) -> Headers:
+    """The control headers that the request had."""
+    if not isinstance(found, dict):
+        return ()
+    given = [("ladder", text(found.get("ladder"))), ("window", str(tokens(found.get("window")) or ""))]
+    pins = found.get("pins")
+    if isinstance(pins, list):
+        given.append(("pin", ",".join(str(pin) for pin in pins[:1000] if tokens(pin) is not None)))
+    return tuple((PREFIX + name.encode(), said.encode("latin-1", "replace")) for name, said in given if said)
+
+
+def _figures(fields: RawFields) -> Figures:
+    load = of(fields, "load")
+    window: Any = tokens(of(fields, "window")) or 0
+    prompt = tokens(of(fields, "prompt"))
+    sent = tokens(of(fields, "prompt_sent"))
+    return Figures(
+        prompt,
+        prompt if sent is None else sent,
+        float(load) if isinstance(load, (int, float)) and not isinstance(load, bool) else None,
+        window,
+        text(of(fields, "result")),
+        tuple(_steps(of(fields, "steps"))),
+    )
+
+
+def _steps(found: Json) -> Iterator[tuple[str, int, int]]:
+    for step in found[:STEPS] if isinstance(found, list) else ():
+        if isinstance(step, dict) and (name := text(step.get("step"))):
+            yield name, tokens(step.get("tokens_before")) or 0, tokens(step.get("tokens_after")) or 0
+
+
+READER = Reader("plimsoll", recognises, lambda: EachEntry(read))

@@ -1,0 +1,180 @@
+"""The report of a replay as JSON: what the terminal and the page of it show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy import __version__
+from proxy.replay.engine import Result
+from proxy.replay.order import Coverage
+from proxy.replay.planning import Column, Cut
+from proxy.replay.sums import Errors, PricesOf, StepSums, Sums, Tally
+
+MOST_SHOWN = 20  # rows of a table
+
+
+@dataclass(slots=True)
+class Replay:
+    """What is known of a replay so far. `figures_only`: of requests whose bodies are not recorded. `since`, `until`:
+    the times of the first and last request. `tokens`: that were planned, under all columns."""
+
+    columns: Sequence[Column]
+    prices: PricesOf
+    coverage: Coverage = field(default_factory=Coverage)
+    tallies: list[Tally] = field(init=False)
+    figures_only: Sums = field(default_factory=Sums)
+    since: float | None = None
+    until: float | None = None
+    tokens: int = 0
+
+    def __post_init__(self) -> None:
+        self.tallies = [Tally(self.prices) for _ in self.columns]
+
+    def add(self, result: Result) -> None:
+        """Adds the result of one request."""
+        recorded = result.placed.recorded
+        if recorded.at is not None:
+            self.since = recorded.at if self.since is None else min(self.since, recorded.at)
+            self.until = recorded.at if self.until is None else max(self.until, recorded.at)
+        if not result.planned:
+            if recorded.figures is not None:
+                self.figures_only.add_figures(recorded.figures)
+            return
+        for place, tally in enumerate(self.tallies):
+            tally.add(result, place)
+            self.tokens += result.planned[place].prompt
+
+
+def report(replay: Replay, files: Sequence[str], prices_at: str, seconds: float, jobs: int) -> dict[str, Any]:
+    """The whole report. Money is in US dollars, shares are of 1, times in seconds since 1970."""
+    coverage = replay.coverage
+    return {
+        "plimsoll": __version__,
+        "prices_at": prices_at,
+        "input": {
+            "files": coverage.files,
+            "unreadable": coverage.unreadable,
+            "requests": coverage.requests,
+            "formats": _by_count(coverage.formats),
+            "not_understood": _by_count(coverage.skipped),
+            "other_lines": _by_count(coverage.other),
+            "missing": _by_count(coverage.missing),
+            "with_time": coverage.timed,
+            "out_of_order": coverage.late,
+            "redacted": coverage.redacted,
+            "since": replay.since,
+            "until": replay.until,
+        },
+        "columns": [_column(*pair, files) for pair in zip(replay.columns, replay.tallies, strict=True)],
+        "figures_only": _sums(replay.figures_only) if replay.figures_only.requests else None,
+        "speed": {
+            "seconds": round(seconds, 3),
+            "tokens": replay.tokens,
+            "tokens_per_second": round(replay.tokens / seconds) if seconds else 0,
+            "processes": jobs,
+        },
+    }
+
+
+def _by_count(found: Counter[str]) -> dict[str, int]:
+    return dict(found.most_common())
+
+
+def _column(column: Column, tally: Tally, files: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "ladder": column.ladder or None,
+        "window": column.window,
+        "model": column.model or None,
+        "total": _sums(tally.total),
+        "models": _groups(tally.models),
+        "apps": _groups(tally.apps),
+        "steps": _steps(tally.steps),
+        "not_planned": _by_count(tally.unplanned),
+        "counts": _errors(tally.counts),
+        "prompt_cache": _errors(tally.caches),
+        "worst": [_worst(result, cut, files) for _, result, cut in tally.worst],
+    }
+
+
+def _sums(s: Sums) -> dict[str, Any]:
+    return {
+        "requests": s.requests,
+        "planned": s.planned,
+        "near": s.near,
+        "over": s.over,
+        "cut": s.cut,
+        "unfit": s.unfit,
+        "too_long": s.too_long,
+        "answered": s.answered,
+        "recorded_refusals": s.refused,
+        "recorded_refusals_answered": s.refused_answered,
+        "tokens": {"prompt": s.prompt, "prompt_sent": s.prompt_sent, "removed": s.prompt - s.prompt_sent},
+        "cached_tokens": {
+            "as_sent": s.cached_asked,
+            "fitted": s.cached_sent,
+            "of_cut": {"prompt_sent": s.cut_prompt, "as_sent": s.cut_cached_asked, "fitted": s.cut_cached_sent},
+        },
+        "money": {
+            "as_sent_net": s.asked_net,
+            "fitted_net": s.sent_net,
+            "saved_net": s.asked_net - s.sent_net,
+            "as_sent": s.asked_gross,
+            "fitted": s.sent_gross,
+            "saved": s.asked_gross - s.sent_gross,
+            "answered_net": s.rescued_net,
+            "priced": s.priced,
+            "unpriced": s.unpriced,
+        },
+    }
+
+
+def _groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
+    ordered = sorted(groups.items(), key=lambda one: (-one[1].over, -one[1].near, -one[1].requests, one[0]))
+    return [{"name": name, **_sums(sums)} for name, sums in ordered]
+
+
+def _steps(steps: Mapping[str, StepSums]) -> list[dict[str, Any]]:
+    ordered = sorted(steps.items(), key=lambda one: (-one[1].tokens, one[0]))
+    return [{"step": name, "requests": made.requests, "tokens": made.tokens} for name, made in ordered]
+
+
+def _errors(groups: Mapping[str, Errors]) -> list[dict[str, Any]]:
+    """Errors by model, the most frequent first. `error_*` are shares of the reported prompt."""
+    ordered = sorted(groups.items(), key=lambda one: (-one[1].count, one[0]))
+    return [
+        {
+            "model": name,
+            "requests": e.count,
+            "estimated": e.estimated,
+            "reported": e.reported,
+            "error_mean": e.mean,
+            "error_p50": e.quantile(0.5),
+            "error_p95": e.quantile(0.95),
+            "within_1_percent": e.within / e.count,
+        }
+        for name, e in ordered
+    ]
+
+
+def _worst(result: Result, cut: Cut, files: Sequence[str]) -> dict[str, Any]:
+    placed, p = result.placed, cut.planned
+    return {
+        "file": files[placed.file],
+        "entry": placed.entry,
+        "at": placed.recorded.at,
+        "app": placed.recorded.app,
+        "model": p.model,
+        "model_sent": p.model_sent,
+        "window": p.window,
+        "prompt": p.prompt,
+        "prompt_sent": p.prompt_sent,
+        "share_removed": p.share_cut,
+        "redacted": placed.recorded.redacted,
+        "steps": [{"step": s.name, "tokens_before": s.before, "tokens_after": s.after} for s in p.steps],
+        "rows": cut.rows,
+        "rows_left_out": cut.rows_left_out,
+    }

@@ -1,0 +1,253 @@
+"""Adds up the results of a replay under one column: requests, tokens, money, steps, agreement with recorded usage.
+
+Money is at list price and net of the provider's prompt cache. What the cache holds is modelled twice, by what the
+clients sent and by what would have been sent (`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs
+what it costs. A request that would have been refused as it was sent has no cost as it was sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proxy.fit.money import DEFAULT_CACHE, Prices, PromptCache
+from proxy.fit.prompt_cache import Hit, PrefixStore
+from proxy.model.outcome import Usage
+from proxy.replay.engine import WORST, Result
+from proxy.replay.planning import Cut, Planned
+from proxy.replay.recorded import Figures, Recorded
+
+NEAR = 0.8  # the load from which a request is near its window
+MAX_GROUPS = 200  # models, or apps, that are told apart
+OTHERS, UNNAMED = "(others)", "(unnamed)"
+NOTABLE = 1_024  # tokens of a prompt from which providers cache
+CLOSE_SHARE = 0.01  # an error of no more than this is close
+PricesOf = Callable[[str], Prices | None]
+
+
+@dataclass(slots=True)
+class Errors:
+    """Errors of estimates against what was reported, as shares: a histogram in steps of 0.1 %, up to 100 %."""
+
+    count: int = 0
+    estimated: int = 0
+    reported: int = 0
+    within: int = 0
+    _shares: Counter[int] = field(default_factory=Counter)
+
+    def add(self, estimated: int, reported: int, whole: int) -> None:
+        """Adds an estimate. Its error is a share of `whole`."""
+        share = abs(estimated - reported) / whole if whole else 0.0
+        self.count += 1
+        self.estimated += estimated
+        self.reported += reported
+        self.within += share <= CLOSE_SHARE
+        self._shares[min(1000, round(1000 * share))] += 1
+
+    def quantile(self, part: float) -> float | None:
+        """The error that a part of all errors does not exceed; None without any."""
+        seen = 0
+        for share in sorted(self._shares):
+            seen += self._shares[share]
+            if seen >= part * self.count:
+                return share / 1000
+        return None
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the errors' sizes."""
+        return sum(share * n for share, n in self._shares.items()) / 1000 / self.count if self.count else None
+
+
+@dataclass(slots=True)
+class Sums:
+    """Figures of some requests. Tokens are of prompts; money is in US dollars.
+
+    `near`, `over`: requests by load as they were sent. `too_long`: what their upstreams would have refused; of these
+    `answered` would have been made to fit. `unfit`: those that could not. `refused`: of those that are too long, the
+    ones that were refused when they were recorded. `cached_*`: tokens that the provider's cache holds, of what clients
+    sent and of what would have been sent; `cut_*`: the same of requests that were cut. `asked_*`, `sent_*`: costs of
+    requests that fit as they were sent; `rescued_net`: of those that did not, and were made to fit.
+    """
+
+    requests: int = 0
+    planned: int = 0
+    near: int = 0
+    over: int = 0
+    too_long: int = 0
+    answered: int = 0
+    unfit: int = 0
+    cut: int = 0
+    prompt: int = 0
+    prompt_sent: int = 0
+    cached_asked: int = 0
+    cached_sent: int = 0
+    cut_prompt: int = 0
+    cut_cached_asked: int = 0
+    cut_cached_sent: int = 0
+    priced: int = 0
+    unpriced: int = 0
+    asked_gross: float = 0.0
+    asked_net: float = 0.0
+    sent_gross: float = 0.0
+    sent_net: float = 0.0
+    rescued_net: float = 0.0
+    refused: int = 0
+    refused_answered: int = 0
+
+    def add(self, p: Planned, recorded: Recorded) -> None:
+        """Adds a planned request."""
+        self.requests += 1
+        if p.unplanned:
+            return
+        self.planned += 1
+        self.over += p.over
+        self.near += not p.over and p.load >= NEAR and not p.guessed
+        self.too_long += p.too_long
+        self.answered += p.too_long and p.possible
+        self.unfit += not p.possible
+        self.cut += p.prompt_sent != p.prompt
+        self.prompt += p.prompt
+        self.prompt_sent += p.prompt_sent if p.possible else 0
+        refused = recorded.status in (400, 413, 422) and p.too_long
+        self.refused += refused
+        self.refused_answered += refused and p.possible
+
+    def add_cached(self, p: Planned, asked: Hit, sent: Hit) -> None:
+        """Adds what the provider's cache holds of a request."""
+        self.cached_asked += asked.read
+        self.cached_sent += sent.read
+        if p.changed:
+            self.cut_prompt += p.prompt_sent
+            self.cut_cached_asked += asked.read
+            self.cut_cached_sent += sent.read
+
+    def add_cost(self, p: Planned, prices: tuple[Prices | None, Prices | None], usages: tuple[Usage, Usage]) -> None:
+        """Adds what a request costs as it was sent and as it would have been sent."""
+        asked, sent = prices
+        if asked is None or sent is None:
+            self.unpriced += 1
+            return
+        self.priced += 1
+        if p.too_long:
+            self.rescued_net += sent.bill(usages[1]).net
+            return
+        before, after = asked.bill(usages[0]), sent.bill(usages[1])
+        self.asked_gross += before.gross
+        self.asked_net += before.net
+        self.sent_gross += after.gross
+        self.sent_net += after.net
+
+    def add_figures(self, figures: Figures) -> None:
+        """Adds a request of which only the figures are recorded: they are those of the proxy that recorded it."""
+        self.requests += 1
+        if figures.prompt is None:
+            return
+        self.planned += 1
+        load = figures.load or 0.0
+        self.over += load > 1
+        self.near += NEAR <= load <= 1
+        self.prompt += figures.prompt
+        self.prompt_sent += figures.prompt_sent or 0
+        self.cut += figures.prompt_sent != figures.prompt
+
+
+@dataclass(slots=True)
+class StepSums:
+    """What one step did: to how many requests, and how many tokens it removed."""
+
+    requests: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sums under one column, of all requests and by model and app."""
+
+    prices: PricesOf
+    total: Sums = field(default_factory=Sums)
+    models: dict[str, Sums] = field(default_factory=dict)
+    apps: dict[str, Sums] = field(default_factory=dict)
+    steps: dict[str, StepSums] = field(default_factory=dict)
+    counts: dict[str, Errors] = field(default_factory=dict)
+    caches: dict[str, Errors] = field(default_factory=dict)
+    unplanned: Counter[str] = field(default_factory=Counter)
+    worst: list[tuple[float, Result, Cut]] = field(default_factory=list)
+    _asked: PrefixStore = field(default_factory=PrefixStore)
+    _sent: PrefixStore = field(default_factory=PrefixStore)
+
+    def add(self, result: Result, place: int) -> None:
+        """Adds the result of one request under the column at this place."""
+        p, recorded = result.planned[place], result.placed.recorded
+        groups = self._groups(p.model or "", recorded.app)
+        for sums in groups:
+            sums.add(p, recorded)
+        if p.unplanned:
+            self.unplanned[p.unplanned if len(self.unplanned) < MAX_GROUPS else OTHERS] += 1
+            return
+        for step in p.steps:
+            made = self.steps.setdefault(step.name, StepSums())
+            made.requests += 1
+            made.tokens += step.before - step.after
+        self._add_money(p, recorded, groups)
+        if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
+            self.worst.append((p.share_cut, result, cut))
+            self.worst.sort(key=lambda one: -one[0])
+            del self.worst[WORST:]
+
+    def _groups(self, model: str, app: str) -> tuple[Sums, Sums, Sums]:
+        return self.total, _group(self.models, model), _group(self.apps, app)
+
+    def _add_money(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...]) -> None:
+        prices = (self.prices(p.model), self.prices(p.model_sent))
+        at, usage = recorded.at or 0.0, recorded.usage
+        asked = self._hit(self._asked, recorded.caller, p, at, _cache(prices[0]), sent=False)
+        sent = self._hit(self._sent, recorded.caller, p, at, _cache(prices[1]), sent=True)
+        reply = 0 if usage is None else usage.completion
+        usages = (
+            Usage(p.prompt, reply, min(asked.read, p.prompt), written=asked.written),
+            Usage(p.prompt_sent, reply, min(sent.read, p.prompt_sent), written=sent.written),
+        )
+        for sums in groups:
+            sums.add_cached(p, asked, sent)
+            if p.possible:
+                sums.add_cost(p, prices, usages)
+        self._compare(p, recorded, asked)
+
+    def _hit(self, store: PrefixStore, caller: str, p: Planned, at: float, cache: PromptCache, *, sent: bool) -> Hit:
+        """What the cache does for a prompt that reaches its upstream; one that is refused leaves nothing there."""
+        pieces = p.asked if not sent or p.sent is None else p.sent
+        if pieces is None or not (p.possible if sent else not p.too_long):
+            return Hit()
+        return store.add((caller, p.model_sent if sent else p.model), pieces, at, cache)
+
+    def _compare(self, p: Planned, recorded: Recorded, asked: Hit) -> None:
+        """Compares the count and the model of the cache with what was reported, where what was sent is the whole
+        request, as the client sent it."""
+        usage, figures = recorded.usage, recorded.figures
+        if usage is None or not usage.prompt or recorded.missing:
+            return
+        if figures is not None and figures.prompt_sent != figures.prompt:
+            return
+        name = p.model
+        _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
+        if usage.prompt >= NOTABLE and not recorded.redacted:
+            _errors(self.caches, name).add(min(asked.read, usage.prompt), usage.cached, usage.prompt)
+
+
+def _cache(prices: Prices | None) -> PromptCache:
+    return DEFAULT_CACHE if prices is None else prices.cache
+
+
+def _group(groups: dict[str, Sums], name: str) -> Sums:
+    name = name[:MAX_GROUPS] or UNNAMED
+    if name not in groups and len(groups) >= MAX_GROUPS:
+        name = OTHERS
+    return groups.setdefault(name, Sums())
+
+
+def _errors(groups: dict[str, Errors], name: str) -> Errors:
+    if name not in groups and len(groups) >= MAX_GROUPS:
+        name = OTHERS
+    return groups.setdefault(name, Errors())

@@ -1,0 +1,138 @@
+"""plimsoll replay: its options, its report in the terminal, and its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.cli.main import main
+from proxy.cli.replay import columns_of, notes
+from proxy.errors import ConfigError
+from proxy.model.outcome import Usage
+from proxy.replay.planning import Column
+from tests.cli.test_main import clean, ended
+from tests.replay.recordings import chat, logged
+from tests.replay.test_report import reported
+
+__all__ = ["clean"]  # the fixture
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
+    """The report of a run, as JSON."""
+    code, out, err = ended(capsys, "replay", "--json", *argv)
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_a_report_tells_what_would_have_been_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logged(tmp_path / "log.jsonl", chat(200), chat(3), usage=Usage(700, 5))
+    code, out, err = ended(capsys, "replay", str(log))
+    assert (code, err) == (0, "")
+    for said in ("2 requests in 1 files: LiteLLM 2", "over the line", "gpt-4", "search", "prune_history", "entry 1"):
+        assert said in out
+    assert "error p50" in out and "saved, net" in out
+
+
+def test_json_has_the_same_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, str(logged(tmp_path / "log.jsonl", chat(200), chat(3))))
+    total = found["columns"][0]["total"]
+    assert (total["planned"], total["over"], total["too_long"], total["answered"]) == (2, 1, 1, 1)
+    assert found["input"]["formats"] == {"LiteLLM": 2} and found["columns"][0]["apps"][0]["name"] == "search"
+    assert total["money"]["priced"] == 2 and total["money"]["answered_net"] > 0
+
+
+def test_settings_are_compared_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(logged(tmp_path / "log.jsonl", chat(200)))
+    found = told(capsys, "--ladder", "chat", "--ladder", "agent", "--window", "4000", log)
+    assert [column["name"] for column in found["columns"]] == [
+        "ladder chat, window 4,000",
+        "ladder agent, window 4,000",
+    ]
+    assert told(capsys, "--model", "gpt-4o", log)["columns"][0]["models"][0]["name"] == "gpt-4o"
+    out = ended(capsys, "replay", "--ladder", "chat", "--ladder", "agent", log)[1]
+    assert "ladder chat" in out and "ladder agent" in out
+
+
+def test_the_page_and_the_lines_are_for_their_owner_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logged(tmp_path / "log.jsonl", chat(200), chat(3))
+    html, lines = tmp_path / "report.html", tmp_path / "lines.jsonl"
+    assert ended(capsys, "replay", str(log), "--html", str(html), "--lines", str(lines))[2].endswith("report.html\n")
+    assert html.read_text().startswith("<!doctype html>") and "t0x0" not in html.read_text()
+    written = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(one["entry"], one["at"]) for one in written] == [(1, 1_763_000_000.0), (2, 1_763_000_010.0)]
+    assert written[0]["plans"][0]["steps"] and written[1]["plans"][0]["fits"]
+    assert [stat.S_IMODE(os.stat(path).st_mode) for path in (html, lines)] == [0o600, 0o600]
+
+
+def test_texts_are_shown_only_where_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(logged(tmp_path / "log.jsonl", chat(200)))
+    assert "t0x0" not in json.dumps(told(capsys, log)) and "t0x0" in json.dumps(told(capsys, "--content", log))
+
+
+def test_other_processes_tell_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(logged(tmp_path / "log.jsonl", *[chat(3)] * 70, chat(200)))
+    one, two = (told(capsys, "--jobs", jobs, log) for jobs in ("0", "2"))
+    assert one["columns"] == two["columns"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--ladder", "nobodys"], "--ladder: there is no ladder nobodys; there are "),
+        (["--window", "0"], "--window"),
+        (["--jobs", "-1"], "--jobs"),
+        (["--window=1", "--window=2", "--window=3", *(f"--model=m{i}" for i in range(3))], "9 combinations"),
+        (["--html", "/nowhere/x.html"], "/nowhere/x.html: No such file"),
+    ],
+)
+def test_mistakes_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: Sequence[str], problem: str
+) -> None:
+    code, _, err = ended(capsys, "replay", *argv, str(logged(tmp_path / "log.jsonl", chat(3))))
+    assert code == 2 and problem in err
+
+
+def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ended(capsys, "replay", str(tmp_path))
+    assert code == 2 and "no files" in err
+
+
+def test_a_file_without_requests_is_a_failure_that_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.jsonl").write_text('{"weather": "rain"}\n\x1b[2J\n')
+    code, out, _ = ended(capsys, "replay", str(tmp_path / "a.jsonl"), str(tmp_path / "absent"))
+    assert code == 1 and "JSON of no format that is known" in out and "No such file" in out and "\x1b[2J" not in out
+
+
+def test_hostile_names_move_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logged(tmp_path / "log.jsonl", chat(200, model="gpt-4 \x1b[2J[bold]"), app="\x1b]0;x\x07[red]")
+    out = ended(capsys, "replay", str(log))[1]
+    assert "\x1b" not in out and "\x07" not in out and "[red]" in out
+
+
+def test_columns_are_every_combination() -> None:
+    assert columns_of((), (), ()) == [Column()]
+    assert columns_of(["a", "b"], [1], ["m"]) == [Column("a", 1, "m"), Column("b", 1, "m")]
+    with pytest.raises(ConfigError):
+        columns_of([str(i) for i in range(9)], (), ())
+
+
+def test_what_limits_the_report_is_said() -> None:
+    found = reported(chat(3))
+    found["input"] |= {"missing": {"tools": 2}, "with_time": 0, "out_of_order": 3, "redacted": 4}
+    found["figures_only"] = found["columns"][0]["total"]
+    said = "\n".join(notes(found))
+    assert all(
+        word in said for word in ("tools (2 requests)", "no time", "3 requests came out", "redacted", "figures only")
+    )
+
+
+def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["replay", "--help"])
+    assert exit.value.code == 0 and "repeat it to compare" in capsys.readouterr().out

@@ -1,0 +1,100 @@
+"""The report as one HTML file: it loads nothing, and no text of the input is markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from proxy.model.outcome import Usage
+from proxy.replay.html import STYLE, page
+from proxy.replay.recorded import Recorded
+from tests.makers import user, words
+from tests.replay.recordings import chat
+from tests.replay.test_report import reported
+from tests.replay.test_sums import PRICES
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[2J"
+LOADS = ("script", "link", "img", "iframe", "object", "embed", "base", "form", "audio", "video", "a", "use", "image")
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def hostile() -> str:
+    """A page of which every text of the input is hostile."""
+    messages = [
+        user(HOSTILE),
+        *(user(words(60, f"m{i}{HOSTILE}")) for i in range(200)),
+        {"role": HOSTILE, "content": "x"},
+    ]
+    body = json.dumps({"model": f"gpt-4 {HOSTILE}", "messages": messages}).encode()
+    recorded = Recorded(body, app=HOSTILE, usage=Usage(9_000, 1, 10), missing=(HOSTILE,), redacted=True)
+    found = reported(recorded, chat(200), b"{", content=True)
+    found["columns"][0]["worst"][0]["app"] = HOSTILE
+    found["input"]["unreadable"] = [HOSTILE]
+    for kind in ("formats", "not_understood", "other_lines", "missing"):
+        found["input"][kind] = {HOSTILE: 1}
+    found["columns"][0]["name"] = found["prices_at"] = HOSTILE
+    for group in (*found["columns"][0]["models"], *found["columns"][0]["apps"]):
+        group["name"] = HOSTILE
+    for step in (*found["columns"][0]["steps"], *found["columns"][0]["worst"][0]["steps"]):
+        step["step"] = HOSTILE
+    for row in found["columns"][0]["worst"][0]["rows"]:
+        row |= {"role": HOSTILE, "why": HOSTILE, "text": HOSTILE, "text_sent": HOSTILE, "state": HOSTILE}
+    return page(found)
+
+
+def test_no_text_is_markup() -> None:
+    text = hostile()
+    assert "alert(1)" in text and "<script" not in text and "<img" not in text
+    elements = Elements(text).found
+    assert not [tag for tag, _ in elements if tag in LOADS]
+    allowed = {"class", "content", "http-equiv", "name", "charset", "lang", "viewbox", "role", "aria-label", "x"}
+    allowed |= {"width", "height", "preserveaspectratio"}
+    assert {name for _, attributes in elements for name in attributes} <= allowed
+    assert {a["class"] for _, a in elements if a.get("class")} <= set(re.findall(r"\.([a-z]+)", STYLE)) | {"kept"}
+
+
+def test_the_policy_allows_its_own_style_and_nothing_else() -> None:
+    text = page(reported(chat(3)))
+    (policy,) = (
+        a["content"] or "" for tag, a in Elements(text).found if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert policy.split("; ")[:2] == ["default-src 'none'", f"style-src 'sha256-{digest}'"]
+    assert "url(" not in text and "@import" not in text and "http://" not in text and "https://" not in text
+
+
+def test_contents_are_shown_only_where_they_were_asked_for() -> None:
+    assert "t1x1 " in page(reported(chat(200), content=True)) and "t1x1 " not in page(reported(chat(200)))
+
+
+@pytest.mark.parametrize("bodies", [(), (b"{",), (chat(3),), (chat(200),) * 4])
+def test_every_report_is_a_page(bodies: tuple[bytes, ...]) -> None:
+    text = page(reported(*bodies, prices=lambda model: PRICES))
+    tags = [tag for tag, _ in Elements(text).found]
+    assert text.startswith("<!doctype html>") and tags.count("section") == 7 and text.endswith("</html>\n")
+    assert ("Nothing was cut." in text) is (bodies != (chat(200),) * 4)
+
+
+def test_times_that_are_no_times_are_left_out() -> None:
+    found = reported(Recorded(chat(3), at=1_763_000_000.0))
+    assert "2025-11-13 02:13 UTC" in page(found)
+    found["input"]["since"] = 1e300
+    assert "UTC" in page(found)

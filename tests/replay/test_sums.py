@@ -1,0 +1,172 @@
+"""Sums of a replay: requests, tokens, money net of the prompt cache, agreement with recorded usage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.fit.money import Prices, Rates
+from proxy.fit.prompt_cache import Pieces
+from proxy.model.outcome import Usage
+from proxy.replay.engine import Result
+from proxy.replay.order import Placed
+from proxy.replay.planning import Cut, Planned, Step
+from proxy.replay.recorded import Figures, Recorded
+from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, Sums, Tally
+
+PRICES = Prices(Rates(1.0, 10.0, 0.1))
+
+
+def pieces(*ends: tuple[int, int]) -> Pieces:
+    """Pieces of digests and tokens."""
+    return Pieces([digest for digest, _ in ends], [tokens for _, tokens in ends])
+
+
+LONG = pieces((1, 2_048), (2, 4_096), (3, 8_192))
+CUT = pieces((1, 2_048), (9, 4_096))
+
+
+def result(planned: Planned, at: float = 0.0, cut: bool = False, **recorded: object) -> Result:
+    """The result of one request."""
+    placed = Placed(at, 0, int(at), int(at), Recorded(at=at, **recorded))  # type: ignore[arg-type]
+    return Result(placed, (planned,), (Cut(planned, []) if cut else None,))
+
+
+def planned(prompt: int = 8_192, sent: int | None = None, **more: object) -> Planned:
+    """A planned request; one of which tokens were removed was changed by a step."""
+    steps = () if sent is None else (Step("prune_history", prompt, sent),)
+    made = {"asked": LONG, "sent": None if sent is None else CUT, **more}
+    return Planned("m", "m", prompt, prompt if sent is None else sent, 10_000, steps=steps, **made)  # type: ignore[arg-type]
+
+
+def tally(*found: Result) -> Tally:
+    """The sums of these results; every model has a price."""
+    made = Tally(lambda model: PRICES)
+    for one in found:
+        made.add(one, 0)
+    return made
+
+
+def test_requests_are_counted_by_how_near_they_are() -> None:
+    found = tally(
+        result(planned(load=0.5)),
+        result(planned(load=0.8)),
+        result(planned(load=0.99, guessed=True)),
+        result(planned(sent=4_096, load=1.2, over=True, too_long=True)),
+        result(planned(load=1.2, over=True, too_long=True, possible=False), status=400),
+        result(planned(sent=4_096, load=1.2, over=True, too_long=True), status=400),
+        result(Planned(unplanned="no JSON")),
+    ).total
+    assert (found.requests, found.planned, found.near, found.over, found.cut) == (7, 6, 1, 3, 2)
+    assert (found.too_long, found.answered, found.unfit) == (3, 2, 1)
+    assert (found.refused, found.refused_answered) == (2, 1)
+
+
+def test_a_repeated_prompt_is_paid_at_the_price_of_the_cache() -> None:
+    found = tally(result(planned(), 0.0), result(planned(), 5.0, usage=Usage(8_192, 100, 8_064))).total
+    assert found.cached_asked == found.cached_sent == 8_192
+    assert found.asked_net == found.sent_net == pytest.approx(8_192 + 819.2 + 1_000)
+    assert found.asked_gross == pytest.approx(2 * 8_192 + 1_000) and found.priced == 2
+
+
+def test_a_cut_that_moves_the_prefix_can_cost_more() -> None:
+    found = tally(result(planned(), 0.0), result(planned(sent=4_096), 5.0)).total
+    assert found.asked_net - found.sent_net == pytest.approx(819.2 - (2_048 * 0.1 + 2_048))
+    assert found.asked_net < found.sent_net and found.asked_gross > found.sent_gross
+    assert (found.cut_prompt, found.cut_cached_asked, found.cut_cached_sent) == (4_096, 8_192, 2_048)
+
+
+def test_a_cut_that_stays_keeps_its_prefix() -> None:
+    found = tally(*(result(planned(sent=4_096), at) for at in (0.0, 5.0))).total
+    assert found.cut_cached_sent == 4_096 and found.asked_net > found.sent_net
+
+
+def test_what_would_have_been_refused_has_no_cost_as_it_was_sent_and_fills_no_cache() -> None:
+    found = tally(*(result(planned(sent=4_096, too_long=True, over=True), at) for at in (0.0, 5.0))).total
+    assert found.asked_net == found.sent_net == found.cached_asked == 0
+    assert found.rescued_net == pytest.approx(4_096 + 409.6) and found.cached_sent == 4_096
+
+
+def test_what_cannot_be_sent_costs_nothing() -> None:
+    found = tally(result(planned(over=True, possible=False, too_long=True))).total
+    assert (found.priced, found.unpriced, found.cached_sent) == (0, 0, 0)
+
+
+def test_callers_do_not_share_a_cache() -> None:
+    assert tally(result(planned(), caller="ann"), result(planned(), 1.0, caller="bob")).total.cached_asked == 0
+
+
+def test_a_model_without_a_price_has_tokens_only() -> None:
+    made = Tally(lambda model: None)
+    made.add(result(planned()), 0)
+    assert (made.total.unpriced, made.total.prompt, made.total.asked_net) == (1, 8_192, 0.0)
+
+
+def test_groups_and_steps_have_sums_of_their_own() -> None:
+    found = tally(result(planned(sent=4_096), app="a"), result(planned(), 1.0))
+    assert found.models["m"].requests == 2 and found.apps["a"].cut == 1 and found.apps[UNNAMED].cut == 0
+    assert (found.steps["prune_history"].requests, found.steps["prune_history"].tokens) == (1, 4_096)
+
+
+def test_groups_are_bounded() -> None:
+    found = tally(*(result(planned(), float(i), app=f"app {i}") for i in range(MAX_GROUPS + 5)))
+    assert len(found.apps) == MAX_GROUPS + 1 and found.apps[OTHERS].requests == 5
+
+
+def test_reasons_are_bounded() -> None:
+    found = tally(*(result(Planned(unplanned=f"reason {i}")) for i in range(MAX_GROUPS + 5)))
+    assert len(found.unplanned) == MAX_GROUPS + 1 and found.unplanned[OTHERS] == 5
+
+
+def test_counts_and_cache_are_compared_with_what_was_reported() -> None:
+    usage = Usage(8_000, 1, 7_936)
+    found = tally(result(planned(), 0.0, usage=Usage(8_192)), result(planned(), 1.0, usage=usage))
+    counts, caches = found.counts["m"], found.caches["m"]
+    assert (counts.count, counts.estimated, counts.reported, counts.within) == (2, 16_384, 16_192, 1)
+    assert (caches.count, caches.estimated, caches.reported) == (2, 8_000, 7_936)
+    assert caches.quantile(0.5) == 0.0 and counts.quantile(1.0) == 0.024
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {"usage": None},
+        {"usage": Usage(0)},
+        {"usage": Usage(9), "missing": ("tools",)},
+        {"usage": Usage(9), "figures": Figures(9, 5)},
+    ],
+)
+def test_what_was_not_sent_as_it_is_recorded_is_not_compared(recorded: dict[str, Any]) -> None:
+    assert tally(result(planned(), **recorded)).counts == {}
+
+
+def test_redacted_words_are_counted_but_cached_as_others() -> None:
+    found = tally(result(planned(), usage=Usage(8_192), redacted=True))
+    assert found.counts and not found.caches
+
+
+def test_the_worst_cuts_are_kept() -> None:
+    found = tally(
+        *(result(planned(sent=sent), float(i), cut=True) for i, sent in enumerate((4_000, 1_000, 8_000, 2_000)))
+    )
+    assert [round(share, 2) for share, _, _ in found.worst] == [0.88, 0.76, 0.51]
+
+
+def test_errors_have_quantiles() -> None:
+    errors = Errors()
+    assert errors.mean is None and errors.quantile(0.5) is None
+    for estimated in (100, 100, 100, 150, 900):
+        errors.add(estimated, 100, 100)
+    assert (errors.quantile(0.5), errors.quantile(0.8), errors.quantile(0.95)) == (0.0, 0.5, 1.0)
+    assert errors.mean == pytest.approx(0.3) and errors.within == 3
+    errors.add(5, 0, 0)
+    assert errors.within == 4
+
+
+def test_figures_alone_are_those_of_the_recording() -> None:
+    sums = Sums()
+    for figures in (Figures(900, 500, 1.1), Figures(800, 800, 0.85), Figures(), Figures(10, 10, 0.1)):
+        sums.add_figures(figures)
+    assert (sums.requests, sums.planned, sums.over, sums.near, sums.cut) == (4, 3, 1, 1, 1)
+    assert (sums.prompt, sums.prompt_sent) == (1_710, 1_310)
