@@ -1,54 +1,22 @@
-"""Clients for Node: installed as the lock file pins them, and run straight and through the proxy."""
+"""Clients for Node, as the lock file pins them."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tempfile
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from proxy.cli.demo import BODY
-from proxy.simulator.replies import END
-from tests.e2e.world import World, eventually
+from tests.e2e.client_scripts import BODIES, Told, missing, run_script
+from tests.e2e.world import World
 
 HERE = Path(__file__).parent / "node"
 CACHE = Path(__file__).parents[2] / ".bench" / "node-clients"
 OLDEST = 20  # of node's versions that the packages run on
-INSTALL_SECONDS, RUN_SECONDS = 180, 120
-TOOLS = [
-    {"type": "function", "function": {"name": f"tool_{i}", "description": f"Finds what number {i} is for. " * 30}}
-    for i in range(60)
-]
-CALLS = 16  # of an agent's run: some 600 tokens of results each
-Told = dict[str, dict[str, Any]]
-
-
-def result(number: int) -> str:
-    """What a tool brings at its call of this number, from 0; the last one says that it was the last."""
-    return f"Part {number}: " + " ".join(f"line{number}x{n}" for n in range(120)) if number < CALLS - 1 else END
-
-
-RESULTS = [result(number) for number in range(CALLS)]
-BODIES = {
-    "long": BODY,
-    "unfit": {"model": "gpt-4", "messages": [{"role": "user", "content": "Which?"}], "tools": TOOLS},
-    "results": RESULTS,
-}
-
-
-def missing(reason: str) -> None:
-    """Without node these tests cannot be; where everything must be, that is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+INSTALL_SECONDS = 180
 
 
 def installed() -> Path:
@@ -86,31 +54,5 @@ def run_client(here: World, script: str) -> tuple[Told, Told]:
         for source in HERE.glob("*.mjs"):
             shutil.copy(source, folder)
         (folder / "bodies.json").write_text(json.dumps(BODIES))
-        return (
-            _run(here, folder, script, here.straight, "straight"),
-            _run(here, folder, script, here.through, "through"),
-        )
-
-
-def _run(here: World, folder: Path, script: str, url: str, tag: str) -> Told:
-    """Runs the client; where it says that it let something go, it waits until the simulator has seen it."""
-    told: Told = {}
-    with subprocess.Popen(
-        ["node", script, url, tag], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as node:
-        assert node.stdin and node.stdout
-        try:
-            lost = here.simulator.disconnects
-            for line in node.stdout:
-                found = json.loads(line)
-                if "waiting" in found:
-                    lost += 1
-                    eventually(partial(here.has_lost, lost), 20)
-                    node.stdin.write("\n")
-                    node.stdin.flush()
-                else:
-                    told[found.pop("scenario")] = found
-            assert node.wait(RUN_SECONDS) == 0
-        finally:
-            node.kill()
-    return told
+        straight = run_script(here, folder, "node", script, here.straight, "straight")
+        return straight, run_script(here, folder, "node", script, here.through, "through")

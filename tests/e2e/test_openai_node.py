@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.node_clients import HERE, Told, run_client
+from tests.e2e.client_scripts import Told
+from tests.e2e.node_clients import HERE, run_client
 from tests.e2e.world import World, world
 
 SAME = (

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.simulator.app import SimulatorConfig
-from tests.e2e.node_clients import CALLS, Told, run_client
+from tests.e2e.client_scripts import CALLS, Told
+from tests.e2e.node_clients import run_client
 from tests.e2e.world import World, world
 
 SAME = (
