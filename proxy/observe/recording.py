@@ -265,7 +265,7 @@ def figures(request: Request) -> _Line:
     o, usage = request.outcome, request.outcome.usage
     return _Line(
         VERSION,
-        round(request.at, 3),
+        int(1000 * request.at) / 1000,
         o.endpoint,
         o.path,
         printable(o.model),
@@ -297,9 +297,9 @@ def figures(request: Request) -> _Line:
         None if usage is None else _Usage(usage.prompt, usage.completion, usage.cached, usage.written),
         None if request.finish is None else printable(request.finish),
         _Times(
-            round(1000 * o.own_seconds, 2),
-            round(1000 * o.upstream_seconds, 1),
-            None if o.first_byte_seconds is None else round(1000 * o.first_byte_seconds, 1),
+            int(100_000 * o.own_seconds) / 100,  # `round` takes three times as long
+            int(10_000 * o.upstream_seconds) / 10,
+            None if o.first_byte_seconds is None else int(10_000 * o.first_byte_seconds) / 10,
         ),
     )
 
