@@ -78,7 +78,7 @@ def of(body: bytes, *headers: tuple[bytes, bytes]) -> Request:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses are shorter."""
-    monkeypatch.setattr(recording, "BATCH_DELAY_S", 0.005)
+    monkeypatch.setattr(recording, "WRITE_DELAY_S", 0.005)
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_a_folder_that_cannot_be_is_told_once_and_again_when_it_can(desk: Desk) 
     run(check())
 
 
-def test_a_bug_of_ours_loses_its_batch_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_loses_its_line_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
         recorder = desk.recorder()
         with monkeypatch.context() as patch:
