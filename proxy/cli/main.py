@@ -32,6 +32,7 @@ from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser, whole
 from proxy.errors import ClientError, ConfigError
+from proxy.observe.recording_files import is_writable
 
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"
@@ -350,15 +351,19 @@ def _failed(error: admin_client.RequestFailed) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """`plimsoll check`: prints every problem of a rules folder. Returns 1 if there are any.
+    """`plimsoll check`: prints every problem of a rules folder; without one, of the settings' rules and of their folder
+    for recordings. Returns 1 if there are any.
 
     Raises `ConfigError` (exit code 2) if the folder does not exist.
     """
-    folder = arguments.folder or settings_of(arguments).rules
+    settings = None if arguments.folder else settings_of(arguments)
+    folder: Path | None = arguments.folder if settings is None else settings.rules
     if folder is not None and not folder.is_dir():
         source = "" if arguments.folder else "PLIMSOLL_RULES: "
         raise ConfigError(f"{source}no such folder: {folder}")
-    problems = check_rules(folder)
+    problems = list(check_rules(folder))
+    if settings and settings.record and not is_writable(settings.record):
+        problems.append(f"PLIMSOLL_RECORD: {settings.record} cannot be written")
     for problem in problems:
         print(problem)
     if not problems:

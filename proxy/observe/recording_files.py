@@ -101,6 +101,12 @@ class RecordingFiles:
                 total -= sizes[path]
 
 
+def is_writable(folder: Path) -> bool:
+    """Whether files can be created in a folder, or the folder itself where it does not exist."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
 def lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, without their newlines, in constant memory. A file that is being written or that a crash
     cut off ends with its last whole line. Raises OSError."""

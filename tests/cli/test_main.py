@@ -221,6 +221,16 @@ def test_a_lorebook_can_be_tried(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert code == 2 and "needs a ladder with the step recall, such as rag" in complaint
 
 
+def test_a_folder_for_recordings_that_cannot_be_written_is_found_by_check(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_RECORD", str(tmp_path / "records"))
+    assert main(["check"]) == 0
+    (tmp_path / "records").write_bytes(b"")
+    assert main(["check"]) == 1
+    assert capsys.readouterr().out.endswith(f"PLIMSOLL_RECORD: {tmp_path}/records cannot be written\n")
+
+
 def test_a_broken_lorebook_is_found_by_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lorebooks").mkdir()
     (tmp_path / "lorebooks" / "torn.json").write_text("{")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.observe.recording_files import CHECK_BYTES, MAX_FILE_S, RecordingFiles, lines
+from proxy.observe.recording_files import CHECK_BYTES, MAX_FILE_S, RecordingFiles, is_writable, lines
 
 ROOT = Path(__file__).parents[2]
 BIG = 1 << 30
@@ -154,6 +154,13 @@ def test_a_folder_that_cannot_be_is_an_error_each_time(folder: str) -> None:
         with pytest.raises(OSError):
             files.append([b"1\n"])
     files.close()
+
+
+def test_whether_a_folder_can_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert is_writable(tmp_path) and is_writable(tmp_path / "new" / "folder") and is_writable(Path("relative"))
+    assert not is_writable(tmp_path / "file") and not is_writable(tmp_path / "file" / "folder")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 FULL = """
