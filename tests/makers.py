@@ -45,6 +45,9 @@ class WordMeter:
     def scaled(self, ratio: float) -> Meter:
         return replace(self, ratio=self.ratio * ratio)
 
+    def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
+        return replace(self, ratio=self.ratio * ratio, margin=margin or self.margin, quality=Quality.CALIBRATED)
+
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None
 

@@ -162,7 +162,12 @@ def test_every_file_of_the_rules_is_in_the_table() -> None:
 
 def test_the_examples_of_rules_are_a_folder_without_problems(tmp_path: Path) -> None:
     files = {"step": "ladder.toml", "lorebook": "ladder.toml", "window": "windows.toml"}
-    files |= {"family": "families.toml", "refusal": "refusals.toml", "upstream": "upstreams.toml"}
+    files |= {
+        "family": "families.toml",
+        "refusal": "refusals.toml",
+        "upstream": "upstreams.toml",
+        "counter": "counters.toml",
+    }
     for example in re.findall(r"```toml\n(.*?)```", text_of(RULES), re.DOTALL):
         kind = re.findall(r"^\[\[(\w+)\]\]", example, re.MULTILINE)[0]
         with (tmp_path / files[kind]).open("a", encoding="utf-8") as file:

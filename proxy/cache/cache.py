@@ -18,7 +18,7 @@ from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, Key, Model
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.stats import LookupStats
-from proxy.cache.stored_prompts import StoredPrompts
+from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
 from proxy.model.limits import LearnedLimits, Proof
 
 CLOSE_TIMEOUT_S = 0.25
@@ -52,6 +52,7 @@ class Cache:
         self.use_upstream(upstream)
         self.contents = Contents(self._remote, self._keyring, self._stats)
         self.stored = StoredPrompts(self._remote, self._keyring, self._stats)
+        self.counted = StoredPrompts(self._remote, self._keyring, self._stats, COUNTED, COUNTED_TTL_S)
 
     def use_upstream(self, upstream: str) -> None:
         """Begins the records of an upstream, and uses them from now on."""

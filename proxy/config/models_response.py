@@ -1,4 +1,4 @@
-"""Reads a model's window from the response of an upstream's `GET /v1/models`. It sends no request."""
+"""Reads a model's window and owner from the response of an upstream's `GET /v1/models`. It sends no request."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ WINDOW_KEYS = (
 )
 INPUT_KEYS = ("max_input_tokens", "inputTokenLimit", "input_token_limit", "max_prompt_tokens")
 OUTPUT_KEYS = ("max_output_tokens", "max_completion_tokens", "outputTokenLimit", "output_token_limit")
+OWNER_KEY = "owned_by"
 LIST_KEYS = ("data", "models")
 NAME_KEYS = ("id", "name", "model", "slug", "key")
 
@@ -46,6 +47,16 @@ def window_from_models(body: bytes, model: str) -> Window | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return next((window for row in _rows_of(response, model) if (window := _window(row))), None)
+
+
+def owner_from_models(body: bytes, model: str) -> str:
+    """The owner of a model in such a body: vLLM and llama.cpp name themselves. Empty if it has none. Never raises."""
+    try:
+        response = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    owners = {row.get(OWNER_KEY) for row in _rows_of(response, model)} - {None}
+    return next((owner for owner in owners if isinstance(owner, str)), "") if len(owners) == 1 else ""
 
 
 def _rows_of(response: Any, model: str) -> list[Mapping[str, Any]]:

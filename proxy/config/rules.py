@@ -1,9 +1,9 @@
 """Loads the rules: the built-in folder, and the user's folder merged over it, as one immutable, validated value.
 
 The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
-windows.toml, refusals.toml, upstreams.toml and families.toml come before the built-in rows. A refusal, veto or upstream
-replaces the built-in row with its name; a family does so at that row's position. A key of the user's tools.toml
-replaces the built-in key.
+windows.toml, refusals.toml, upstreams.toml, counters.toml and families.toml come before the built-in rows. A refusal,
+veto, upstream or counter replaces the built-in row with its name; a family does so at that row's position. A key of the
+user's tools.toml replaces the built-in key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config import tools
+from proxy.config import counters, tools
 from proxy.config.callers import FILE as CALLERS
 from proxy.config.callers import parse_callers
 from proxy.config.families import merge_families, parse_families
@@ -40,10 +40,13 @@ from proxy.fit.lore import Entry
 from proxy.model.plan import Ladder
 from proxy.tokens.families import BUILT_IN, FILE, Families
 from proxy.wire import refusals
+from proxy.wire.counters import Counter
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
-FILES = frozenset({"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, "summary.txt"})
+FILES = frozenset(
+    {"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, counters.FILE, "summary.txt"}
+)
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
@@ -63,6 +66,7 @@ class Rules:
     families: Families = BUILT_IN
     callers: frozenset[str] = frozenset()
     upstreams: tuple[UpstreamRow, ...] = ()
+    counters: tuple[Counter, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -184,6 +188,7 @@ def read_rules(
         families=_families(reader),
         callers=_callers(reader),
         upstreams=_upstreams(reader),
+        counters=_counters(reader),
     )
     return rules, reader.problems
 
@@ -291,6 +296,15 @@ def _upstreams(reader: RulesReader) -> tuple[UpstreamRow, ...]:
         reader.report(layer, UPSTREAMS, problems)
         found = {**found, **{row.name: row for row in rows if row.name not in found}}
     return tuple(found.values())
+
+
+def _counters(reader: RulesReader) -> tuple[Counter, ...]:
+    found: tuple[Counter, ...] = ()
+    for layer in reader.layers:
+        rows, problems = counters.parse_counters(reader.toml(layer, counters.FILE))
+        reader.report(layer, counters.FILE, problems)
+        found = counters.merged(found, rows)
+    return found
 
 
 def _arguments(reader: RulesReader) -> Params:

@@ -84,6 +84,7 @@ class Settings:
     embeddings_upstream: str | None
     embeddings_api_key: str | None = field(repr=False)
     embeddings_timeout: float
+    counter_timeout: float
     extra_calls_budget: int
     extra_calls_keyless: bool
     llm_fallback_enabled: bool
@@ -212,6 +213,12 @@ SETTINGS = (
     ),
     Setting("PLIMSOLL_EMBEDDINGS_API_KEY", optional(values.key), "", "key for PLIMSOLL_EMBEDDINGS_UPSTREAM", True),
     Setting("PLIMSOLL_EMBEDDINGS_TIMEOUT", values.timeout, "2", "seconds to wait for embeddings"),
+    Setting(
+        "PLIMSOLL_COUNTER_TIMEOUT",
+        values.duration,
+        "0.3",
+        "seconds to wait for the upstream's own count of a prompt near its window; 0: never asked",
+    ),
     Setting(
         "PLIMSOLL_EXTRA_CALLS_BUDGET",
         whole(0),

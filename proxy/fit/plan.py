@@ -8,9 +8,10 @@ from proxy.fit import alternation, binding, placement
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
+from proxy.fit.provider_count import KIND, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.model.conversation import Block, Message, Prompt
-from proxy.model.plan import Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
+from proxy.model.plan import CountRequest, Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
 from proxy.model.structs import replace
 
 # What a cut may have left behind that the API or the model refuses: after all steps, in this order.
@@ -27,10 +28,17 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
 
     Every attempt is planned from what the client sent, never from the draft of an earlier attempt.
     """
-    first = draft = start(prompt, ladder, facts)
+    first = start(prompt, ladder, facts)
     if prompt.managed or (facts.window.guessed and ladder.unknown == "learn"):
         # A guess alone cuts nothing: the limit is learned from a refusal.
         return _in_pieces(Plan(first, first, trusting=True))
+    if facts.counter and is_near(first):
+        return Plan(first, first, want=Want(KIND, KIND, CountRequest(prompt, first)))
+    if facts.whole is not None:
+        whole = replace(start(prompt, ladder, replace(facts, meter=facts.whole)), prompt=facts.told)
+        if whole.excess <= 0:
+            first, facts = whole, replace(facts, meter=facts.whole)
+    draft = first
     facts = replace(facts, original=first)
     done = _Done()
     if first.excess > 0:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from proxy.model.conversation import Block, Kind, Message
+from proxy.model.conversation import Block, Kind, Message, Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
     DEFAULT_RESERVE,
@@ -47,6 +47,8 @@ class Facts:
     """The input of planning besides the draft. A step that lacks knowledge returns a `Want`.
 
     `knowledge`: answers to earlier wants, by key. `original`: the draft of what the client sent; `plan` sets it.
+    `counter`: the upstream counts prompts on request, and may be asked once. `told`: the tokens of what the client sent
+    as the upstream counted them (0: it did not), and `whole` a meter of that count.
     """
 
     window: Window
@@ -55,6 +57,9 @@ class Facts:
     knowledge: Mapping[str, Json] = field(default_factory=dict)
     learned: LearnedLimits = NOTHING_LEARNED
     original: Draft | None = None
+    counter: bool = False
+    told: int = 0
+    whole: Meter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,14 @@ class Want:
     kind: str
     key: str
     payload: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountRequest:
+    """The payload of a want for the upstream's own count of a prompt; `draft` has ours."""
+
+    prompt: Prompt
+    draft: Draft
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):

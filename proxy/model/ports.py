@@ -39,6 +39,10 @@ class Meter(Protocol):
     def scaled(self, ratio: float) -> Meter:
         """A meter with counts `ratio` times as large, as learned from a refusal."""
 
+    def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
+        """A meter with counts `ratio` times as large, because the upstream counted this prompt. `margin` replaces that
+        of its quality."""
+
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its cache key, and the bytes that the cost depends on (for a keyed
         hash that may leave the process)."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.fit.learn import apply_learned, learn
+from proxy.fit.provider_count import without_count
 from proxy.model.limits import NOTHING_LEARNED
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
@@ -68,7 +69,7 @@ class Healer:
         if facts is None:
             return False
         prompt = replace(sent.prompt, managed=False)
-        again = await self.plans.rebuild(received, scanned, prompt, facts, ladder, record)
+        again = await self.plans.rebuild(received, scanned, prompt, without_count(facts), ladder, record)
         assert again.plan is not None
         if not again.plan.changed or not again.plan.possible:
             return False

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
+from proxy.fit.provider_count import KIND as COUNT
+from proxy.fit.provider_count import with_count
 from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
@@ -18,6 +20,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
 from proxy.request.totals import SharedCounts, marks_of, pending
 from proxy.request.wants import Provider
+from proxy.request.wants.counts import ProviderCounts
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of
@@ -46,6 +49,9 @@ class PlanBuilder:
         facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)
         if scanned.lore:
             facts = replace(facts, knowledge={LOREBOOKS: scanned.lore})
+        counter = self.providers.get(COUNT)
+        if ladder.steps and isinstance(counter, ProviderCounts) and counter.counts(prompt):
+            facts = replace(facts, counter=True)
         return await self.rebuild(received, scanned, prompt, facts, ladder, record)
 
     async def count(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
@@ -59,14 +65,17 @@ class PlanBuilder:
         empty value says that it cannot be had."""
         missing: tuple[str, ...] = ()
         known, made = facts, await self._plan(scanned, prompt, facts, ladder)
-        for _ in ladder.steps:
+        for _ in range(len(ladder.steps) + 1):  # each step may want something, and first the count
             want = made.want
             if want is None:
                 break
             value = await self._fulfil(received, want, record)
             if not value and received.dry_run and want.kind not in missing:
                 missing += (want.kind,)
-            known = replace(known, knowledge={**known.knowledge, want.key: value})
+            if want.kind == COUNT:
+                known = facts = with_count(facts, want.payload, value)
+            else:
+                known = replace(known, knowledge={**known.knowledge, want.key: value})
             made = await self._plan(scanned, prompt, known, ladder)
         return Planned(b"", prompt, facts, made, missing)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, azure, completions, embedding, ollama, responses
+from proxy.simulator import anthropic_messages, azure, completions, embedding, ollama, responses, tokenizing
 from proxy.simulator.anthropic_threads import Threads
 from proxy.simulator.asgi import (
     ClientDisconnected,
@@ -51,7 +51,7 @@ OTHER_FAILURE = ("The server had an error while processing your request. Sorry a
 
 CHAT_PATHS = ("/v1/chat/completions", "/openai/v1/chat/completions")
 METHODS = {
-    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, *embedding.PATHS), "POST"),
+    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, *embedding.PATHS, *tokenizing.PATHS), "POST"),
     "/v1/models": "GET",
 }
 
@@ -151,6 +151,8 @@ class Simulator:
             return await completions.respond_to(raw, body, config)
         if responses.serves(request.path):
             return await responses.respond_to(request.path, raw, body, config, self.stored)
+        if request.path in tokenizing.PATHS:
+            return await tokenizing.respond_to(request.path, raw, body, config)
         return await _chat(raw, body, config)
 
 
@@ -207,7 +209,7 @@ def _models(name: str, config: SimulatorConfig) -> bytes:
     if name and config.windows and name not in config.windows:
         raise ApiError(404, f"The model '{name}' does not exist", code="model_not_found", param="model")
     entries = [
-        {"id": model, "object": "model", "created": CREATED, "owned_by": "simulator"}
+        {"id": model, "object": "model", "created": CREATED, "owned_by": config.owner}
         | ({config.window_field: window} if config.window_field else {})
         for model, window in listed.items()
     ]

@@ -32,6 +32,7 @@ class SimulatorConfig:
     `fail_first`, `fail_status`: the first requests get this status.
     `status`: all requests get this status, where it is not 0.
     `window_field`: the field of GET /v1/models that has the window; "" for none.
+    `owner`: whom GET /v1/models names as the owner of models.
     `max_recorded`: how many of the last requests it keeps.
     `count`: replaces its own count of a body's prompt tokens.
     `synonyms`: words (in lower case) that embeddings treat as other words: {"vessel": "boat"}.
@@ -54,6 +55,7 @@ class SimulatorConfig:
     fail_status: int = 429
     status: int = 0
     window_field: str = "max_model_len"
+    owner: str = "simulator"
     max_recorded: int = 1_000
     count: Callable[[bytes], int] | None = None
     synonyms: Mapping[str, str] = field(default_factory=dict)

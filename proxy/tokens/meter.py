@@ -33,6 +33,7 @@ MIN_SAMPLE_TOKENS = 1000  # of a prompt that a ratio is learned from: in shorter
 # As multiples of the family's ratio. Usage outside this range does not count what was sent: some gateways leave out
 # cached tokens, some servers truncate silently, and a web search may be many times the prompt.
 PLAUSIBLE = (0.7, 3.0)
+BELIEVABLE = 0.3  # by which an upstream's count on request may differ from the family's, as a share of it
 ONLINE = ":online"  # suffix of models for which OpenRouter inserts web results into the prompt
 
 
@@ -105,6 +106,15 @@ def learned_ratio(model: str, family: Family, unit: float | None, counted: int, 
     return ratio if PLAUSIBLE[0] * expected <= ratio <= PLAUSIBLE[1] * expected else None
 
 
+def is_believable(meter: Meter, counted: int, told: int) -> bool:
+    """Whether an upstream's count of a prompt may be true: it is within `BELIEVABLE` of what the model's family gives.
+    `counted` is our count by this meter."""
+    if not isinstance(meter, RequestMeter) or counted <= 0:
+        return False
+    ratio, expected = told / counted * meter.factor, meter.counting.family.factor
+    return (1 - BELIEVABLE) * expected <= ratio <= (1 + BELIEVABLE) * expected
+
+
 def is_noise(family: Family, ratio: float) -> bool:
     """Whether a ratio of a model with exact counts is so near to 1 that it means nothing."""
     return abs(ratio - 1) < NOISE and family.ratio is None
@@ -128,11 +138,15 @@ class RequestMeter:
     factor: float
     scale: float
     correction: Correction | None
+    told: bool = False  # the upstream counted this prompt
+    stated: Margin | None = None
 
     @cached_property
     def quality(self) -> Quality:
-        """Exact if encoding and recipe are the model's own; calibrated if only the encoding is, or if usage or a
-        refusal corrected the counts; else estimated."""
+        """Exact if encoding and recipe are the model's own; calibrated if only the encoding is, or if usage, a refusal
+        or the upstream's own count corrected the counts; else estimated."""
+        if self.told:
+            return Quality.CALIBRATED
         if self.counting.family.ratio is None and self.factor == 1.0:
             return Quality.EXACT if self.certain else Quality.ESTIMATED
         known = self.counting.family.own or self.correction is not None or self.scale != 1.0
@@ -142,6 +156,8 @@ class RequestMeter:
     def margin(self) -> Margin:
         """The margin that counts of this quality need."""
         family = self.counting.family
+        if self.stated is not None:
+            return self.stated
         if family.ratio is None:
             margin = EXACT_MARGIN if self.quality is Quality.EXACT else ASSUMED_MARGIN
         else:
@@ -254,6 +270,11 @@ class RequestMeter:
     def scaled(self, ratio: float) -> Meter:
         """A meter with counts `ratio` times as large, as learned from a refusal."""
         return replace(self, factor=self.factor * ratio, scale=self.scale * ratio)
+
+    def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
+        """A meter with counts `ratio` times as large, because the upstream counted this prompt. `margin` replaces that
+        of its quality."""
+        return replace(self, factor=self.factor * ratio, told=True, stated=margin)
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its key and the bytes that the cost depends on. Without messages:

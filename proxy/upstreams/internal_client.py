@@ -18,7 +18,7 @@ import msgspec
 from proxy.upstreams.extra_calls import CallCost, CallDenied, ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.upstream import CREDENTIALS, Sender
+from proxy.upstreams.upstream import CREDENTIALS, Sender, Upstream
 from proxy.wire.headers import QUERY, Header
 from proxy.wire.paths import KEY_IN_QUERY
 
@@ -33,6 +33,14 @@ TENANT_HEADERS = CREDENTIALS | {
     *(b"cf-aig-authorization", b"helicone-auth", b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
 }
 BYTES_PER_TOKEN = 4  # estimates the cost of a request whose response reports no usage
+
+
+class CallFailed(Exception):
+    """An answer has no result. `status`: its HTTP status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
 
 
 @dataclass(slots=True)
@@ -109,6 +117,25 @@ class InternalClient:
             cost.tokens += tokens
             cost.seconds += seconds
             self.extra_calls.record_call(self.kind, result, tokens, seconds)
+
+    async def call_free(self, target: bytes, body: bytes, headers: Headers, limit: int, beside: str = "") -> bytes:
+        """Makes a call that costs nothing, with what the caller's own request has: its headers, and the operator's key
+        only where that gets it too. `beside`: see `Upstream.beside`. Returns the body of the response.
+
+        Raises UpstreamError, and CallFailed for another status than 200 or a longer body than `limit`.
+        """
+        upstream = self.upstream.beside(beside) if beside and isinstance(self.upstream, Upstream) else self.upstream
+        forwarded = [header for header in headers if not header[0].startswith(DROPPED_PREFIXES)]
+        answer = await upstream.send("POST", target, [*forwarded, JSON], body)
+        try:
+            if answer.status != 200:
+                raise CallFailed(answer.status)
+            payload = await answer.read(limit)
+            if not answer.whole and len(payload) > limit:
+                raise CallFailed(answer.status)
+            return payload
+        finally:
+            await answer.close()
 
     async def _send(self, target: bytes, body: bytes, headers: Headers, limit: int) -> tuple[int, bytes]:
         forwarded = [] if self.dedicated else [h for h in headers if not h[0].startswith(DROPPED_PREFIXES)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proxy.config.models_response import window_from_models
+from proxy.config.models_response import owner_from_models, window_from_models
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
@@ -38,6 +38,7 @@ class ModelsListing:
     upstream: Sender
     version: int = 0
     _windows: Bounded[str, Window | Literal[False]] = field(default_factory=lambda: Bounded(MAX_MODELS))
+    _owners: Bounded[str, str] = field(default_factory=lambda: Bounded(MAX_MODELS))
     _body: bytes = b""
     _expires_at: float = 0.0
     _fetched_at: float = 0.0
@@ -48,6 +49,13 @@ class ModelsListing:
     def window(self, model: str) -> Window | None:
         """The window that the list gives for a model; None if `load` has not found one. No I/O."""
         return self._windows.get(model) or None
+
+    def owner(self, model: str) -> str:
+        """Who a short list says owns a model (`vllm`); empty if it does not, or is not read yet. No I/O."""
+        if not 0 < len(self._body) <= INLINE_BYTES:  # the list of a provider with very many models
+            return ""
+        found = self._owners.get(model)
+        return self._owners.put(model, owner_from_models(self._body, model)) if found is None else found
 
     async def load(self, model: str, headers: Headers, max_age: float | None = None) -> None:
         """Makes `window(model)` available. Fetches the list with the client's credentials if it is expired, or older
@@ -91,6 +99,7 @@ class ModelsListing:
         if succeeded:  # after a failure the previous list remains valid
             self._body = body
         self._windows.clear()
+        self._owners.clear()
         self.version += 1
 
     async def _get(self, headers: Headers) -> tuple[int, bytes]:

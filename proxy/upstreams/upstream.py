@@ -5,6 +5,7 @@ It changes no byte of a target, of a body or of an answer, follows no redirect a
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -90,7 +91,7 @@ class Upstream:
         access: Access | None = None,
     ) -> None:
         self._url = _base_url(base)
-        self._path = self._url.raw_path.rstrip(b"/")
+        self.base_path = self._url.raw_path.rstrip(b"/")
         self._host = (b"host", self._url.netloc)
         self.use_key(api_key)
         self.access = access
@@ -145,11 +146,11 @@ class Upstream:
         if self.access is not None:
             target = self.access.target(target)
         if target.startswith(SERVER_ROOT):
-            return self._path.removesuffix(CLIENT_PREFIX) + target
+            return self.base_path.removesuffix(CLIENT_PREFIX) + target
         rest = target[len(CLIENT_PREFIX) :]
         if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"/", b"?", b""):
-            return (self._path + rest) if self._path or rest.startswith(b"/") else b"/" + rest
-        return self._path + target
+            return (self.base_path + rest) if self.base_path or rest.startswith(b"/") else b"/" + rest
+        return self.base_path + target
 
     def _headers(
         self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None
@@ -178,6 +179,17 @@ class Upstream:
     def has_key(self) -> bool:
         """Whether it has a key of the operator's."""
         return bool(self._key) if self.access is None else self.access.key is not None
+
+    @property
+    def server(self) -> str:
+        """The host of its URL, in lower case."""
+        return self._url.host.lower()
+
+    def beside(self, ending: str) -> Upstream:
+        """The same upstream with a base path that lacks this ending. It has the same connections and keys."""
+        other = copy.copy(self)
+        other.base_path = self.base_path.removesuffix(ending.encode())
+        return other
 
     @property
     def connections(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from proxy.cache.keyring import SECRET_NAME, Keyring
 from proxy.cache.remote import Remote
 from proxy.cache.stats import LookupStats
-from proxy.cache.stored_prompts import MAX_TOKENS, StoredPrompts
+from proxy.cache.stored_prompts import COUNTED, MAX_TOKENS, StoredPrompts
 from tests.cache.shelf import Shelf, until
 
 
@@ -58,5 +58,16 @@ def test_a_foreign_value_and_one_that_is_no_count_are_unknown() -> None:
         for forged in (b"\x01" + bytes(40), sealer.sign(name, b"\xa1x")):
             shelf.values[name] = forged
             assert await two.get(b"alice", "resp_1") == 0
+
+    run(test)
+
+
+def test_counts_of_two_kinds_are_kept_apart() -> None:
+    async def test(shelf: Shelf, one: StoredPrompts, two: StoredPrompts) -> None:
+        counted = StoredPrompts(one._remote, Keyring(b"secret"), LookupStats(), COUNTED, 60.0)
+        counted.put(b"alice", "a", 900)
+        await until(lambda: shelf.values)
+        assert await two.get(b"alice", "a") == 0
+        assert await counted.get(b"alice", "a") == 900
 
     run(test)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.models_response import window_from_models
+from proxy.config.models_response import owner_from_models, window_from_models
 from proxy.model.limits import Window
 
 
@@ -119,3 +119,24 @@ def test_a_server_of_one_model_may_list_it_in_either_list() -> None:
     assert window_from_models(json.dumps(both).encode(), "anything") == Window(4096, source="upstream")
     more = {**both, "data": [*both["data"], {"id": "r.gguf", "meta": {"n_ctx": 2048}}]}
     assert window_from_models(json.dumps(more).encode(), "anything") is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "owner"),
+    [
+        ([{"id": "m-1", "owned_by": "vllm"}, {"id": "x", "owned_by": "me"}], "vllm"),
+        ([{"id": "m-1"}, {"id": "x", "owned_by": "me"}], ""),
+        ([{"id": "m-1", "owned_by": "vllm"}, {"id": "m-1", "owned_by": "me"}], ""),
+        ([{"id": "m-1", "owned_by": 7}], ""),
+        ([{"id": "x", "owned_by": "a"}, {"id": "y", "owned_by": "b"}], ""),
+        ([{"id": "x", "owned_by": "llamacpp"}], "llamacpp"),
+        ([], ""),
+    ],
+)
+def test_a_list_says_who_owns_a_model(listed: list[dict[str, Any]], owner: str) -> None:
+    assert owner_from_models(json.dumps({"data": listed}).encode(), "m-1") == owner
+
+
+@pytest.mark.parametrize("body", [b"", b"7", b"\xff", b"[" * 100_000])
+def test_what_is_no_list_names_no_owner(body: bytes) -> None:
+    assert owner_from_models(body, "m-1") == ""

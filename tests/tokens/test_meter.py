@@ -20,7 +20,7 @@ from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN
 from proxy.tokens.formats import FORMATS
 from proxy.tokens.messages import CountingRules
-from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
+from proxy.tokens.meter import is_believable, is_noise, learned_ratio, meter_for, unit_of
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 from tests.tokens.vocabulary import write
@@ -204,6 +204,35 @@ def test_what_a_refusal_taught_multiplies_every_count() -> None:
     again = taught.scaled(1.5)
     assert again.costs(once) == (15,) and again.fixed == {"base": 9}
     assert meter().scaled(1.0).quality is Quality.EXACT
+
+
+def test_what_the_upstream_counted_multiplies_every_count_and_may_have_a_margin_of_its_own() -> None:
+    once = (message(user("hello")),)
+    told = meter().counted(2.0)
+    assert told.costs(once) == (10,) and told.fixed == {"base": 6} and told.quality is Quality.CALIBRATED
+    assert told.margin == Margin(100, 0.02)
+    assert meter().counted(1.0).quality is Quality.CALIBRATED
+    estimate = meter(model="claude-sonnet-4-5").counted(1.1)
+    assert estimate.margin == Margin(150, 0.10)
+    assert meter(model="claude-sonnet-4-5").counted(1.1, Margin(7)).margin == Margin(7)
+
+
+def test_usage_of_what_the_upstream_counted_teaches_the_whole_ratio() -> None:
+    name, used = "claude-sonnet-4-5", Usage(2200)
+    told = unit_of(meter(model=name).counted(1.1))
+    assert learned_ratio(name, BUILT_IN.find(name), told, 2200, used) == pytest.approx(1.18 * 1.1)
+
+
+@pytest.mark.parametrize(("told", "believed"), [(1299, True), (1301, False), (701, True), (699, False), (-5, False)])
+def test_a_count_is_believed_near_what_the_family_gives(told: int, believed: bool) -> None:
+    name = "claude-sonnet-4-5"
+    assert is_believable(meter(model=name), 1000, told) is believed
+    assert is_believable(meter(model=name, ratio=0.59), 500, told) is believed  # whatever was learned
+
+
+def test_without_a_count_of_ours_no_count_is_believed() -> None:
+    assert not is_believable(meter(), 0, 100)
+    assert not is_believable(WordMeter(), 100, 100)
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
-from proxy.upstreams.internal_client import InternalClient, caller_of, tenant_of
+from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import QUERY
 from tests.recorder import Peer, Request, answer, recording
@@ -52,3 +54,42 @@ def test_what_upstreams_may_part_clients_by_parts_what_they_teach_and_not_whose_
     assert caller_of(ALICE) == caller_of(browser) == caller_of(project) == tenant_of(ALICE)
     keyed, other = [(QUERY, b"api_key=1")], [(QUERY, b"api-version=1")]
     assert len({caller_of(keyed), tenant_of(keyed), caller_of(other)}) == 2 and caller_of(other) == caller_of([])
+
+
+def test_a_free_call_has_what_the_request_has_and_charges_nobody() -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(answer(b'{"count":7}'))
+
+    async def check() -> None:
+        async with recording(script) as up:
+            account, upstream = ExtraCalls(1_000), Upstream(up.url, api_key="sk-2")
+            client = InternalClient(upstream, "count", account, FairQueue(8, 8, 8, 8), dedicated=True)
+            headers = [(b"anthropic-version", b"1"), (b"content-encoding", b"gzip"), (b"x-plimsoll-mode", b"fit")]
+            for sent in ([*ALICE, *headers], headers, [(QUERY, b"key=1"), *headers]):
+                assert await client.call_free(b"/tokenize", b"{}", sent, 1_000, "/v1") == b'{"count":7}'
+            await client.call_free(b"/v1/messages/count_tokens", b"{}", ALICE, 1_000)
+            hers, lent, keyed, under = up.requests
+            assert hers.header(b"authorization") == [b"Bearer alice"] and hers.target == b"/tokenize"
+            assert lent.header(b"authorization") == [b"Bearer sk-2"] and keyed.header(b"authorization") == []
+            assert hers.header(b"anthropic-version") == [b"1"] and under.target == b"/v1/messages/count_tokens"
+            assert hers.header(b"content-encoding") == hers.header(b"x-plimsoll-mode") == []
+            assert account.left == 1_000
+            await upstream.close()
+
+    run(check())
+
+
+@pytest.mark.parametrize("given", [answer(b"{}", b"404 Not Found"), answer(b"x" * 2_000), answer(b"", b"302 Found")])
+def test_a_free_call_without_a_result_raises(given: bytes) -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(given)
+
+    async def check() -> None:
+        async with recording(script) as up:
+            upstream = Upstream(up.url)
+            client = InternalClient(upstream, "count", ExtraCalls(1_000), FairQueue(8, 8, 8, 8))
+            with pytest.raises(CallFailed):
+                await client.call_free(b"/tokenize", b"{}", ALICE, 1_000)
+            await upstream.close()
+
+    run(check())

@@ -200,3 +200,16 @@ def test_nobody_is_asked_for_a_body_that_a_client_announced(clock: list[float]) 
         assert "if-none-match" not in asked[0].headers
 
     asyncio.run(check())
+
+
+def test_the_list_says_who_owns_a_model() -> None:
+    async def check() -> None:
+        owned = [json.dumps({"data": [{"id": "a", "owned_by": name}]}).encode() for name in ("vllm", "llamacpp")]
+        one, asked = telling(*((200, body) for body in owned))
+        assert one.owner("a") == "" and asked == []
+        await one.load("a", HEADERS)
+        assert one.owner("a") == one.owner("a") == "vllm"
+        await one.load("a", HEADERS, max_age=0)
+        assert one.owner("a") == "llamacpp"
+
+    asyncio.run(check())

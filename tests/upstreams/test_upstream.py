@@ -32,6 +32,21 @@ async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize(
+    ("base", "ending", "sent"),
+    [
+        ("http://host:8000/v1", "/v1", b"/tokenize"),
+        ("http://host:8000/a/v1/", "/v1", b"/a/tokenize"),
+        ("http://host:8000", "/v1", b"/tokenize"),
+        ("http://host/v1beta/openai", "/openai", b"/v1beta/tokenize"),
+    ],
+)
+def test_a_path_may_stand_beside_the_base(base: str, ending: str, sent: bytes) -> None:
+    upstream = over(lambda request: httpx.Response(200), base)
+    assert upstream.beside(ending).target(b"/tokenize") == sent
+    assert upstream.server == "host"
+
+
+@pytest.mark.parametrize(
     ("base", "target", "sent"),
     [
         ("https://api.openai.com/v1", b"/v1/chat/completions", b"/v1/chat/completions"),

@@ -1,0 +1,86 @@
+"""How upstreams are asked for their own count of a prompt: the rows of rules/counters.toml, the bodies of the calls and
+what their answers mean. It sends nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from proxy.model.lenient_json import Json, object_of, raw_fields, raw_value
+
+MAX_CALLS = 2  # of one count: a template is applied, then its text is counted
+MAX_TOKENS = 10**9
+
+
+class CounterCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call of a count: POST `path`, which stands under `/v1` as a client's path does; with `beside`, where the
+    upstream's base path ends with that, it stands beside it.
+
+    The body has these `fields` of the client's body, the constant fields of `add`, and the previous call's answer in
+    the field `into`. The answer stands in the field `answer`: a number of tokens, a list of tokens, or a text for the
+    next call.
+    """
+
+    path: str
+    answer: str
+    fields: tuple[str, ...] = ()
+    beside: str = ""
+    into: str = ""
+    add: dict[str, bool | int | str] = {}
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
+            raise ValueError("path must begin with /, without a query")
+
+    def body(self, head: Mapping[str, bytes], before: str = "") -> bytes:
+        """The body of the call for a request with these top-level fields; `before` is the previous call's answer."""
+        pairs = [(name, head[name]) for name in self.fields if name in head]
+        pairs += [(name, msgspec.json.encode(value)) for name, value in self.add.items()]
+        return object_of([*pairs, (self.into, msgspec.json.encode(before))] if self.into else pairs)
+
+    def read(self, payload: bytes) -> int | str | None:
+        """The tokens, or the text for the next call; None if the answer has neither. Never raises."""
+        field = raw_fields(payload).get(self.answer)
+        value: Json = None if field is None else raw_value(field)
+        if isinstance(value, list):
+            value = len(value)
+        if isinstance(value, str):
+            return value
+        return value if type(value) is int and 0 < value <= MAX_TOKENS else None
+
+
+class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[counter]]`: how upstreams count prompts of an API.
+
+    They are those with one of these `hosts`, by glob, or whose list of models names one of these `owners` of the model.
+    `headers` are names of clients' headers that the count depends on. It is asked if it is `enabled`.
+    """
+
+    name: str
+    api: str
+    calls: tuple[CounterCall, ...]
+    hosts: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("name must not be empty")
+        if not self.hosts and not self.owners:
+            raise ValueError("needs hosts or owners")
+        if not 0 < len(self.calls) <= MAX_CALLS:
+            raise ValueError(f"calls must be 1 to {MAX_CALLS}")
+
+    def serves(self, api: str, host: str, owner: str) -> bool:
+        """Whether it counts requests of an API to a model of this owner on an upstream."""
+        if not self.enabled or api != self.api:
+            return False
+        return owner in self.owners or any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in self.hosts)
+
+
+def counter_for(rows: Iterable[Counter], api: str, host: str, owner: str) -> Counter | None:
+    """The first row that counts such requests; None if no upstream does."""
+    return next((row for row in rows if row.serves(api, host, owner)), None)

@@ -1,0 +1,42 @@
+"""counters.toml, parsed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.apis import apis
+from proxy.config.counters import merged, parse_counters
+from proxy.config.rules import load_rules
+
+
+def row(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "api": "chat", "hosts": ["h"], "calls": [{"path": "/c", "answer": "n"}], **fields}
+
+
+def test_rows_are_read_in_their_order_and_a_single_table_is_one() -> None:
+    rows, problems = parse_counters({"counter": [row("a"), row("b")]})
+    assert [found.name for found in rows] == ["a", "b"] and problems == []
+    assert parse_counters({"counter": row("a")})[0] == rows[:1]
+    assert parse_counters({}) == ((), [])
+
+
+def test_each_problem_names_its_row() -> None:
+    rows, problems = parse_counters({"counter": [row("a"), row("b", hosts=[]), row("c", calls=7)], "count": []})
+    assert [found.name for found in rows] == ["a"]
+    assert problems == [
+        "unknown table 'count', must be counter",
+        "counter 2: needs hosts or owners",
+        "counter 3: calls: expected array, got int",
+    ]
+
+
+def test_a_users_row_comes_first_and_replaces_the_row_of_its_name() -> None:
+    built_in, _ = parse_counters({"counter": [row("a"), row("b")]})
+    mine, _ = parse_counters({"counter": [row("b", enabled=False), row("c")]})
+    assert [(found.name, found.enabled) for found in merged(mine, built_in)] == [("b", False), ("c", True), ("a", True)]
+
+
+def test_the_rows_that_ship_are_about_apis_that_exist_and_what_may_cost_is_off() -> None:
+    rows = load_rules(None).counters
+    assert {found.api for found in rows} <= {api.name for api in apis()}
+    assert [found.name for found in rows if not found.enabled] == ["openai"]
