@@ -19,7 +19,7 @@ from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
-from proxy.model.limits import LearnedLimits, Proof
+from proxy.model.limits import Correction, LearnedLimits, Proof
 
 CLOSE_TIMEOUT_S = 0.25
 
@@ -149,9 +149,10 @@ class Cache:
         """The number of tenants with a vote on a model's ratio, and the ratio for tenants without a calibration."""
         return self._records.consensus(model, family_ratio)
 
-    def record_ratio(self, model: str, tenant: bytes, ratio: float) -> None:
-        """Records the ratio of the upstream's count to ours that the usage of one response to a tenant showed."""
-        self._records.record_ratio(model, tenant, ratio)
+    def record_ratio(self, model: str, tenant: bytes, ratio: float, start: Correction | None = None) -> None:
+        """Records the ratio of the upstream's count to ours that the usage of one response to a tenant showed; `start`
+        is what holds without any response."""
+        self._records.record_ratio(model, tenant, ratio, start)
 
     def lookups(self) -> dict[tuple[str, str], int]:
         """Lookups since the start, by tier and result."""

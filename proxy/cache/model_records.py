@@ -152,13 +152,13 @@ class ModelRecords:
         ratio = self._consensus.get((model, since)).ratio(family_ratio)
         return None if ratio is None else Correction(ratio)
 
-    def record_ratio(self, model: str, tenant: bytes, ratio: float) -> None:
-        """Records the ratio that the usage of one response to a tenant showed. Replicas receive it within `REFRESH_S`
-        seconds."""
+    def record_ratio(self, model: str, tenant: bytes, ratio: float, start: Correction | None = None) -> None:
+        """Records the ratio that the usage of one response to a tenant showed; `start` is what holds without any.
+        Replicas receive it within `REFRESH_S` seconds."""
         since = self._invalidated_at(model)
         key = model, tenant, since
         before = self._calibrations.get(key)
-        after = before.with_sample(ratio)
+        after = before.with_sample(ratio, start)
         self._calibrations.put(key, after)
         if after.ratio != before.ratio:
             self._vote(model, tenant, since, after)
