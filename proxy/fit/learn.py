@@ -14,8 +14,8 @@ another limit, or come from a temporary failure of a gateway.
   upstream's count serves as well if it is plausible. A request of 50 tokens proves no limit of 200.
 * A correction of our counts is proven by a plausible count that, with the reply, exceeds the named limit.
 * A refusal without figures proves at most that the window is smaller than the refused request. This is kept only if the
-  window is unknown, only from a request that was not cut to a supposed window, and only if the supposed window is at
-  least `LEAST_SUPPOSED`.
+  supposed window is at least `LEAST_SUPPOSED`. Where the window is unknown, it is kept from a request that was not cut
+  to a supposed window. Where it is known, from one that was: one refusal may be an error of our count.
 * A bound in bytes, or on one request alone (memory that several requests share, a sum of inputs), proves nothing.
 """
 
@@ -27,8 +27,9 @@ from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
-# A refusal without figures shows only that the request was too large. Applied twice, this leaves less than half.
-UNKNOWN_REFUSAL_SHRINK = 0.7
+# A refusal without figures shows only that the request was too large. If what is left is refused, too, the window is not
+# the one that is known, and may be a tenth of it.
+UNKNOWN_REFUSAL_SHRINK, AGAIN_REFUSED_SHRINK = 0.7, 0.5
 CUT_SHORT = 1.15  # factor for "at least N tokens": the upstream stopped counting there, so the true count is higher
 FURTHEST = 8.0  # no tokenizer differs more from our count; a larger scale would refuse every later request
 # The largest factor between an upstream's count and ours at which we accept the upstream's. Even an exact count may
@@ -173,7 +174,8 @@ def _limit(sent: Draft, refusal: Refusal) -> int | None:
 
 def _less(sent: Draft) -> int:
     """A window smaller than what was sent, in tokens, for a refusal without usable figures."""
-    return max(1, int(UNKNOWN_REFUSAL_SHRINK * min(sent.window.tokens, sent.prompt + _least(sent))))
+    shrink = AGAIN_REFUSED_SHRINK if sent.window.source == SUPPOSED else UNKNOWN_REFUSAL_SHRINK
+    return max(1, int(shrink * min(sent.window.tokens, sent.prompt + _least(sent))))
 
 
 def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
@@ -195,8 +197,8 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
         return NOTHING_LEARNED
     proved = NOTHING_LEARNED
     if limit is None:
-        first = sent.window.source != SUPPOSED and not opaque
-        if after.supposed and told.guessed and first and (after.window or 0) >= LEAST_SUPPOSED:
+        holds = (sent.window.source == SUPPOSED) != told.guessed and not opaque
+        if after.supposed and holds and (after.window or 0) >= LEAST_SUPPOSED:
             proved = LearnedLimits(window=after.window, supposed=True)
     elif limit > 0 and _over(sent, true, limit):
         if refusal.bounds == "input":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.cache.cache import Cache
-from proxy.model.limits import Correction, Quality
+from proxy.model.limits import Quality
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.request.context import Answered, Figures, RequestContext, figures_of
@@ -53,8 +53,7 @@ class AnswerLearning:
         family = self.knowledge.families.find(model).of(outcome.endpoint)
         ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
-            start = None if family.ratio is None else Correction(family.ratio, family.margin.share)
-            self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio, start)
+            self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio, family.start)
 
     def _disprove(self, figures: Figures, answered: Answered | None, outcome: Outcome) -> None:
         """Takes back the limits that an answer disproves. An answer without usage counts if the request tested a limit

@@ -120,7 +120,8 @@ class Knowledge:
 
     def learned(self, model: str, tenant: bytes) -> LearnedLimits:
         """The limits that refusals proved for a model and a tenant, and the correction of its counts from answers.
-        A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`)."""
+        A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`), the
+        tables do not: they know the model's name, not the server."""
         learned = self.cache.learned_limits(model, tenant) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
             correction = self.cache.correction(model, tenant, self.families.find(model).factor)
@@ -130,7 +131,7 @@ class Knowledge:
         stated = self._stated(model)
         if stated.source in (RULES, LOADED):
             learned = replace(learned, window=None, max_input=None, supposed=False)
-        if learned.supposed and not stated.guessed:
+        if learned.supposed and not stated.guessed and stated.source not in (TABLE, GAP):
             learned = replace(learned, window=None, supposed=False)
         return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
 

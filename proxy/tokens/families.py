@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from proxy.model.limits import Margin
+from proxy.model.limits import Correction, Margin
 from proxy.model.names import LONGEST_NAME, name_of
 from proxy.tokens.images import FORMULAS, Formula, Images
 from proxy.tokens.ranks import SOURCES
@@ -61,6 +61,11 @@ class Family:
     def factor(self) -> float:
         """Tokens of the model for one token of the encoding, before anything is learned."""
         return self.ratio or 1.0
+
+    @property
+    def start(self) -> Correction | None:
+        """The ratio and the margin that hold before anything is learned; None where counts are exact."""
+        return None if self.ratio is None else Correction(self.ratio, self.margin.share)
 
     def of(self, api: str) -> Family:
         """The family with the figures for the bodies of an API."""

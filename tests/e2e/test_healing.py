@@ -479,3 +479,24 @@ def test_a_model_that_once_refused_in_a_stream_that_had_begun_is_healed_from_the
             assert (await proxy.told(1)).refusals == (await proxy.told(2)).refusals != ()
 
     run(check())
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_a_known_window_that_is_a_tenth_is_found_without_figures_in_two_requests(path: str) -> None:
+    target = f"/v1/{path}".encode()
+    content = {"messages": LONG * 12} if "chat" in path else {"input": LONG * 12}
+    sent = json.dumps({"model": "gpt-4o", **content}).encode()
+
+    async def check() -> None:
+        config = SimulatorConfig(provider="openai", windows={"gpt-4o": 12_800})
+        async with before_simulator(config) as (up, proxy):
+            statuses, sizes = [], []
+            for _ in range(3):
+                before = len(up.received)
+                reply = await ask(proxy.port, post(sent, b"content-type: application/json", KEY, target=target))
+                statuses.append(reply.status)
+                sizes.append(len(up.received) - before)
+            assert statuses[1:] == [200, 200] and sizes[2] == 1
+            assert proxy.learned("gpt-4o").supposed
+
+    run(check(), 60)

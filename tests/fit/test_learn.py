@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.learn import LEAST_SUPPOSED, PLAUSIBLE, UNKNOWN_REFUSAL_SHRINK, apply_learned, learn, proven
+from proxy.fit.learn import (
+    AGAIN_REFUSED_SHRINK,
+    LEAST_SUPPOSED,
+    PLAUSIBLE,
+    UNKNOWN_REFUSAL_SHRINK,
+    apply_learned,
+    learn,
+    proven,
+)
 from proxy.fit.plan import plan
 from proxy.model.conversation import Block
 from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, Window
@@ -252,14 +260,25 @@ def test_what_is_stated_already_is_not_proven() -> None:
     assert proves(asked(9_000, max_input=700), Refusal("r", limit=700, bounds="input")) == NOTHING_LEARNED
 
 
-def test_suppositions_are_kept_only_of_models_that_nobody_knows_and_do_not_add_up() -> None:
+def test_a_second_refusal_without_figures_shrinks_more() -> None:
+    what = asked(5_000, source="supposed")
+    taught = learn(replace(facts(8_192), window=what.window), what, Refusal("r"))
+    assert taught is not None and taught.window.tokens == int(AGAIN_REFUSED_SHRINK * 5_500)
+
+
+def test_suppositions_of_models_that_nobody_knows_do_not_add_up_and_of_others_two_are_needed() -> None:
     silent = Refusal("r")
     assert proves(asked(5_000, guessed=True), silent) == LearnedLimits(
         int(UNKNOWN_REFUSAL_SHRINK * 5_500), supposed=True
     )
     assert proves(asked(9_000, guessed=True), silent) == LearnedLimits(8_192, supposed=True)
     assert proves(asked(5_000), silent) == NOTHING_LEARNED
-    assert proves(asked(3_000, source="supposed"), silent) == NOTHING_LEARNED
+    assert proves(asked(3_000, source="supposed", guessed=True), silent) == NOTHING_LEARNED
+    assert proves(asked(3_000, source="supposed"), silent) == LearnedLimits(
+        int(AGAIN_REFUSED_SHRINK * 3_500), supposed=True
+    )
+    assert proves(asked(3_000, source="supposed"), silent, opaque=True) == NOTHING_LEARNED
+    assert proves(asked(1_000, source="supposed"), silent) == NOTHING_LEARNED
     assert proves(asked(5_000, guessed=True), silent, opaque=True) == NOTHING_LEARNED
     assert proves(asked(800, guessed=True), silent) == NOTHING_LEARNED
 

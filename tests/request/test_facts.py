@@ -357,6 +357,12 @@ def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_th
     assert learned.supposed and learned.window is not None
 
 
+def test_what_was_supposed_of_a_model_of_the_tables_holds_because_they_do_not_know_the_server() -> None:
+    one = knowledge()
+    teach(one, "gpt-4", LearnedLimits(window=3_000, supposed=True))
+    assert believed(one, "gpt-4").tokens == 3_000
+
+
 @pytest.mark.parametrize("bounds", ["body", "request"])
 def test_what_bounds_no_window_proves_nothing_of_any_model(bounds: str) -> None:
     for model in (NOBODY, "gpt-4"):

@@ -205,7 +205,7 @@ class ProviderCounts:
         family, cache = self.knowledge.families.find(prompt.model).of(prompt.api), self.knowledge.cache
         ratio = learned_ratio(prompt.model, family, unit_of(draft.meter), draft.prompt, Usage(tokens, 0))
         if ratio is not None and (cache.has_corrections(prompt.model) or not is_noise(family, ratio)):
-            cache.record_ratio(prompt.model, tenant_of(headers), ratio)
+            cache.record_ratio(prompt.model, tenant_of(headers), ratio, family.start)
 
     async def close(self) -> None:
         """Cancels the calls under way."""
