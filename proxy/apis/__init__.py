@@ -65,7 +65,8 @@ def stream_format(path: str) -> StreamFormat:
     found: Mapping[str, StreamFormat] = by_path()
     if path in found:
         return found[path]
-    return next((found[above] for above in found if path.startswith(above + "/")), DEFAULT)
+    above = (found[above] for above in found if path.startswith(above + "/"))
+    return next(above, next((api for api in apis() if api.root and path.startswith(api.root)), DEFAULT))
 
 
 def error_body(path: str, error: ErrorFields) -> bytes:

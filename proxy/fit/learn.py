@@ -27,8 +27,8 @@ from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
-# A refusal without figures shows only that the request was too large. If what is left is refused, too, the window is not
-# the one that is known, and may be a tenth of it.
+# A refusal without figures shows only that the request was too large. If what is left is refused, too, the window is
+# not the one that is known, and may be a tenth of it.
 UNKNOWN_REFUSAL_SHRINK, AGAIN_REFUSED_SHRINK = 0.7, 0.5
 CUT_SHORT = 1.15  # factor for "at least N tokens": the upstream stopped counting there, so the true count is higher
 FURTHEST = 8.0  # no tokenizer differs more from our count; a larger scale would refuse every later request

@@ -88,6 +88,11 @@ class Api(Protocol):
         """Those of `paths` on which the provider compacts a conversation: such a request is never refused by us."""
 
     @property
+    def root(self) -> str:
+        """What all paths of the API's servers begin with, those that are not fitted included; empty if other APIs'
+        begin with it, too."""
+
+    @property
     def numeric(self) -> bool:
         """Whether its bodies may be long lists of numbers, which are decoded one list at a time."""
 

@@ -19,12 +19,14 @@ RATIO_BITS = 64  # OpenTelemetry's TraceIdRatioBased compares the last 64 bits o
 
 
 class RequestTrace(msgspec.Struct):
-    """The spans of one request so far. Times in nanoseconds since 1970."""
+    """The spans of one request so far. Times in nanoseconds since 1970: the clock is read once, and what has passed
+    since then is measured, so that a clock that is set meanwhile makes no span negative."""
 
     method: str
     context: TraceContext  # of the request's own span
     parent_id: str
     started: int
+    began: int  # on the monotonic clock, in nanoseconds
     ended: int = 0
     attempts: tuple[AttemptSpan, ...] = ()
     _attempt_id: str = ""  # of the attempt under way
@@ -32,11 +34,15 @@ class RequestTrace(msgspec.Struct):
     _attempt_status: int = 0
     _attempt_upstream: str = ""
 
+    def now(self) -> int:
+        """The time."""
+        return self.started + time.monotonic_ns() - self.began
+
     def attempt(self, headers: Headers, upstream: str = "") -> list[Header]:
         """Begins the span of an attempt, and returns its headers: the upstream's spans become children of it. An
         `upstream` has a name if there are several."""
         self.stop()
-        self._attempt_id, self._attempt_started, self._attempt_status = new_span_id(), time.time_ns(), 0
+        self._attempt_id, self._attempt_started, self._attempt_status = new_span_id(), self.now(), 0
         self._attempt_upstream = upstream
         context = TraceContext(self.context.trace_id, self._attempt_id, self.context.flags)
         return with_trace_context(headers, context)
@@ -47,7 +53,7 @@ class RequestTrace(msgspec.Struct):
 
     def stop(self) -> None:
         """Ends the attempt's span, if there is one. The last call ends the request's own span."""
-        self.ended = time.time_ns()
+        self.ended = self.now()
         if self._attempt_id:
             times, status = (self._attempt_started, self.ended), self._attempt_status
             span = AttemptSpan(self._attempt_id, *times, status, self._attempt_upstream)
@@ -82,7 +88,8 @@ class Tracer:
             return None, headers
         # A trace that the sampler takes although its parent did not is sampled from here on.
         context = TraceContext(trace_id, new_span_id(), 1 if parent is None else parent.flags | 1)
-        trace = RequestTrace(method, context, "" if parent is None else parent.span_id, time.time_ns())
+        parent_id, times = "" if parent is None else parent.span_id, (time.time_ns(), time.monotonic_ns())
+        trace = RequestTrace(method, context, parent_id, *times)
         return trace, with_trace_context(headers, context, starts=parent is None)
 
 

@@ -56,3 +56,8 @@ def test_an_error_in_a_stream_is_an_event_with_the_same_json() -> None:
     for path in ("/v1/chat/completions", "/v1/files"):
         assert stream_format(path).error_event(error) == b"data: " + error_body(path, error) + b"\n\n"
         assert stream_format(path).is_end_of_stream(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/api/tags", "/api/pull"])
+def test_an_error_on_any_path_of_ollamas_has_ollamas_shape(path: str) -> None:
+    assert json.loads(error_body(path, overloaded())) == {"error": overloaded().message}

@@ -106,3 +106,14 @@ def test_a_request_that_never_went_upstream_has_no_attempts() -> None:
     trace.answered(200)
     trace.stop()
     assert trace.result().attempts == () and trace.result().ended >= trace.result().started
+
+
+def test_a_clock_that_is_set_back_meanwhile_makes_no_span_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = begun(ALWAYS, [])
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    trace.attempt([])
+    trace.answered(200)
+    trace.stop()
+    found = trace.result()
+    (attempt,) = found.attempts
+    assert found.started <= attempt.started <= attempt.ended <= found.ended

@@ -38,6 +38,7 @@ class Messages:
     refusal_stream = staticmethod(response.refusal_stream)
     hold_s = response.HOLD_S
     compact_paths = ()
+    root = ""
 
 
 API: Api = Messages()

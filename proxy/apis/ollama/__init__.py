@@ -38,6 +38,7 @@ class Ollama:
     refusal_stream = staticmethod(response.refusal_stream)
     hold_s = response.HOLD_S
     compact_paths = ()
+    root = "/api/"
 
 
 API: Api = Ollama()

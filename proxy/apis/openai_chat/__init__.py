@@ -39,6 +39,7 @@ class ChatCompletions:
     refusal_stream = staticmethod(response.refusal_stream)
     hold_s = response.HOLD_S
     compact_paths = ()
+    root = ""
 
 
 API: Api = ChatCompletions()

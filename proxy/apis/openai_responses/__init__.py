@@ -14,6 +14,7 @@ class Responses:
     name = request.NAME
     paths = (request.PATH, request.BARE_PATH, *request.AZURE_PATHS, *request.COMPACT_PATHS)
     compact_paths = request.COMPACT_PATHS
+    root = ""
 
     numeric = False
     recognises = staticmethod(request.recognises)
