@@ -215,7 +215,7 @@ def _plain(*columns: str) -> Table:
 
 
 def _compared(columns: Sequence[dict[str, Any]], view: View) -> Table:
-    table = _plain("", *(view.text(column["name"]).plain for column in columns))
+    table = _plain("", *(_heading(column, view) for column in columns))
     for name, figure in ROWS:
         table.add_row(name, *(figure(column["total"]) for column in columns))
     return table
@@ -234,14 +234,18 @@ def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Table:
 
 
 def _steps(columns: Sequence[dict[str, Any]], view: View) -> Table:
-    table = _plain("step", "requests", "tokens removed", "")
-    for column in columns:
-        for step in column["steps"]:
-            name = column["name"] if len(columns) > 1 else ""
-            table.add_row(
-                view.text(step["step"]), f"{step['requests']:,}", f"{step['tokens']:,}", view.text(name, "dim")
-            )
+    """Tokens that each step removes, and from how many requests."""
+    several = len(columns) > 1
+    table = _plain("step: tokens removed (requests)", *(_heading(c, view) if several else "" for c in columns))
+    for name in dict.fromkeys(step["step"] for column in columns for step in column["steps"]):
+        found = [next((step for step in column["steps"] if step["step"] == name), None) for column in columns]
+        table.add_row(view.text(name), *("" if s is None else f"{s['tokens']:,} ({s['requests']:,})" for s in found))
     return table
+
+
+def _heading(column: dict[str, Any], view: View) -> str:
+    """The name of a column in several lines, so that it takes no room from the first column."""
+    return str(view.text(column["name"]).plain).replace(", ", "\n")
 
 
 def _worst(cut: dict[str, Any], view: View) -> RenderableType:

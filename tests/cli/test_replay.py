@@ -59,6 +59,18 @@ def test_settings_are_compared_side_by_side(tmp_path: Path, capsys: pytest.Captu
     assert "ladder chat" in out and "ladder agent" in out
 
 
+def test_columns_with_long_names_leave_room_for_what_they_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    log = str(logged(tmp_path / "log.jsonl", chat(200)))
+    settings = ("--ladder", "chat", "--ladder", "agent", "--window", "4000", "--model", "gpt-4-0125-preview")
+    lines = ended(capsys, "replay", *settings, log)[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    for whole in ("would be refused as sent", "prune_history"):
+        assert any(line.startswith(whole + " ") for line in lines)
+
+
 def test_the_page_and_the_lines_are_for_their_owner_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = logged(tmp_path / "log.jsonl", chat(200), chat(3))
     html, lines = tmp_path / "report.html", tmp_path / "lines.jsonl"
