@@ -43,7 +43,11 @@ MIN_DATA = 40  # characters: shorter data is a text
 DATED = re.compile(r"_20\d{6}$")  # Anthropic dates the types of its tools
 
 PUNCTUATION = r"!-/:-@\[-`{-~"
-LETTERS = r"[A-Za-z\u0080-\U0010ffff]"
+# All that may be a letter, an emoji or hidden. Dashes, quotes, arrows, lines of boxes and ticks are signs, which stay.
+LETTERS = (
+    r"[A-Za-z\u0080-\u00aa\u00ac-\u00b6\u00b8-\u00ba\u00bc-\u200f\u2028-\u218f\u2200-\u24ff\u2600-\u2712"
+    r"\u2719-\U0010ffff]"
+)
 # What is replaced. Encodings take one sign before a word as a part of it, if no other sign is before that.
 UNIT = re.compile(
     r"(?P<kept>\\\\|(?<=[:,\[]) ?(?:true|false|null)(?=\s*[,}\]]))"
@@ -239,14 +243,16 @@ class Redactor:
     def _correct(self, pieces: list[tuple[str, ...]], missing: int) -> bool:
         """Adds words to one of the pieces, or removes some; whether it could."""
         if missing > 0:
-            place = next((place for place, piece in enumerate(pieces) if piece[0][-1:].isalpha()), None)
+            place = next((place for place, piece in enumerate(pieces) if piece and piece[-1][-1:].isalpha()), None)
             if place is not None:
                 pieces[place] = (*pieces[place], *[self._pool(" ")[0]] * missing)
             return place is not None
         spare = -missing
-        for place, piece in enumerate(pieces):
-            pieces[place] = piece[: max(1, len(piece) - spare)]
-            spare -= len(piece) - len(pieces[place])
+        for least in (1, 0):  # the rest of the words for one, then whole words behind a space
+            for place, piece in enumerate(pieces):
+                if least or (piece and piece[0][:1] == " " and piece[0][1:].isalpha()):
+                    pieces[place] = piece[: max(least, len(piece) - spare)]
+                    spare -= len(piece) - len(pieces[place])
         return spare < -missing
 
     def _pool(self, before: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.tokens import redaction
 from proxy.tokens.encodings import Encoding, encoding
 from proxy.tokens.images import size_of
 from proxy.tokens.redaction import MAX_UNIT, WORDS, Redactor, redactors
@@ -24,6 +25,7 @@ TEXTS = (
     '{"path": "C:\\\\new\\\\file.txt", "ok": true, "none": [null,false], "text": "a\\nbcd\\u4f60\\u597d"}',
     "日本語のテキスト、123円。 Grüße aus Köln, señor! emoji 🙂🙂 bar 👩‍👩‍👧 हिन्दी पाठ",
     '     1→package main\n     2→\n     3→import (\n     4→\t"context"\n',
+    "“Quoted” — don’t… ┌─┐ │ ✓ done │ 12→text •",
     "a" * 300 + " " * 200 + "\n\n\n" + "x" * 70,
     "",
     "\n",
@@ -77,7 +79,7 @@ def test_any_text_costs_nearly_what_it_cost(text: str) -> None:
     """Arbitrary characters are split into tokens in ways that depend on their neighbours."""
     made = REDACTOR.text(text)
     assert abs(O200K.count(made) - O200K.count(text)) <= 1 + O200K.count(text) // 20
-    assert made.isascii()
+    assert all(c.isascii() or c in "«»·" or "\u2010" <= c <= "\u2718" for c in made)
 
 
 def test_the_same_words_become_the_same_under_one_key_only() -> None:
@@ -249,3 +251,16 @@ def test_each_model_has_the_redactor_of_its_encoding() -> None:
     assert redact(body, "gpt-4o") == redact(body, "gpt-5") == Redactor(b"key", O200K).body(body)
     assert redact(body, "gpt-4") == Redactor(b"key", CL100K).body(body)
     assert asked == ["gpt-4o", "gpt-5", "gpt-4"]
+
+
+def test_a_text_that_costs_less_gets_further_words_and_one_that_costs_more_loses_some() -> None:
+    pieces: list[tuple[str, ...]] = [("(",), (" pilot",), ("harbour", "_late", "_again"), (")",)]
+    assert REDACTOR._correct(pieces, 2) and len(pieces[1]) == 3
+    assert REDACTOR._correct(pieces, -3) and [len(piece) for piece in pieces] == [1, 1, 2, 1]
+    assert REDACTOR._correct(pieces, -2) and [len(piece) for piece in pieces] == [1, 0, 1, 1]
+    assert not REDACTOR._correct([("(",)], 1) and not REDACTOR._correct([("(",)], -1)
+
+
+def test_a_text_that_cannot_be_corrected_is_redacted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "MAX_CORRECTIONS", 0)
+    assert "harbour" not in Redactor(b"key", O200K).text("the harbour")
