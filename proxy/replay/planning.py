@@ -77,6 +77,7 @@ class Planned(msgspec.Struct, frozen=True):
     the figures as `/inspect` has them, if they were asked for.
     """
 
+    api: str = ""
     model: str = ""
     model_sent: str = ""
     prompt: int = 0
@@ -157,6 +158,7 @@ class Planning:
     def _result(self, plan: Plan, prompt: Prompt, head: bytes) -> Planned:
         before, draft = plan.before, plan.draft
         return Planned(
+            prompt.api,
             before.model,
             draft.model,
             before.billed,

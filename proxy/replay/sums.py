@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from proxy.fit.money import DEFAULT_CACHE, Prices, PromptCache
+from proxy.apis.anthropic_messages import API as MESSAGES
+from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
 from proxy.replay.engine import WORST, Result
@@ -23,6 +24,7 @@ MAX_GROUPS = 200  # models, or apps, that are told apart
 OTHERS, UNNAMED = "(others)", "(unnamed)"
 NOTABLE = 1_024  # tokens of a prompt from which providers cache
 CLOSE_SHARE = 0.01  # an error of no more than this is close
+CACHES_BY_API = {MESSAGES.name: CACHES["anthropic"]}  # others cache as OpenAI does
 PricesOf = Callable[[str], Prices | None]
 
 
@@ -202,8 +204,8 @@ class Tally:
     def _add_money(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...]) -> None:
         prices = (self.prices(p.model), self.prices(p.model_sent))
         at, usage = recorded.at or 0.0, recorded.usage
-        asked = self._hit(self._asked, recorded.caller, p, at, _cache(prices[0]), sent=False)
-        sent = self._hit(self._sent, recorded.caller, p, at, _cache(prices[1]), sent=True)
+        asked = self._hit(self._asked, recorded.caller, p, at, cache_of(prices[0], p.api), sent=False)
+        sent = self._hit(self._sent, recorded.caller, p, at, cache_of(prices[1], p.api), sent=True)
         reply = 0 if usage is None else usage.completion
         usages = (
             Usage(p.prompt, reply, min(asked.read, p.prompt), written=asked.written),
@@ -233,11 +235,13 @@ class Tally:
         name = p.model
         _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
         if usage.prompt >= NOTABLE and not recorded.redacted:
-            _errors(self.caches, name).add(min(asked.read, usage.prompt), usage.cached, usage.prompt)
+            expected = round(asked.read * usage.prompt / p.prompt) if p.prompt else 0
+            _errors(self.caches, name).add(min(expected, usage.prompt), usage.cached, usage.prompt)
 
 
-def _cache(prices: Prices | None) -> PromptCache:
-    return DEFAULT_CACHE if prices is None else prices.cache
+def cache_of(prices: Prices | None, api: str) -> PromptCache:
+    """How the provider of a model caches: as the table says; of a model that is not in it, as most do with this API."""
+    return CACHES_BY_API.get(api, DEFAULT_CACHE) if prices is None else prices.cache
 
 
 def _group(groups: dict[str, Sums], name: str) -> Sums:

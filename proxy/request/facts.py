@@ -289,9 +289,10 @@ class Knowledge:
         return self.known(model) != before
 
     async def inquire(self, model: str, headers: Headers) -> None:
-        """Reads the upstream's list of models; logs an unknown model once."""
-        if not self.offline:
-            await self.listing.load(model, headers)
+        """Reads the upstream's list of models; logs an unknown model once. Does nothing where no upstream is called."""
+        if self.offline:
+            return
+        await self.listing.load(model, headers)
         guess = self.known(model)
         if guess.guessed and self._warned.get(model) is None:
             self._warned.put(model, True)

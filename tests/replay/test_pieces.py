@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 from proxy.apis import api_of
+from proxy.apis.anthropic_messages import API
 from proxy.fit.plan import plan
 from proxy.fit.prompt_cache import Pieces
 from proxy.model.limits import Window
 from proxy.model.plan import Facts, Ladder
+from proxy.model.structs import replace
 from proxy.replay.pieces import GRAIN, pieces_of
 from tests.makers import WordMeter
 
@@ -57,13 +59,41 @@ def test_the_role_is_a_part_of_a_message() -> None:
     assert shared(pieces(said("a")), pieces({"messages": [{"role": "system", "content": "a"}]})) == 1
 
 
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def marked(*messages: list[dict[str, Any]], **fields: Any) -> Pieces:
+    """The pieces of a request of the Messages API with these blocks."""
+    return pieces({"system": "s", "messages": [{"role": "user", "content": blocks} for blocks in messages], **fields})
+
+
 def test_marks_stand_where_the_client_put_them() -> None:
-    mark = {"cache_control": {"type": "ephemeral"}}
-    messages = [
-        {"role": "user", "content": [{"type": "text", "text": "a", **mark}]},
-        {"role": "user", "content": 'a text that says "cache_control"'},
-    ]
-    system = [{"type": "text", "text": "s"}]
-    assert list(pieces({"system": system, "messages": messages}).marks) == [2]
-    assert list(pieces({"system": system, "messages": messages, **mark}).marks) == [2, 3]
-    assert list(pieces({"system": system, "messages": messages}, b'"cache_control"').marks) == [0, 2]
+    first, second, said = {"type": "text", "text": "a"}, {"type": "text", "text": "b"}, [{"type": "text", "text": "c"}]
+    assert list(marked([{**first, **MARK}, second], said).marks) == [2]
+    assert list(marked([first, {**MARK, **second}], said).marks) == [3]
+    assert list(marked([first, second], said, **MARK).marks) == [3]
+    assert list(marked([{"type": "text", "text": '"cache_control"'}]).marks) == []
+
+
+def test_marked_tools_are_the_same_tools() -> None:
+    request = {"system": "s", "messages": [{"role": "user", "content": "a"}]}
+    one, other = (
+        pieces(request, b'[{"name":"x","cache_control":{"type":"ephemeral"}}]'),
+        pieces(request, b'[{"name":"x"}]'),
+    )
+    assert shared(one, other) >= 1 and list(one.marks) == [0] and list(other.marks) == []
+
+
+def test_a_mark_that_moves_changes_no_prompt() -> None:
+    first, second = {"type": "text", "text": "a"}, {"type": "text", "text": "b"}
+    before = marked([first, {**second, **MARK}])
+    after = marked([first, second], [{**MARK, "type": "text", "text": "c"}])
+    assert shared(before, after) == len(before.digests) == 4
+    assert shared(marked([{**first, **MARK}]), marked([{**MARK, **first}])) == 3
+
+
+def test_a_message_that_cannot_be_read_is_one_piece() -> None:
+    prompt = API.parse(b'{"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}')
+    odd = replace(prompt.messages[0], raw=b'{"cache_control":')
+    made = plan(replace(prompt, messages=(odd,)), Ladder("none", ()), Facts(Window(100_000), WordMeter()))
+    assert len(pieces_of(prompt, b"", made.before).digests) == 2

@@ -37,7 +37,7 @@ def planned(prompt: int = 8_192, sent: int | None = None, **more: object) -> Pla
     """A planned request; one of which tokens were removed was changed by a step."""
     steps = () if sent is None else (Step("prune_history", prompt, sent),)
     made = {"asked": LONG, "sent": None if sent is None else CUT, **more}
-    return Planned("m", "m", prompt, prompt if sent is None else sent, 10_000, steps=steps, **made)  # type: ignore[arg-type]
+    return Planned("chat", "m", "m", prompt, prompt if sent is None else sent, 10_000, steps=steps, **made)  # type: ignore[arg-type]
 
 
 def tally(*found: Result) -> Tally:
@@ -101,6 +101,14 @@ def test_a_model_without_a_price_has_tokens_only() -> None:
     made = Tally(lambda model: None)
     made.add(result(planned()), 0)
     assert (made.total.unpriced, made.total.prompt, made.total.asked_net) == (1, 8_192, 0.0)
+
+
+def test_a_model_of_no_table_caches_as_its_api_does() -> None:
+    marked = pieces((1, 2_048), (2, 4_096))
+    made = Tally(lambda model: None)
+    for at, api in enumerate(("messages", "messages", "chat", "chat")):
+        made.add(result(Planned(api, f"{api}-model", "", 4_096, 4_096, asked=marked), float(at)), 0)
+    assert (made.models["messages-model"].cached_asked, made.models["chat-model"].cached_asked) == (0, 4_096)
 
 
 def test_groups_and_steps_have_sums_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -14,6 +15,8 @@ from proxy.model.structs import replace
 KEY = "cache_control"
 MARK = b'"cache_control"'
 NULL = b"null"
+FIELD = rb'"cache_control"\s*:\s*(?:\{[^{}]*\}|null)'
+WRITTEN = re.compile(rb",\s*%b|%b\s*,?\s*" % (FIELD, FIELD))  # with one of the commas around it
 
 _BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -36,7 +39,12 @@ def with_marks(before: Iterable[Message], after: Sequence[Message]) -> list[Mess
     return sent
 
 
-def _blocks_of(message: Message) -> list[msgspec.Raw]:
+def without_marks(raw: bytes) -> bytes:
+    """The JSON of blocks without their marks, which no prompt has: for comparing prompts."""
+    return WRITTEN.sub(b"", raw) if MARK in raw else raw
+
+
+def blocks_of(message: Message) -> list[msgspec.Raw]:
     """The blocks of a message; of a text the one block that it stands for."""
     raw = message.raw
     content = RAWS.decode(raw).get(CONTENT, msgspec.Raw(NULL)) if raw[:1] == b"{" else msgspec.Raw(raw)
@@ -50,7 +58,7 @@ def _blocks_of(message: Message) -> list[msgspec.Raw]:
 def _mark_in(message: Message) -> msgspec.Raw | None:
     """The last mark on a block of a message; None if it has none there."""
     try:
-        marks = [RAWS.decode(block).get(KEY) for block in _blocks_of(message)]
+        marks = [RAWS.decode(block).get(KEY) for block in blocks_of(message)]
     except BROKEN:
         return None
     return next((mark for mark in reversed(marks) if mark is not None and bytes(mark) != NULL), None)
@@ -59,7 +67,7 @@ def _mark_in(message: Message) -> msgspec.Raw | None:
 def _marked(message: Message, mark: msgspec.Raw) -> Message:
     """The message with a mark on its last block that may have one; itself if none may."""
     try:
-        blocks = _blocks_of(message)
+        blocks = blocks_of(message)
         for place in reversed(range(len(blocks))):
             fields = RAWS.decode(blocks[place])
             if msgspec.json.decode(fields.get("type", msgspec.Raw(NULL))) not in REASONING:

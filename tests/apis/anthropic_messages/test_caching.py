@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.apis.anthropic_messages.caching import with_marks
+import pytest
+
+from proxy.apis.anthropic_messages.caching import blocks_of, with_marks, without_marks
 from proxy.model.conversation import Message
 from proxy.model.structs import replace
 from tests.apis.anthropic_messages.test_messages import conversation, result, text, use
@@ -76,3 +78,23 @@ def test_our_own_messages_count_for_nothing() -> None:
     ours = Message(b'{"role":"user","content":"note"}', "user", told[0].kind, told[0].format)
     now = with_marks(told, [told[0], ours, told[2]])
     assert b"cache_control" in now[0].raw and now[1] is ours
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        (b'{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}', b'{"type":"text","text":"a"}'),
+        (b'{"cache_control": {"type": "ephemeral", "ttl": "1h"}, "text": "a"}', b'{"text": "a"}'),
+        (b'{"a":1 , "cache_control" : null, "b":2}', b'{"a":1 , "b":2}'),
+        (b'{"cache_control":null}', b"{}"),
+        (b'{"text":"\\"cache_control\\": null"}', b'{"text":"\\"cache_control\\": null"}'),
+    ],
+)
+def test_marks_are_taken_out_of_json(marked: bytes, plain: bytes) -> None:
+    assert without_marks(marked) == plain
+
+
+def test_a_message_has_blocks_in_each_of_its_forms() -> None:
+    (said,) = conversation({"role": "user", "content": "Hi"})
+    (listed,) = conversation({"role": "user", "content": [text("a"), text("b")]})
+    assert list(map(bytes, blocks_of(said))) == [b'{"type":"text","text":"Hi"}'] and len(blocks_of(listed)) == 2
