@@ -27,8 +27,8 @@ from proxy.wire.headers import Header, value_of
 
 VERSION = 1  # of the lines
 MAX_QUEUED = 10_000  # requests; further ones are dropped
-MAX_HELD_BYTES = 64 << 20  # of bodies of requests in progress and in the queue; further ones are recorded without
-MAX_UNPACKED = 64 << 20  # bytes of a body without its content-encoding
+MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and in the queue; further ones are recorded without
+MAX_BODY_BYTES = 8 << 20  # of one body, also without its content-encoding: making its line takes four times as much
 # Lines are made soon after the requests, which are in the processor's cache then: later it takes twice as long. They
 # are written in batches: a gzip member takes as long as ten lines.
 FORMAT_DELAY_S = 0.01
@@ -42,7 +42,8 @@ Headers = Sequence[Header]
 # Credentials that some APIs take in the body: of MCP servers, of LiteLLM. Their values are never recorded.
 MAY_HAVE_KEY = (b"uthorization", b'api_key"', b'"headers"')  # few, and no pattern: each body is searched for them
 KEY_IN_BODY = re.compile(
-    rb'("[\w.-]*(?:authorization|api[_-]?key|token|password|secret|cookie)[\w.-]*"\s*:\s*")(?:[^"\\]|\\.)+(?=")',
+    rb'("[\w.-]{0,40}(?:authorization|api[_-]?key|token|password|secret|cookie)[\w.-]{0,40}"\s{0,8}:\s{0,8}")'
+    rb'(?:[^"\\]|\\.){1,4096}',  # all bounded: a client could make it search for minutes
     re.IGNORECASE,
 )
 HIDDEN = b"***"
@@ -175,7 +176,7 @@ class Recorder:
         held already."""
         if self._content == META:
             return b""
-        if self._held - self._returned + len(body) > MAX_HELD_BYTES:
+        if len(body) > MAX_BODY_BYTES or self._held - self._returned + len(body) > MAX_HELD_BYTES:
             return None
         self._held += len(body)
         return body
@@ -222,7 +223,7 @@ class Recorder:
                 time.sleep(FORMAT_DELAY_S)
             self._wake.clear()
             self._format([self._queue.popleft() for _ in range(len(self._queue))])
-            if self._lines and (self._closing or self._size >= WRITE_BYTES or time.monotonic() >= self._due):
+            if self._lines and (self._closing or time.monotonic() >= self._due):
                 self._write()
         self._files.close()
 
@@ -238,6 +239,8 @@ class Recorder:
                 self._lines.append(line)
                 self._size += len(line)
             self._returned += len(request.body or b"")
+            if self._size >= WRITE_BYTES:
+                self._write()
 
     def _write(self) -> None:
         lines, self._lines, self._size = self._lines, [], 0
@@ -346,7 +349,7 @@ def _plain(body: bytes, headers: Headers) -> bytes | None:
         return None
     machine = zlib.decompressobj(bits)
     try:
-        plain = machine.decompress(body, MAX_UNPACKED)
+        plain = machine.decompress(body, MAX_BODY_BYTES)
     except zlib.error:
         return None
     return plain if machine.eof else None

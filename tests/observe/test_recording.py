@@ -177,7 +177,7 @@ def test_a_content_encoding_is_removed(desk: Desk, coding: bytes, packed: bytes)
 def test_a_body_that_cannot_be_unpacked_is_dropped(
     desk: Desk, coding: bytes, packed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MAX_UNPACKED", 1000)
+    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 1000)
     (line,) = desk.recorded(of(packed, (b"content-encoding", coding)))
     assert line["content"] == "dropped" and "request" not in line
 
@@ -198,6 +198,13 @@ def test_no_key_is_in_a_body(desk: Desk, body: dict[str, Any], separators: tuple
     text = json.dumps(line)
     assert KEY.decode() not in text and "CANARY" not in text and HIDDEN.decode() in text
     assert line["request"].keys() == body.keys()
+
+
+@pytest.mark.parametrize("piece", [b"token", b'\\"token\\":\\"', b'"token":"', b'"token" ', b'"a_token":"x\\'])
+def test_no_body_keeps_the_search_for_keys_busy(piece: bytes) -> None:
+    """Each of them took minutes with an expression that has no bounds."""
+    body = b'{"api_key":"sk-1","text":"' + piece * (1_000_000 // len(piece))
+    assert b"sk-1" not in without_keys(body, (KEY,))
 
 
 def test_words_about_keys_stay() -> None:
@@ -228,6 +235,11 @@ def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch:
 
     run(check())
     assert [line.get("request", line["content"]) for line in desk.lines()] == ["dropped", {"a": 12}]
+
+
+def test_a_body_that_is_very_long_is_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 10)
+    assert [line["content"] for line in desk.recorded(of(b'{"a":12345}'), of(b'{"a":1}'))] == ["dropped", "bodies"]
 
 
 def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
