@@ -16,6 +16,7 @@ import msgspec
 
 from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json
+from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, Shape, wrong_type
 
 # 529 is Anthropic's own; 413 is answered by its edge.
 TYPES: Mapping[int, str] = {
@@ -134,6 +135,41 @@ def _has_messages(request: Request) -> ApiError | None:
     if not isinstance(found, list) or not all(isinstance(m, dict) for m in found):
         return invalid("messages: Input should be a valid list")
     return None if found else invalid("messages: at least one message is required")
+
+
+SOURCE = {"type": TEXT, "media_type": TEXT, "data": TEXT, "url": TEXT, "file_id": TEXT}
+FLAT: Shape = {
+    **dict.fromkeys(("type", "text", "id", "name", "tool_use_id", "thinking", "signature", "data", "title"), TEXT),
+    "is_error": BOOLEAN,
+    "cache_control": {"type": TEXT},
+    "source": SOURCE,
+}
+INNER: Shape = {**FLAT, "source": {**SOURCE, "content": (TEXT, [FLAT])}}  # of a result: a document may hold blocks
+BLOCK: Shape = {**INNER, "content": (TEXT, [INNER], OBJECT)}
+REQUEST = {
+    "messages": [{"role": TEXT, "content": (TEXT, [BLOCK])}],
+    "system": (TEXT, [BLOCK]),
+    "tools": [{"type": TEXT, "name": TEXT, "description": TEXT, "input_schema": OBJECT}],
+    "tool_choice": {"type": TEXT, "name": TEXT, "disable_parallel_tool_use": BOOLEAN},
+    "thinking": {"type": TEXT, "budget_tokens": INTEGER, "block_binding": {"prefix_mismatch_behavior": TEXT}},
+    "output_config": {"format": {"type": TEXT, "schema": OBJECT}, "effort": TEXT},
+    "output_format": {"type": TEXT, "schema": OBJECT},
+    "context_management": {"edits": [{"type": TEXT}]},
+    "stop_sequences": [TEXT],
+    "metadata": {"user_id": TEXT},
+    "stream": BOOLEAN,
+    **dict.fromkeys(("temperature", "top_p"), NUMBER),
+}
+VALID = {TEXT: "string", INTEGER: "integer", NUMBER: "number", BOOLEAN: "boolean"}
+
+
+def _types_are_right(request: Request) -> ApiError | None:
+    found = wrong_type(request.body, REQUEST)
+    if found is None:
+        return None
+    shape = found.shape[-1] if isinstance(found.shape, tuple) else found.shape
+    named = "list" if isinstance(shape, list) else "dictionary" if isinstance(shape, dict) else VALID[shape]
+    return invalid(f"{found.path(dotted=True)}: Input should be a valid {named}")
 
 
 def _roles_are_valid(request: Request) -> ApiError | None:
@@ -390,6 +426,7 @@ def _digest(value: Json) -> str:
 CHECKS: tuple[Check, ...] = (
     _fields_are_known,
     _has_messages,
+    _types_are_right,
     _roles_are_valid,
     _contents_are_valid,
     _systems_stand_right,

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from proxy.simulator.shapes import Wrong, type_of
+
 
 class ApiError(Exception):
     """An error response of the simulated API: its HTTP status and the four values of OpenAI's error object."""
@@ -35,6 +37,13 @@ Check = Callable[[Body], ApiError | None]  # returns the error for an invalid bo
 def invalid(message: str, code: str, param: str) -> ApiError:
     """A 400 in OpenAI's error shape. `param` is the path of the invalid field."""
     return ApiError(400, message, code=code, param=param)
+
+
+def invalid_type(wrong: Wrong) -> ApiError:
+    """The error for a value of a wrong type, in OpenAI's wording."""
+    path = wrong.path()
+    text = f"Invalid type for '{path}': expected {wrong.expected}, but got {type_of(wrong.value)} instead."
+    return invalid(text, "invalid_type", path)
 
 
 def empty_array(param: str) -> ApiError:

@@ -21,6 +21,7 @@ from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json, decode_object
 from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, sample
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
+from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, Wrong, wrong_type
 from proxy.tokens.meter import prompt_tokens
 
 PATH, LOADED_PATH = "/api/chat", "/api/ps"
@@ -31,8 +32,27 @@ LINES = ((b"content-type", b"application/x-ndjson"),)
 JSON_HEADERS = ((b"content-type", b"application/json; charset=utf-8"),)
 CREATED = "2026-01-01T00:00:00Z"  # constant, so that responses are reproducible
 DURATIONS = {"total_duration": 3_000, "load_duration": 1_000, "prompt_eval_duration": 1_000, "eval_duration": 1_000}
-# The words of Go's decoder, in which Ollama refuses a value of another type: the field's type and its path.
-TEXT, ARGUMENTS = "string", "api.ToolCallFunctionArguments"
+# The words of Go's decoder, in which Ollama refuses a value of another type: the field's path and its type.
+ARGUMENTS = "api.ToolCallFunctionArguments"
+
+GO = {TEXT: "string", INTEGER: "int", NUMBER: "float64", BOOLEAN: "bool"}
+GO_TYPES = {"arguments": ARGUMENTS, "messages": "api.Message", "tools": "api.Tools", "images": "[]api.ImageData"}
+STRUCTS = {("messages",): "Message", ("messages", "tool_calls", "function"): "ToolCallFunction"}
+CALL = {"function": {"name": TEXT, "arguments": OBJECT}}
+MESSAGE = {
+    **dict.fromkeys(("role", "content", "thinking", "tool_name"), TEXT),
+    "images": [TEXT],
+    "tool_calls": [CALL],
+}
+FUNCTION = {"name": TEXT, "description": TEXT, "parameters": OBJECT}
+COMMON = {
+    "options": {"num_ctx": INTEGER, "num_predict": INTEGER, "num_keep": INTEGER},
+    "format": (TEXT, OBJECT),
+    "think": (BOOLEAN, TEXT),
+    "keep_alive": (TEXT, NUMBER),
+    **dict.fromkeys(("stream", "truncate", "shift"), BOOLEAN),
+}
+REQUEST = {**COMMON, "messages": [MESSAGE], "tools": [{"type": TEXT, "function": FUNCTION}]}
 
 Loaded = dict[str, int]  # the window that each model was loaded with
 
@@ -113,19 +133,26 @@ def check(body: Mapping[str, Any]) -> None:
         raise OllamaError(400, "model is required")
     if not isinstance(body.get("messages"), list):
         raise _wrong("ChatRequest.messages", "[]api.Message")
+    found = wrong_type(body, REQUEST)
+    if found is not None:
+        raise _wrong(*_go(found))
     for message in body["messages"]:
-        if not isinstance(message, dict):
-            raise _wrong("ChatRequest.messages", "api.Message")
-        for key in ("role", "content", "thinking", "tool_name"):
-            if not isinstance(message.get(key, ""), str):
-                raise _wrong(f"Message.messages.{key}", TEXT)
         if message.get("role") not in ("system", "user", "assistant", "tool"):
             raise OllamaError(400, 'role must be one of ["system", "user", "assistant", "tool"]')
-        for call in message.get("tool_calls") or ():
-            if not isinstance(call["function"].get("arguments"), dict):
-                raise _wrong("ToolCallFunction.messages.tool_calls.function.arguments", ARGUMENTS)
         for image in message.get("images") or ():
             _check_image(image)
+
+
+def _go(wrong: Wrong) -> tuple[str, str]:
+    """The name of a field of a wrong type, and its type, as Go's decoder names them."""
+    names = [str(key) for key in wrong.place if isinstance(key, str)]
+    struct = STRUCTS.get(tuple(names[:-1]), "ChatRequest")
+    shape = wrong.shape[0] if isinstance(wrong.shape, tuple) else wrong.shape
+    last = names[-1] if names else ""
+    kind = GO_TYPES.get(last) or (
+        "[]string" if isinstance(shape, list) else GO.get(str(shape), "map[string]interface {}")
+    )
+    return ".".join((struct, *names)), kind
 
 
 def _check_image(image: Json) -> None:
@@ -171,15 +198,15 @@ def reply_to(body: Mapping[str, Any], prompt: int, text: str = "") -> Reply:
     form = body.get("format")
     content = msgspec.json.encode(sample(form)).decode() if isinstance(form, dict) else "{}" if form else text
     words = TOKEN.findall(content or f"The simulator read {len(body['messages'])} messages, {prompt} tokens.")
-    limit = (body.get("options") or {}).get("num_predict", -1)
-    size = len(words) if limit < 0 else min(limit, len(words))
+    limit = (body.get("options") or {}).get("num_predict")
+    size = len(words) if limit is None or limit < 0 else min(limit, len(words))
     reason = "stop" if size == len(words) else "length"
     return Reply(body["model"], tuple(words[:size]), (), thinking, reason, prompt)
 
 
 def _calls(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The calls of a reply, which the model's name selects; after a result it replies with text."""
-    functions = [tool["function"] for tool in body.get("tools") or ()]
+    functions = [tool["function"] for tool in body.get("tools") or () if (tool.get("function") or {}).get("name")]
     if not functions or TOOL_MODEL not in body["model"] or body["messages"][-1]["role"] == "tool":
         return
     for function in islice(cycle(functions), 2 if PARALLEL in body["model"] else 1):

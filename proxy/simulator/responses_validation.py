@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid
+from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid, invalid_type
 from proxy.simulator.json import Json
+from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, wrong_type
 
 ROLES = ("assistant", "system", "developer", "user")
 WRITTEN = ("output_text", "refusal")  # content parts of the assistant's messages
@@ -85,6 +86,48 @@ def items_of(body: Body) -> list[tuple[int, str, Mapping[str, Any]]]:
 def type_of(item: Mapping[str, Any]) -> str:
     """An item's type; messages and references may leave it out."""
     return str(item.get("type") or ("message" if "role" in item else "item_reference"))
+
+
+PART = {"type": TEXT, "text": TEXT, "image_url": TEXT, "file_id": TEXT, "file_data": TEXT, "refusal": TEXT}
+ITEM = {
+    "type": TEXT,
+    "id": TEXT,
+    "call_id": TEXT,
+    "role": TEXT,
+    "status": TEXT,
+    "name": TEXT,
+    "content": (TEXT, [PART]),
+    "arguments": (TEXT, OBJECT),  # of a tool_search_call an object
+    "encrypted_content": TEXT,
+    "summary": [{"type": TEXT, "text": TEXT}],
+    "output": (TEXT, [PART], OBJECT),
+    "tools": [OBJECT],
+}
+FORMAT = {"type": TEXT, "name": TEXT, "description": TEXT, "schema": OBJECT, "strict": BOOLEAN}
+REQUEST = {
+    "model": TEXT,
+    "input": (TEXT, [ITEM]),
+    "instructions": TEXT,
+    "previous_response_id": TEXT,
+    "conversation": (TEXT, {"id": TEXT}),
+    "prompt": {"id": TEXT, "variables": OBJECT},
+    "tools": [{"type": TEXT, "name": TEXT, "description": TEXT, "parameters": OBJECT}],
+    "tool_choice": (TEXT, {"type": TEXT, "name": TEXT}),
+    "text": {"format": FORMAT, "verbosity": TEXT},
+    "reasoning": {"effort": TEXT, "summary": TEXT},
+    "max_output_tokens": INTEGER,
+    "truncation": TEXT,
+    "context_management": [{"type": TEXT, "compact_threshold": INTEGER}],
+    "include": [TEXT],
+    "metadata": OBJECT,
+    **dict.fromkeys(("stream", "store", "background", "parallel_tool_calls"), BOOLEAN),
+    **dict.fromkeys(("temperature", "top_p"), NUMBER),
+}
+
+
+def _types_are_right(body: Body) -> ApiError | None:
+    found = wrong_type(body, REQUEST)
+    return None if found is None else invalid_type(found)
 
 
 def _has_model(body: Body) -> ApiError | None:
@@ -282,6 +325,7 @@ def listed(value: Json) -> Iterator[Mapping[str, Any]]:
 
 CHECKS: tuple[Check, ...] = (
     _has_model,
+    _types_are_right,
     _options_are_consistent,
     _has_input,
     _items_are_known,

@@ -9,8 +9,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid
+from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid, invalid_type
 from proxy.simulator.json import Json, text_of
+from proxy.simulator.shapes import BOOLEAN, OBJECT, TEXT, wrong_type
 from proxy.simulator.tool_calls import calls_have_results, functions_follow_their_call, ids_are_unique
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -121,12 +122,22 @@ def _limits_are_valid(body: Body) -> ApiError | None:
     return None
 
 
-def _tools_are_objects(body: Body) -> ApiError | None:
-    for name in ("tools", "functions"):
-        found = body.get(name)
-        if found is not None and not (isinstance(found, list) and all(isinstance(tool, dict) for tool in found)):
-            return invalid(f"Invalid type for '{name}': expected an array of objects.", "invalid_type", name)
-    return None
+FUNCTION = {"name": TEXT, "description": TEXT, "parameters": OBJECT}
+REQUEST = {
+    "tools": [{"type": TEXT, "function": FUNCTION}],
+    "functions": [FUNCTION],
+    "tool_choice": (TEXT, {"type": TEXT, "function": {"name": TEXT}}),
+    "function_call": (TEXT, {"name": TEXT}),
+    "response_format": {"type": TEXT, "json_schema": {"name": TEXT, "schema": OBJECT}},
+    "stream": BOOLEAN,
+    "stream_options": {"include_usage": BOOLEAN},
+    "parallel_tool_calls": BOOLEAN,
+}
+
+
+def _types_are_right(body: Body) -> ApiError | None:
+    found = wrong_type(body, REQUEST)
+    return None if found is None else invalid_type(found)
 
 
 def _options_are_consistent(body: Body) -> ApiError | None:
@@ -211,6 +222,6 @@ CHECKS: tuple[Check, ...] = (
     functions_follow_their_call,
     ids_are_unique,
     _limits_are_valid,
-    _tools_are_objects,
+    _types_are_right,
     _options_are_consistent,
 )

@@ -47,7 +47,7 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
         ([ASKED], {"model": None}, "Missing required parameter: 'model'.", "model"),
         ([], {"input": None}, "Missing required parameter: 'input'.", "input"),
         ([], {}, "Invalid 'input': empty array.", "input"),
-        ([5], {}, "Invalid type for 'input'", "input"),
+        ([5], {}, "Invalid type for 'input[0]'", "input[0]"),
         ([{"type": "news"}], {}, "Invalid value: 'news'. Supported values are: 'message'", "input[0]"),
         ([ASKED, {"type": "function_call", "call_id": "c", "arguments": ""}], {}, "'input[1].name'.", "input[1].name"),
         ([{"role": "tool", "content": "x"}], {}, "Invalid value: 'tool'.", "input[0].role"),
@@ -60,7 +60,7 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
         (
             [{"role": "assistant", "content": [5]}],
             {},
-            "Invalid value: '5'. Supported values are",
+            "Invalid type for 'input[0].content[0]': expected an object, but got an integer instead.",
             "input[0].content[0]",
         ),
         ([{**CALL, "call_id": "c" * 65}], {}, "Invalid 'input[0].call_id': string too long.", "input[0].call_id"),
@@ -112,7 +112,7 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'.",
             "previous_response_id",
         ),
-        ([ASKED], {"tools": [5]}, "Invalid type for 'tools'", "tools"),
+        ([ASKED], {"tools": [5]}, "Invalid type for 'tools[0]'", "tools[0]"),
         ([ASKED], {"messages": []}, "this parameter has moved to 'input'.", "messages"),
     ],
 )
