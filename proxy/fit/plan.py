@@ -8,7 +8,7 @@ from proxy.fit import alternation, binding, placement
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
-from proxy.fit.provider_count import KIND, is_near
+from proxy.fit.provider_count import KIND, as_told, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import CountRequest, Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
@@ -35,7 +35,7 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
     if facts.counter and is_near(first):
         return Plan(first, first, want=Want(KIND, KIND, CountRequest(prompt, first)))
     if facts.whole is not None:
-        whole = replace(start(prompt, ladder, replace(facts, meter=facts.whole)), prompt=facts.told)
+        whole = as_told(start(prompt, ladder, replace(facts, meter=facts.whole)), facts.told)
         if whole.excess <= 0:
             first, facts = whole, replace(facts, meter=facts.whole)
     draft = first

@@ -93,7 +93,8 @@ class Draft:
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
-    indices of the messages that the client pinned, which no step changes. `texts`, `apart`: see `Prompt`. `prompt` is
+    indices of the messages that the client pinned, which no step changes. `texts`, `apart`: see `Prompt`. `rounding`:
+    what the upstream's own count of the prompt has more than the counts of its parts. `prompt` is
     what the window is compared with: where the messages are `apart`, that of the longest one.
     """
 
@@ -111,6 +112,7 @@ class Draft:
     pins: frozenset[int] = frozenset()
     texts: bool = False
     apart: bool = False
+    rounding: int = 0
 
     @property
     def billed(self) -> int:
@@ -180,7 +182,7 @@ class Draft:
     @property
     def fixed(self) -> int:
         """Tokens of the prompt besides its messages."""
-        return sum(self.meter.fixed.values())
+        return sum(self.meter.fixed.values()) + self.rounding
 
     @property
     def messages(self) -> Iterable[Message]:

@@ -4,19 +4,27 @@ what their answers mean. It sends nothing."""
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from proxy.model.lenient_json import Json, object_of, raw_fields, raw_value
+from proxy.wire.headers import Header, value_of
 
+FORMS = ("", "gemini")  # of bodies that are not made of the client's fields: apis/<name>/count.py
+BEARER = b"Bearer "
+MODEL = "{model}"  # the place of the model's name in a path
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 MAX_CALLS = 2  # of one count: a template is applied, then its text is counted
 MAX_TOKENS = 10**9
 
 
 class CounterCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One call of a count: POST `path`, which stands under `/v1` as a client's path does; with `beside`, where the
-    upstream's base path ends with that, it stands beside it.
+    """One call of a count: POST `path`, with `{model}` in the place of the model's name.
+
+    It stands under `/v1` as a client's path does; with `beside`, where the upstream's base path ends with that, it
+    stands beside it.
 
     The body has these `fields` of the client's body, the constant fields of `add`, and the previous call's answer in
     the field `into`. The answer stands in the field `answer`: a number of tokens, a list of tokens, or a text for the
@@ -33,6 +41,13 @@ class CounterCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
             raise ValueError("path must begin with /, without a query")
+
+    def target(self, model: str) -> bytes | None:
+        """The path for a model, named without what stands before its last slash; None if no path may have its name."""
+        name = model.rpartition("/")[2]
+        if MODEL not in self.path:
+            return self.path.encode()
+        return self.path.replace(MODEL, name).encode() if PLAIN_NAME.fullmatch(name) else None
 
     def body(self, head: Mapping[str, bytes], before: str = "") -> bytes:
         """The body of the call for a request with these top-level fields; `before` is the previous call's answer."""
@@ -56,6 +71,7 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     They are those with one of these `hosts`, by glob, or whose list of models names one of these `owners` of the model.
     `headers` are names of clients' headers that the count depends on. It is asked if it is `enabled`.
+    `form`: the API whose form the first body has. `key_header`: the header in which it takes the client's bearer token.
     """
 
     name: str
@@ -64,6 +80,8 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    form: str = ""
+    key_header: str = ""
     enabled: bool = True
 
     def __post_init__(self) -> None:
@@ -71,6 +89,8 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("name must not be empty")
         if not self.hosts and not self.owners:
             raise ValueError("needs hosts or owners")
+        if self.form not in FORMS:
+            raise ValueError(f"form must be one of {', '.join(filter(None, FORMS))}")
         if not 0 < len(self.calls) <= MAX_CALLS:
             raise ValueError(f"calls must be 1 to {MAX_CALLS}")
 
@@ -79,6 +99,15 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.enabled or api != self.api:
             return False
         return owner in self.owners or any(fnmatch.fnmatchcase(host, pattern.lower()) for pattern in self.hosts)
+
+
+def in_header(headers: Sequence[Header], name: str) -> Sequence[Header]:
+    """The headers with a bearer token in this header, as the plain token; the headers themselves without a name or
+    token. A token of the client's in that header stays."""
+    found = value_of(headers, b"authorization") or b""
+    if not name or not found.startswith(BEARER) or value_of(headers, name.encode()) is not None:
+        return headers
+    return [*(h for h in headers if h[0] != b"authorization"), (name.encode(), found[len(BEARER) :])]
 
 
 def counter_for(rows: Iterable[Counter], api: str, host: str, owner: str) -> Counter | None:

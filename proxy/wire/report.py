@@ -135,7 +135,7 @@ def _overhead(plan: Plan) -> dict[str, int]:
 def parts(draft: Draft) -> dict[str, int]:
     """The tokens of each part of a request: system, tools, history, tool results, reply and margin."""
     taken: Counter[str] = Counter({"tools": sum(v for k, v in draft.meter.fixed.items() if k != "base")})
-    taken["history"] += draft.meter.fixed.get("base", 0)
+    taken["history"] += draft.meter.fixed.get("base", 0) + draft.rounding
     for message in draft.messages:
         taken[GROUPS.get(message.kind, "history")] += message.tokens
     return {**taken, "reply": draft.reserve, "margin": draft.margin}

@@ -225,6 +225,44 @@ def test_a_server_whose_list_names_it_is_asked_beside_its_base_path(owner: str, 
     run(check())
 
 
+def test_gemini_is_asked_beside_its_path_for_openais_clients(tmp_path: Path) -> None:
+    row = """
+[[counter]]
+name = "gemini"
+api = "chat"
+hosts = ["127.0.0.1"]
+form = "gemini"
+key_header = "x-goog-api-key"
+calls = [{ path = "/models/{model}:countTokens", beside = "/openai", answer = "totalTokens" }]
+"""
+
+    def chat(messages: list[dict[str, str]]) -> bytes:
+        return body(messages, "gemini-2.5-pro", max_tokens=500)
+
+    near = conversation(7_200, count_prompt, chat)
+    told = round(0.95 * count_prompt(near))
+
+    async def gemini(request: Request, peer: Peer) -> None:
+        if request.target.endswith(b":countTokens"):
+            await peer.send(answer(json.dumps({"totalTokens": told}).encode()))
+        else:
+            await peer.send(answer(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"}}]}'))
+
+    async def check() -> None:
+        async with recording(gemini) as up:
+            base = up.url.removesuffix("/v1") + "/v1beta/openai"
+            async with plimsoll(base, PLIMSOLL_RULES=rules(tmp_path, row), **PATIENT) as proxy:
+                got = await proxy.chat(near)
+                assert got.status == 200 and ours(got)["tokens"] == str(told)
+                asked, sent = up.requests
+                assert asked.target == b"/v1beta/models/gemini-2.5-pro:countTokens"
+                assert asked.header(b"x-goog-api-key") == [b"sk-test"] and asked.header(b"authorization") == []
+                assert len(json.loads(asked.body)["generateContentRequest"]["contents"]) == near.count(b'"role"')
+                assert sent.target == b"/v1beta/openai/chat/completions" and sent.body == near
+
+    run(check())
+
+
 @pytest.mark.parametrize("enabled", [False, True])
 def test_responses_are_counted_where_a_row_says_so(enabled: bool, tmp_path: Path) -> None:
     row = f"""

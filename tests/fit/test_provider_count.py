@@ -99,6 +99,12 @@ def test_a_step_with_an_at_acts_on_what_fits_by_the_upstreams_count() -> None:
     assert [note.step for note in found.notes] == ["halve"] and found.notes[0].tokens_before == 9_800
 
 
+def test_parts_and_what_is_besides_them_add_up_to_the_upstreams_count() -> None:
+    made = told(10_583, 9_777).draft
+    assert made.rounding and made.with_blocks(made.blocks).prompt == 9_777
+    assert made.with_blocks(made.blocks[1:]).prompt == 9_777 - made.blocks[0].tokens
+
+
 def test_after_a_refusal_the_count_decides_nothing() -> None:
     known = facts(10_583)
     request = CountRequest(SENT, plan(SENT, LADDER, known).before)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import msgspec
 import pytest
 
-from proxy.wire.counters import Counter, CounterCall, counter_for
+from proxy.wire.counters import FORMS, Counter, CounterCall, counter_for, in_header
 
 CALL = {"path": "/v1/count", "answer": "count", "fields": ["model", "messages"]}
 HEAD = {"messages": b'[{"role":"user"}]', "stream": b"true", "model": b'"m"'}
@@ -77,8 +78,40 @@ def test_the_first_row_that_is_enabled_counts() -> None:
         {"calls": [{**CALL, "path": "/v1/count?x"}]},
         {"calls": [{**CALL, "answer": 7}]},
         {"hots": ["h"]},
+        {"form": "nobody"},
     ],
 )
 def test_a_row_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         counter(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        ("gemini-2.5-pro", b"/models/gemini-2.5-pro:count"),
+        ("models/gemini-2.5-pro", b"/models/gemini-2.5-pro:count"),
+        ("a/../b", b"/models/b:count"),
+        ("..", None),
+        ("a%2Fb", None),
+        ("a?key=b", None),
+        ("a b", None),
+        ("", None),
+    ],
+)
+def test_a_path_may_name_the_model_if_its_name_is_plain(model: str, target: bytes | None) -> None:
+    assert CounterCall("/models/{model}:count", "n").target(model) == target
+    assert CounterCall("/count", "n").target(model) == b"/count"
+
+
+def test_a_bearer_token_may_go_in_another_header() -> None:
+    bearer, plain = (b"authorization", b"Bearer k"), (b"x-goog-api-key", b"k")
+    assert in_header([bearer, (b"a", b"b")], "x-goog-api-key") == [(b"a", b"b"), plain]
+    for same in ([bearer, plain], [(b"authorization", b"Basic k")], []):
+        assert in_header(same, "x-goog-api-key") is same
+    assert in_header([bearer], "") == [bearer]
+
+
+def test_every_form_has_a_package() -> None:
+    for form in filter(None, FORMS):
+        assert importlib.import_module(f"proxy.apis.{form}.count").body

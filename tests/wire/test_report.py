@@ -145,6 +145,12 @@ def test_the_parts_add_up_to_the_window_or_what_is_over_it() -> None:
     assert sum(taken.values()) == found.prompt + found.reserve + found.margin
 
 
+def test_the_parts_add_up_to_the_upstreams_own_count() -> None:
+    counted = draft(LONG, 1000, max_tokens=150)
+    found = replace(counted, prompt=counted.prompt + 9, rounding=9)
+    assert sum(parts(found).values()) == found.prompt + found.reserve + found.margin
+
+
 def test_what_takes_the_room_is_named_the_largest_first() -> None:
     counted = WordMeter(fixed={"base": 3, "tools": 7100})
     told = takers(draft([user("hi")], 8192, counted))

@@ -62,7 +62,7 @@ def move(draft: Draft, candidate: CandidateModel) -> Draft:
     """The same request for another model, counted by its meter. The reply limit is at most the model's `max_output`."""
     meter = candidate.meter()
     reply = draft.reply if draft.reply is None else min(draft.reply, candidate.window.max_output or draft.reply)
-    moved = replace(draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply)
+    moved = replace(draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply, rounding=0)
     return moved.with_blocks([replace(b, messages=moved.recount(b.messages)) for b in draft.blocks])
 
 

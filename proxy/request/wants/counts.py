@@ -10,8 +10,9 @@ itself brings: another one gets neither the prompt nor a key.
 * A request waits until a deadline at most, once. A count that comes later is cached, and calibrates further counts.
 * A count is believed only near our own (`is_believable`). Any other answer (a status, a body that is too long or
   compressed, no number) is a failure. On a failure the plan is made without a count.
-* After a failure the same caller asks nothing for a while: a key that is refused says nothing about another one. Only
-  where no connection can be made, a breaker opens for all: nothing that a client sends can cause that.
+* After a failure the same caller asks nothing about that model for a while: a key that is refused says nothing about
+  another one, nor a model that does not exist about those that do. Only where no connection can be made, a breaker
+  opens for all: nothing that a client sends can cause that.
 * Calls are few at a time, and hold their bodies for seconds.
 
 Neither prompts nor counts are logged.
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 
+from proxy.apis.gemini import count as gemini
 from proxy.cache.breaker import Breaker
 from proxy.config.rules import Rules
 from proxy.fit.provider_count import KIND, WHOLE_MARGIN
@@ -44,7 +46,7 @@ from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Upstream
-from proxy.wire.counters import Counter, counter_for
+from proxy.wire.counters import Counter, counter_for, in_header
 
 # Calls under way, in all and of one caller, and those that wait: they hold their bodies.
 LIMITS = (4, 2, 4, 2)
@@ -52,14 +54,15 @@ MAX_BODY = 4 << 20  # bytes of a call; a window of a million tokens is as long
 ANSWER_BYTES = 8 << 20  # vLLM returns the number of each token, too
 INLINE_BYTES = 65_536  # longer bodies are written, hashed and read in a thread
 CALL_S = 5.0  # timeout of a call; the request stopped waiting long before
-MAX_CALLERS = 10_000  # callers whose failures are remembered
-# Seconds without a question of a caller, by the status that it got; else `PAUSE_S`.
+MAX_PAUSES = 10_000  # that are remembered
+# Seconds without a question of a caller about a model, by the status that it got; else `PAUSE_S`.
 PAUSES = {401: 60.0, 403: 60.0, 404: 600.0, 405: 600.0, 501: 600.0, 429: 60.0}
 PAUSE_S = 15.0
+FORMS = {"gemini": gemini.body}  # see `proxy.wire.counters.FORMS`
 
 
 class NoCount(Exception):
-    """An answer that is no count."""
+    """An answer that is no count, or a request that cannot be asked about."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class ProviderCounts:
     seconds: float
     breaker: Breaker = field(default_factory=Breaker)
     _calls: dict[bytes, asyncio.Task[int]] = field(default_factory=dict)
-    _paused: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_CALLERS))
+    _paused: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_PAUSES))
 
     def with_rules(self, rules: Rules, knowledge: Knowledge) -> ProviderCounts:
         """The same under other rules, with the calls under way."""
@@ -96,6 +99,8 @@ class ProviderCounts:
             return 0
         try:
             return await self._count(counter, request, headers, ask, spent)
+        except (gemini.NotCountable, NoCount):  # it cannot even be asked about
+            return 0
         except Exception as error:  # our own bug must not fail the request
             log.event("a count failed", counter=counter.name, why=type(error).__name__)
             return 0
@@ -112,26 +117,29 @@ class ProviderCounts:
             return known if _is_believable(request, known) else 0
         task = self._calls.get(key)
         if task is None:
-            if not ask or len(body) > MAX_BODY or self._is_paused(caller_of(headers)):
+            if not ask or len(body) > MAX_BODY or self._is_paused(headers, request.prompt):
                 return 0
             task = self._calls[key] = asyncio.create_task(self._call(counter, request, key, body, headers))
             task.add_done_callback(lambda _: self._calls.pop(key, None))
-        return await self._in_time(task, caller_of(headers), spent)
+        return await self._in_time(task, headers, request.prompt, spent)
 
     def _question(self, counter: Counter, prompt: Prompt, headers: Headers) -> tuple[bytes, bytes]:
         """The key of a count and the body of its first call. The key depends on all that the count depends on."""
-        body = counter.calls[0].body(prompt.head)
+        if any(call.target(prompt.model) is None for call in counter.calls):
+            raise NoCount("the model's name is none of a path")
+        form = FORMS.get(counter.form)
+        body = counter.calls[0].body(prompt.head) if form is None else form(prompt.model, prompt.head)
         upstream = self.client.upstream
         assert isinstance(upstream, Upstream)
         named = [value for name, value in headers if name.decode("latin-1") in counter.headers]
-        parts = (tenant_of(headers), upstream.target(counter.calls[0].path.encode()), upstream.server.encode(), *named)
+        parts = (tenant_of(headers), upstream.base_path, upstream.server.encode(), prompt.model.encode(), *named)
         digest = blake2b(counter.name.encode(), digest_size=32)
         for part in (*parts, body):
             digest.update(b"%d:" % len(part))
             digest.update(part)
         return digest.digest(), body
 
-    async def _in_time(self, task: asyncio.Task[int], caller: bytes, spent: CallCost | None) -> int:
+    async def _in_time(self, task: asyncio.Task[int], headers: Headers, prompt: Prompt, spent: CallCost | None) -> int:
         began = time.perf_counter()
         done, _ = await asyncio.wait({task}, timeout=self.seconds)
         if spent is not None:
@@ -139,22 +147,23 @@ class ProviderCounts:
             spent.seconds += time.perf_counter() - began
         if done:
             return 0 if task.cancelled() else task.result()
-        self._pause(caller, PAUSE_S)
+        self._pause(headers, prompt, PAUSE_S)
         self.client.extra_calls.record_call(KIND, "late")
         return 0
 
-    def _is_paused(self, caller: bytes) -> bool:
-        return self.breaker.remaining > 0 or time.monotonic() < (self._paused.get(caller) or 0.0)
+    def _is_paused(self, headers: Headers, prompt: Prompt) -> bool:
+        until = self._paused.get(caller_of(headers) + prompt.model.encode())
+        return self.breaker.remaining > 0 or time.monotonic() < (until or 0.0)
 
-    def _pause(self, caller: bytes, seconds: float) -> None:
-        self._paused.put(caller, time.monotonic() + seconds)
+    def _pause(self, headers: Headers, prompt: Prompt, seconds: float) -> None:
+        self._paused.put(caller_of(headers) + prompt.model.encode(), time.monotonic() + seconds)
 
     async def _call(self, counter: Counter, request: CountRequest, key: bytes, body: bytes, headers: Headers) -> int:
         """Makes the calls of a count, caches and learns it; 0 after a failure. Never raises."""
-        caller, began, why, pause = caller_of(headers), time.perf_counter(), "", PAUSE_S
+        began, why, pause = time.perf_counter(), "", PAUSE_S
         try:
-            async with self.client.slot(caller), asyncio.timeout(CALL_S):
-                tokens = await self._asked(counter, body, headers)
+            async with self.client.slot(caller_of(headers)), asyncio.timeout(CALL_S):
+                tokens = await self._asked(counter, request.prompt.model, body, in_header(headers, counter.key_header))
             if not _is_believable(request, tokens):
                 raise NoCount("it is far from ours")
         except CallDenied:
@@ -174,7 +183,7 @@ class ProviderCounts:
         seconds = time.perf_counter() - began
         self.client.extra_calls.record_call(KIND, "failed" if why else "ok", 0, seconds)
         if why:
-            self._pause(caller, pause)
+            self._pause(headers, request.prompt, pause)
             log.event("an upstream did not count a prompt", counter=counter.name, why=why)
             return 0
         self.breaker.record_success()
@@ -182,13 +191,14 @@ class ProviderCounts:
         self._learn(request, tokens, headers, late=seconds > self.seconds)
         return tokens
 
-    async def _asked(self, counter: Counter, body: bytes, headers: Headers) -> int:
+    async def _asked(self, counter: Counter, model: str, body: bytes, headers: Headers) -> int:
         """The answer of the last call. Raises UpstreamError, CallFailed and NoCount."""
         found: int | str | None = None
         for call in counter.calls:
             if isinstance(found, str):
                 body = call.body({}, found)
-            target = call.path.encode()
+            target = call.target(model)
+            assert target is not None  # see `_question`
             payload = await self.client.call_free(target, body, headers, ANSWER_BYTES, call.beside)
             found = call.read(payload) if len(payload) <= INLINE_BYTES else await asyncio.to_thread(call.read, payload)
             if found is None:

@@ -136,3 +136,8 @@ def test_a_request_that_was_moved_and_fits_stays_there() -> None:
 def test_a_share_to_spare_that_makes_no_sense_is_refused(spare: float) -> None:
     with pytest.raises(ValueError, match="spare"):
         Params(spare=spare)
+
+
+def test_another_models_count_has_nothing_of_what_the_upstream_counted() -> None:
+    found = apply(replace(asking(), rounding=7), known(BIG), TO)
+    assert isinstance(found, Draft) and found.model == "big" and found.rounding == 0 and found.prompt == 1200

@@ -39,6 +39,14 @@ hosts = ["127.0.0.1"]
 headers = ["x-beta"]
 {CALL}
 """
+GEMINI = """
+[[counter]]
+name = "local"
+api = "chat"
+hosts = ["127.0.0.1"]
+form = "gemini"
+calls = [{ path = "/models/{model}:countTokens", answer = "totalTokens" }]
+"""
 SENT = prompt([user(words(1_500))], model=MODEL)
 
 
@@ -145,6 +153,20 @@ def test_only_what_the_upstream_can_count_is_wanted(tmp_path: Path) -> None:
     run(check())
 
 
+def test_what_cannot_be_asked_is_no_failure(tmp_path: Path) -> None:
+    """A prompt that has no place in the form of the count, and a model that no path may name."""
+
+    async def check() -> None:
+        async with counting(tmp_path, rows=GEMINI) as (up, services, found):
+            part = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+            remote = prompt([user(words(1_500)), {"role": "user", "content": [part]}], model=MODEL)
+            assert await found.fulfil(wanted(services, remote), ALICE) == 0 and results(services) == {}
+            odd = prompt([user(words(1_500))], model="claude?x")
+            assert await found.fulfil(wanted(services, odd), ALICE) == 0 and up.requests == []
+
+    run(check())
+
+
 def test_a_body_that_is_too_long_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BODY", 1_000)
 
@@ -179,6 +201,23 @@ def test_a_key_that_is_refused_is_left_alone_and_others_are_not(tmp_path: Path) 
                 assert await found.fulfil(wanted(services), ALICE) == 0
             assert await found.fulfil(wanted(services), BOB) == 4_500 and len(up.requests) == 2
             assert results(services) == {"failed": 1, "ok": 1} and found.breaker.closed
+
+    run(check())
+
+
+def test_a_model_that_does_not_exist_says_nothing_about_others(tmp_path: Path) -> None:
+    async def missing(request: Request, peer: Peer) -> None:
+        if b"claude-none" in request.body:
+            await peer.send(answer(b"{}", b"404 Not Found"))
+        else:
+            await telling(request, peer)
+
+    async def check() -> None:
+        async with counting(tmp_path, missing) as (up, services, found):
+            none = wanted(services, replace(SENT, model="claude-none", head={**SENT.head, "model": b'"claude-none"'}))
+            for _ in range(2):
+                assert await found.fulfil(none, ALICE) == 0
+            assert await found.fulfil(wanted(services), ALICE) == 4_500 and len(up.requests) == 2
 
     run(check())
 

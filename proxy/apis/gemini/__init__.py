@@ -1,0 +1,1 @@
+"""Gemini's own API, as far as the proxy itself calls it."""
