@@ -141,11 +141,24 @@ def nginx(port: int, behind: int) -> System:
     return started("nginx", port, command)
 
 
-def plimsoll(port: int, behind: int, name: str = "plimsoll", folder: Path | None = None) -> System:
+def plimsoll(
+    port: int,
+    behind: int,
+    name: str = "plimsoll",
+    folder: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> System:
     """Plimsoll as users run it: metrics, log line and headers on; this checkout's, or that of another folder."""
-    environment = {"PLIMSOLL_UPSTREAM": f"http://127.0.0.1:{behind}/v1"}
+    environment = {"PLIMSOLL_UPSTREAM": f"http://127.0.0.1:{behind}/v1", **(settings or {})}
     command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(port)]
     return started(name, port, command, environment, folder=folder)
+
+
+def recording(port: int, behind: int) -> System:
+    """Plimsoll while it records the bodies of all requests."""
+    folder = str(HOME / "recording")
+    settings = {"PLIMSOLL_RECORD": folder, "PLIMSOLL_RECORD_CONTENT": "bodies", "PLIMSOLL_RECORD_SIZE": "100MB"}
+    return plimsoll(port, behind, "recording", settings=settings)
 
 
 def litellm(port: int, behind: int) -> System:
@@ -195,6 +208,9 @@ SYSTEMS: Mapping[str, Callable[[int, int], System]] = {
     "portkey": portkey,
     "litellm": litellm,
 }
+
+# Plimsoll with settings that cost something; only where --only names them.
+VARIANTS: Mapping[str, Callable[[int, int], System]] = {"recording": recording}
 
 
 def need(command: str, package: str) -> None:
