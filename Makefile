@@ -51,7 +51,7 @@ lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-conformance: .venv/.test ## the OpenAI client's own tests, straight and through the proxy (ARGS=path/to/openapi.yml)
+conformance: .venv/.test ## the openai and anthropic packages' own tests, straight and through (ARGS=path/to/openapi.yml)
 	sh tests/conformance/run.sh $(ARGS)
 
 bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)

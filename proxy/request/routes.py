@@ -143,7 +143,10 @@ class Routes:
         return self.backends[self.routing.upstream(PATHS[api], model)].knowledge
 
     def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
-        """`Peers.serving`: a request that names its upstream is not moved to another one."""
+        """`Peers.serving`: a request that names its upstream is not moved to another one, and none is moved to a model
+        of another API's upstreams."""
+        if self.routing.is_foreign(PATHS[api], model):
+            return None
         backend = self.backends[self.routing.upstream(PATHS[api], model)]
         if backend.knowledge is home:
             return home

@@ -166,6 +166,7 @@ class LiteLLM:
             **({"api_key": self._key} if self._key else {}),
             **({"api_base": row.url} if row.url else {}),
             **{"timeout": timeout, "max_retries": 0, "num_retries": 0, "drop_params": True, "no-log": True},
+            "_skip_mcp_handler": True,  # no tool reaches servers of litellm's own; it would import a package for them
         }
 
     def _failure(self, error: Exception) -> Answer:

@@ -76,6 +76,11 @@ class Routing:
     routes: tuple[Route, ...]
     _known: Bounded[tuple[str, str], str] = field(default_factory=lambda: Bounded(MAX_ROUTES))
 
+    def is_foreign(self, path: str, model: str) -> bool:
+        """Whether a model is one of rows for other APIs alone: no upstream has it for this path."""
+        rows = [route for route in self.routes if route.models is not None and route.models.match(model.lower())]
+        return bool(rows) and not any(route.speaks(path) for route in rows)
+
     def upstream(self, path: str, model: str = "") -> str:
         """The name of the upstream of a request; `model` is empty if it has none, or none that is known."""
         found = self._known.get((path, model))

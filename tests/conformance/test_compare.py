@@ -32,9 +32,8 @@ def requests(folder: Path, way: str, made: Sequence[dict[str, Any]]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path) -> Path:
     """Two runs that are the same."""
-    monkeypatch.setattr(compare, "LEAST", 2)
     for way in ("straight", "through"):
         xml(tmp_path, way, {"one": "passed", "two": "skipped"})
         requests(tmp_path, way, [asked(), asked(), asked("/files")])
@@ -42,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_runs_that_are_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare.main(str(folder)) == 0
+    assert compare.main(str(folder), "2") == 0
     assert capsys.readouterr().out.splitlines() == [
         "straight  2 tests: {'passed': 1, 'skipped': 1}",
         "through   2 tests: {'passed': 1, 'skipped': 1}",
@@ -53,14 +52,14 @@ def test_two_runs_that_are_the_same(folder: Path, capsys: pytest.CaptureFixture[
 
 def test_a_test_with_another_result_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     xml(folder, "through", {"one": "failure", "two": "skipped"})
-    assert compare.main(str(folder)) == 1
+    assert compare.main(str(folder), "2") == 1
     assert "tests.a::one: passed straight, failure through" in capsys.readouterr().out
 
 
 def test_a_suite_that_did_not_run_proves_nothing(folder: Path) -> None:
     for way in ("straight", "through"):
         xml(folder, way, {"one": "passed"})
-    assert compare.differences(folder) == ["fewer than 2 tests ran"]
+    assert compare.differences(folder, 2) == ["fewer than 2 tests ran"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_a_suite_that_did_not_run_proves_nothing(folder: Path) -> None:
 )
 def test_a_request_that_is_another_one_is_seen(folder: Path, other: list[dict[str, Any]]) -> None:
     requests(folder, "through", other)
-    assert compare.differences(folder)
+    assert compare.differences(folder, 2)
 
 
 def test_the_order_the_port_and_what_is_made_up_at_random_are_not_compared(folder: Path) -> None:
@@ -84,12 +83,12 @@ def test_the_order_the_port_and_what_is_made_up_at_random_are_not_compared(folde
     other: Any = {"Content-Type": 'multipart/form-data; boundary="def"'}
     made = [asked("/b", b"--def\r\nx\r\n--def--", "127.0.0.1:2", **other), asked("/a", here="127.0.0.1:2")]
     requests(folder, "through", made)
-    assert compare.differences(folder) == []
+    assert compare.differences(folder, 2) == []
 
 
 def test_many_differences_are_counted_and_some_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests(folder, "through", [asked(f"/{i}") for i in range(50)])
-    assert compare.main(str(folder)) == 1
+    assert compare.main(str(folder), "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "52 differences"
     assert len(lines) == 3 + compare.SHOWN + 1

@@ -86,6 +86,19 @@ def test_a_stream_is_openais_events() -> None:
     run(check())
 
 
+def test_tools_go_to_the_provider_and_to_no_server_of_litellms_own() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+    async def check() -> None:
+        async with recording(claude()) as provider:
+            status, answer = await whole(upstream(provider), body(tools=[tool]))
+            assert status == 200 and b"Hello you" in answer
+            (request,) = provider.requests
+            assert json.loads(request.body)["tools"][0]["name"] == "f" and b"_skip" not in request.body
+
+    run(check())
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_for_length_has_openais_code_and_the_providers_words(stream: bool) -> None:
     async def check() -> None:

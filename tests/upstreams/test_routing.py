@@ -84,3 +84,10 @@ def test_a_path_is_plain_if_it_can_be_read_in_one_way_only(path: str, plain: boo
     assert is_plain(path) is plain
     rows = table(row("a", paths=("/v1/*",)))
     assert (rows.upstream(path) == "a") is plain
+
+
+def test_a_model_of_rows_for_other_apis_alone_is_foreign_to_a_path() -> None:
+    rows = table(row("a", models=("large-*",)), row("b", "anthropic", models=("claude-*",)), row("c", paths=("/v1/x",)))
+    assert rows.is_foreign("/v1/messages", "LARGE-1") and rows.is_foreign(CHAT, "claude-x")
+    for path, model in ((CHAT, "large-1"), ("/v1/messages", "claude-x"), (CHAT, "gpt-4o"), ("/v1/messages", "gpt-4o")):
+        assert not rows.is_foreign(path, model)
