@@ -24,6 +24,16 @@ PROMISES = (
         "e2e/test_upstreams.py::test_only_a_caller_whose_own_key_was_accepted_spends_the_operators",
     ),
     (
+        DEPLOY,
+        "No request waits for the disk or fails with it",
+        "hostile/test_recording.py::test_a_disk_that_is_full_costs_no_request_and_is_told_once",
+    ),
+    (
+        DEPLOY,
+        "no word of any body",
+        "e2e/test_recording.py::test_no_key_is_recorded_and_content_only_where_it_is_asked_for",
+    ),
+    (
         README,
         "A request that is too long is made to fit wherever anything may be cut",
         "laws/test_ladders.py::test_a_request_whose_texts_can_give_way_is_never_refused",
