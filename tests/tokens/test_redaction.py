@@ -14,6 +14,7 @@ from proxy.tokens import redaction
 from proxy.tokens.encodings import Encoding, encoding
 from proxy.tokens.images import size_of
 from proxy.tokens.redaction import MAX_UNIT, WORDS, Redactor, redactors
+from proxy.tokens.redaction_vocabulary import FIELDS, NUMBERS
 
 O200K, CL100K = encoding("o200k_base"), encoding("cl100k_base")
 REDACTORS = {one.name: Redactor(b"key", one) for one in (O200K, CL100K)}
@@ -138,6 +139,32 @@ def test_fields_roles_and_types_stay_and_names_of_tools_and_arguments_do_not() -
     assert parameters["$defs"][port]["maxLength"] == 40
     for word in ("harbour", "pilot", "Port", "port"):
         assert word not in json.dumps(made)
+
+
+CANARIES = (
+    "zanzibar",
+    "Zanzibar's harbour",
+    "https://zanzibar.example/?q=zanzibar",
+    "data:zanzibar/zanzibar;base64,zanzibar",
+    "user_zanzibar_20250101",
+    '{"zanzibar": "zanzibar\\nzanzibar"}',
+    "call_zanzibar",
+    "#/$defs/zanzibar",
+)
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_no_field_keeps_a_word_of_a_client(canary: str) -> None:
+    """Also where the field is an API's own, and whatever is in it."""
+    for field in FIELDS | {"zanzibar"}:
+        for value in (canary, [canary], {"type": canary}, [{field: canary, canary: field}]):
+            made = json.dumps(redacted({field: value} if field != "model" else {"messages": {field: value}}))
+            assert "zanzibar" not in made.lower(), (field, value, made)
+
+
+def test_no_field_but_a_setting_keeps_a_number_of_a_client() -> None:
+    for field in FIELDS - NUMBERS:
+        assert "7319467" not in json.dumps(redacted({"x": {field: [7319467, {"y": -7319467.5}]}})), field
 
 
 def test_a_model_elsewhere_is_a_word_of_the_client() -> None:
