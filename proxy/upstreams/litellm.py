@@ -32,11 +32,11 @@ from proxy.apis.openai_chat import translation
 from proxy.config.upstreams import UpstreamRow
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED, ConfigError
 from proxy.http.callbacks import Event, ignore
-from proxy.http.client.answer import Answer, UpstreamError
+from proxy.http.client.answer import KEY_REFUSED, Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, Sink, TransportError
 from proxy.upstreams.routing import CHAT_PATHS
-from proxy.upstreams.upstream import KEY_REFUSED, UNAUTHORIZED, httpx_timeout
+from proxy.upstreams.upstream import UNAUTHORIZED, httpx_timeout
 from proxy.wire.headers import Header, value_of
 
 PACKAGE = "litellm"

@@ -14,7 +14,7 @@ import httpx
 
 from proxy.errors import ConfigError
 from proxy.http.callbacks import Event, ignore
-from proxy.http.client.answer import Answer, Reply, UpstreamError
+from proxy.http.client.answer import KEY_REFUSED, Answer, Reply, UpstreamError
 from proxy.http.client.egress import DIRECT, PORTS, Egress
 from proxy.http.client.pool import MAX_CONNECTIONS, Pool, Timeouts, WireRequest
 from proxy.http.client.response import TransportError
@@ -31,7 +31,6 @@ CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 PLAIN_IDLE = 4.0
 CHUNKED = (b"transfer-encoding", b"chunked")
 UNAUTHORIZED = 401
-KEY_REFUSED = "upstream_key_refused"
 
 
 class Link(Protocol):

@@ -274,3 +274,22 @@ def test_a_conversation_of_messages_moves_between_upstreams_of_its_own_api_only(
             check_canaries(all_of_them)
 
     run(check())
+
+
+def test_a_key_that_is_refused_is_not_tried_again_by_any_client(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with providers(tmp_path) as all_of_them:
+            for name in ("large", "claude", "behind", "far"):
+                simulator = all_of_them.simulators[name]
+                simulator.config = replace(simulator.config, api_key="another-one")
+            async with all_of_them.ai() as ai, all_of_them.messages() as messages:
+                for model in (LARGE, CLAUDE, FAR):
+                    with pytest.raises(openai.InternalServerError) as failed:
+                        await ai.with_options(max_retries=2).chat.completions.create(model=model, messages=HELLO)
+                    assert failed.value.code == "upstream_key_refused"
+                with pytest.raises(anthropic.InternalServerError, match="refused the key"):
+                    asked: Any = {"model": CLAUDE, "max_tokens": 10, "messages": [HELLO[1]]}
+                    await messages.with_options(max_retries=2).messages.create(**asked)
+            assert [all_of_them.asked(name) for name in ("large", "claude", "behind", "far")] == [1, 1, 1, 1]
+
+    run(check())

@@ -255,6 +255,7 @@ def test_a_refused_key_of_the_operator_is_no_error_of_the_clients_key(tmp_path: 
         async with two(tmp_path, (*LARGE, 'callers = "any"'), refusing) as (_, other, proxy):
             got = await chat(proxy, SHORT, MINE)
             assert (got.status, error(got)["code"]) == (502, "upstream_key_refused")
+            assert got.header(b"x-should-retry") == [b"false"]
             assert OPERATOR not in got.body.decode() and len(other.requests) == 1
 
     run(check())

@@ -11,6 +11,7 @@ from proxy.http.tunnel import Detached
 from proxy.wire.headers import Header
 
 UNREACHABLE = "upstream_unreachable"
+KEY_REFUSED = "upstream_key_refused"  # a key of the operator's
 
 # The status and code that a client gets for each fault.
 CLIENT_ERRORS: Final = {
@@ -46,9 +47,10 @@ class UpstreamError(Exception):
         return cls(status, code, str(error))
 
     def for_client(self) -> ClientError:
-        """The error for a client that has received no byte of a response. OpenAI's clients may retry it."""
+        """The error for a client that has received no byte of a response. OpenAI's clients may retry it, unless the
+        operator's key was refused: it is refused again."""
         after = 1 if self.status == 503 else 0
-        return ClientError(self.status, self.message, code=self.code, retry=True, after=after)
+        return ClientError(self.status, self.message, code=self.code, retry=self.code != KEY_REFUSED, after=after)
 
 
 class Reply(Protocol):
