@@ -66,6 +66,8 @@ PAIRS = {
 }
 OUTPUTS = {output: (call, name) for call, (output, name) in PAIRS.items()}
 STEM = re.compile(r"[a-z]+_(\w+r)_\d+")
+OWN_ID = re.compile(r"(fc|rs|msg)_(\w+)_(\d+)")  # of an item that the simulator made
+REFERRED = {"fc": "function_call", "rs": "reasoning", "msg": "message"}
 SEALED = "gAAAA"  # the beginning of everything that OpenAI encrypts
 
 Items = Sequence[tuple[int, str, Mapping[str, Any]]]  # place, type, fields
@@ -128,6 +130,22 @@ REQUEST = {
 def _types_are_right(body: Body) -> ApiError | None:
     found = wrong_type(body, REQUEST)
     return None if found is None else invalid_type(found)
+
+
+def resolved(body: Body) -> list[tuple[int, str, Mapping[str, Any]]]:
+    """The items of a request's input; those that the simulator made stand for the references to them, without their
+    texts."""
+    return [_resolved(place, kind, item) for place, kind, item in items_of(body)]
+
+
+def _resolved(place: int, kind: str, item: Mapping[str, Any]) -> tuple[int, str, Mapping[str, Any]]:
+    found = OWN_ID.fullmatch(str(item.get("id") or "")) if kind == "item_reference" else None
+    if found is None:
+        return place, kind, item
+    stands_for: dict[str, Any] = {"type": REFERRED[found[1]], "id": item["id"]}
+    if found[1] == "fc":
+        stands_for["call_id"] = f"call_{found[2]}{found[3]}"
+    return place, REFERRED[found[1]], stands_for
 
 
 def _has_model(body: Body) -> ApiError | None:
@@ -216,7 +234,7 @@ def _call_ids_are_short(body: Body) -> ApiError | None:
 
 def _calls_are_answered(body: Body) -> ApiError | None:
     """Outputs follow their calls, and every call has one. What a stored response called may be answered, too."""
-    items = items_of(body)
+    items = resolved(body)
     stored = bool(body.get("previous_response_id") or body.get("conversation")) or any(
         kind == "item_reference" for _, kind, _ in items
     )
@@ -241,7 +259,7 @@ def _reasoning_is_complete(body: Body) -> ApiError | None:
     """Of stored responses: reasoning and what it led to come together."""
     if body.get("store") is False:
         return None
-    items = items_of(body)
+    items = resolved(body)
     reasoned = {stem: str(item["id"]) for _, kind, item in items if kind == "reasoning" and (stem := _stem(item))}
     for place, kind, item in items:
         if kind == "reasoning" and item.get("id"):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 ENDPOINT = re.compile(
-    r'<code title="(\w+) ([^"?]+)(\?beta=true)?">.* -> (?:<a href="\./src/(\S+)\.py">([^<]+)</a>|(\w+))</code>'
+    r'<code title="(\w+) ([^"?]+)[^"]*">client\.(beta\.)?.* -> (?:<a href="\./src/(\S+)\.py">([^<]+)</a>|(\w+))</code>'
 )
 GENERIC = re.compile(r"(\w+)\[(\w+)\]")
 MAX_DEPTH = 12  # of values within values; deeper lists are empty

@@ -15,7 +15,7 @@ API_MD = """
 <a href="./src/anthropic/types/message.py">Message</a></code>
 - <code title="get /v1/models/{model_id}">client.models.<a href="./x.py">retrieve</a>(model_id) -> \
 <a href="./src/anthropic/types/model_info.py">ModelInfo</a></code>
-- <code title="get /v1/models?beta=true">client.beta.models.<a href="./x.py">list</a>() -> \
+- <code title="get /v1/models">client.beta.models.<a href="./x.py">list</a>() -> \
 <a href="./src/anthropic/types/beta/beta_model_info.py">SyncPage[BetaModelInfo]</a></code>
 - <code title="get /v1/files/{file_id}/content">client.files.<a href="./x.py">download</a>() -> \
 BinaryAPIResponse</code>

@@ -121,3 +121,23 @@ def test_what_openai_refuses_is_refused_in_its_words(
 ) -> None:
     found = error(*items, **fields)
     assert found is not None and message in found[0] and found[1] == param
+
+
+def test_references_to_its_own_items_stand_for_them() -> None:
+    def refer(ident: str) -> dict[str, Any]:
+        return {"type": "item_reference", "id": ident}
+
+    def output(call: str) -> dict[str, Any]:
+        return {**OUTPUT, "call_id": call}
+
+    thought, call = refer("rs_ar_0"), refer("fc_ar_1")
+    assert error(ASKED, thought, call, output("call_ar1")) is None
+    assert error(ASKED, refer("msg_b_9"), ASKED) is None
+    for items, says in (
+        ((ASKED, thought, call), "No tool output found for function call call_ar1."),
+        ((ASKED, output("call_ar1")), "No tool call found for function call output with call_id call_ar1."),
+        ((ASKED, thought, ASKED), "was provided without its required following item."),
+        ((ASKED, call, output("call_ar1")), "was provided without its required 'reasoning' item: 'rs_ar_0'."),
+    ):
+        found = error(*items)
+        assert found is not None and found[0].endswith(says)
