@@ -14,7 +14,16 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator import anthropic_messages, azure, completions, embedding, ollama, responses, tokenizing
+from proxy.simulator import (
+    anthropic_messages,
+    azure,
+    completions,
+    embedding,
+    ollama,
+    ollama_generate,
+    responses,
+    tokenizing,
+)
 from proxy.simulator.anthropic_threads import Threads
 from proxy.simulator.asgi import (
     ClientDisconnected,
@@ -131,6 +140,8 @@ class Simulator:
     async def _route(self, request: RecordedRequest, config: SimulatorConfig) -> Response:
         if request.path in ollama.PATHS:
             return await ollama.answer(request, config, self.loaded)
+        if request.path in ollama_generate.PATHS:
+            return await ollama_generate.answer(request, config, self.loaded)
         if request.path in anthropic_messages.PATHS:
             return await anthropic_messages.answer(request, config, self.threads)
         name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
@@ -158,7 +169,7 @@ class Simulator:
 
 def _in_shape(error: ApiError, path: str) -> ApiError:
     """An error as the API of a path shows it."""
-    if path in ollama.PATHS:
+    if path in (*ollama.PATHS, *ollama_generate.PATHS):
         return ollama.failure(error)
     return anthropic_messages.failure(error) if path in anthropic_messages.PATHS else error
 

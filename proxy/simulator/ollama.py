@@ -21,7 +21,7 @@ from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json, decode_object
 from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, sample
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
-from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, Wrong, wrong_type
+from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, Shape, wrong_type
 from proxy.tokens.meter import prompt_tokens
 
 PATH, LOADED_PATH = "/api/chat", "/api/ps"
@@ -36,7 +36,13 @@ DURATIONS = {"total_duration": 3_000, "load_duration": 1_000, "prompt_eval_durat
 ARGUMENTS = "api.ToolCallFunctionArguments"
 
 GO = {TEXT: "string", INTEGER: "int", NUMBER: "float64", BOOLEAN: "bool"}
-GO_TYPES = {"arguments": ARGUMENTS, "messages": "api.Message", "tools": "api.Tools", "images": "[]api.ImageData"}
+GO_TYPES = {
+    "arguments": ARGUMENTS,
+    "messages": "api.Message",
+    "tools": "api.Tools",
+    "images": "[]api.ImageData",
+    "context": "[]int",
+}
 STRUCTS = {("messages",): "Message", ("messages", "tool_calls", "function"): "ToolCallFunction"}
 CALL = {"function": {"name": TEXT, "arguments": OBJECT}}
 MESSAGE = {
@@ -85,15 +91,13 @@ class Reply:
 async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Loaded) -> Response:
     """The response to a request of one of `PATHS`. Raises `ApiError`."""
     if request.path == LOADED_PATH:
-        return _json(200, {"models": [_running(model, window) for model, window in loaded.items()]})
+        return json_response(200, {"models": [_running(model, window) for model, window in loaded.items()]})
     if request.method != "POST":
         raise OllamaError(405, "405 method not allowed")
     raw = request.decompressed()
-    body = decode_object(raw)
-    if body is None:
-        raise OllamaError(400, "invalid character in the request's body")
+    body = decoded(raw)
     check(body)
-    window = _load(body, config, loaded)
+    window = load(body, config, loaded)
     count = config.count or count_prompt
     prompt = await asyncio.to_thread(count, raw) if len(raw) > THREAD_MIN_BYTES else count(raw)
     if prompt > window:
@@ -103,11 +107,19 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Load
         prompt = prompt if prompt <= window else window // 2
     reply = reply_to(body, prompt, config.text)
     if body.get("stream") is False:
-        return _json(200, whole(reply))
+        return json_response(200, whole(reply))
     return Response(200, LINES, lines(reply))
 
 
-def _load(body: Mapping[str, Any], config: SimulatorConfig, loaded: Loaded) -> int:
+def decoded(raw: bytes) -> dict[str, Any]:
+    """The fields of a request's JSON. Raises `OllamaError`."""
+    body = decode_object(raw)
+    if body is None:
+        raise OllamaError(400, "invalid character in the request's body")
+    return body
+
+
+def load(body: Mapping[str, Any], config: SimulatorConfig, loaded: Loaded) -> int:
     """Loads the model as the request says, which replaces what was loaded; returns its window."""
     model = body["model"]
     options = body.get("options") or {}
@@ -133,29 +145,29 @@ def check(body: Mapping[str, Any]) -> None:
         raise OllamaError(400, "model is required")
     if not isinstance(body.get("messages"), list):
         raise _wrong("ChatRequest.messages", "[]api.Message")
-    found = wrong_type(body, REQUEST)
-    if found is not None:
-        raise _wrong(*_go(found))
+    check_types(body, REQUEST, "ChatRequest")
     for message in body["messages"]:
         if message.get("role") not in ("system", "user", "assistant", "tool"):
             raise OllamaError(400, 'role must be one of ["system", "user", "assistant", "tool"]')
         for image in message.get("images") or ():
-            _check_image(image)
+            check_image(image)
 
 
-def _go(wrong: Wrong) -> tuple[str, str]:
-    """The name of a field of a wrong type, and its type, as Go's decoder names them."""
+def check_types(body: Mapping[str, Any], shape: Shape, request: str) -> None:
+    """Raises `OllamaError` for the first value of a wrong type, in the words of Go's decoder; `request` is the name of
+    the type of the request."""
+    wrong = wrong_type(body, shape)
+    if wrong is None:
+        return
     names = [str(key) for key in wrong.place if isinstance(key, str)]
-    struct = STRUCTS.get(tuple(names[:-1]), "ChatRequest")
-    shape = wrong.shape[0] if isinstance(wrong.shape, tuple) else wrong.shape
-    last = names[-1] if names else ""
-    kind = GO_TYPES.get(last) or (
-        "[]string" if isinstance(shape, list) else GO.get(str(shape), "map[string]interface {}")
-    )
-    return ".".join((struct, *names)), kind
+    expected = wrong.shape[0] if isinstance(wrong.shape, tuple) else wrong.shape
+    kind = "[]string" if isinstance(expected, list) else GO.get(str(expected), "map[string]interface {}")
+    struct = STRUCTS.get(tuple(names[:-1]), request)
+    raise _wrong(".".join((struct, *names)), GO_TYPES.get(names[-1] if names else "", kind))
 
 
-def _check_image(image: Json) -> None:
+def check_image(image: Json) -> None:
+    """Raises `OllamaError` for an image that is no base64."""
     try:
         base64.b64decode(image, validate=True)
     except (binascii.Error, ValueError, TypeError):
@@ -220,37 +232,43 @@ def whole(reply: Reply) -> dict[str, Json]:
         message["thinking"] = reply.thinking
     if reply.calls:
         message["tool_calls"] = list(reply.calls)
-    return {**_part(reply, message, done=True), **_figures(reply)}
+    return {**_part(reply, message, done=True), **_counts(reply)}
 
 
 def lines(reply: Reply) -> Iterator[bytes]:
     """The reply as lines of JSON."""
     if reply.thinking:
-        yield _line(_part(reply, {"role": "assistant", "content": "", "thinking": reply.thinking}))
+        yield line(_part(reply, {"role": "assistant", "content": "", "thinking": reply.thinking}))
     for token in reply.tokens:
-        yield _line(_part(reply, {"role": "assistant", "content": token}))
+        yield line(_part(reply, {"role": "assistant", "content": token}))
     if reply.calls:
-        yield _line(_part(reply, {"role": "assistant", "content": "", "tool_calls": list(reply.calls)}))
-    yield _line({**_part(reply, {"role": "assistant", "content": ""}, done=True), **_figures(reply)})
+        yield line(_part(reply, {"role": "assistant", "content": "", "tool_calls": list(reply.calls)}))
+    yield line({**_part(reply, {"role": "assistant", "content": ""}, done=True), **_counts(reply)})
 
 
 def _part(reply: Reply, message: Mapping[str, Json], *, done: bool = False) -> dict[str, Json]:
     return {"model": reply.model, "created_at": CREATED, "message": message, "done": done}
 
 
-def _figures(reply: Reply) -> dict[str, Json]:
-    size = len(reply.tokens) + len(reply.calls)
-    counts = {"prompt_eval_count": reply.prompt, "eval_count": size}
+def _counts(reply: Reply) -> dict[str, Json]:
+    return figures(reply.reason, reply.prompt, len(reply.tokens) + len(reply.calls))
+
+
+def figures(reason: str, prompt: int, size: int) -> dict[str, Json]:
+    """The figures at the end of a reply of `size` tokens."""
+    counts = {"prompt_eval_count": prompt, "eval_count": size}
     first, second, third, last = DURATIONS.items()
     ordered = (first, second, ("prompt_eval_count", counts["prompt_eval_count"]), third)
-    return {"done_reason": reply.reason, **dict(ordered), "eval_count": size, last[0]: last[1]}
+    return {"done_reason": reason, **dict(ordered), "eval_count": size, last[0]: last[1]}
 
 
-def _line(value: Json) -> bytes:
+def line(value: Json) -> bytes:
+    """A line of a stream."""
     return msgspec.json.encode(value) + b"\n"
 
 
-def _json(status: int, value: Json) -> Response:
+def json_response(status: int, value: Json) -> Response:
+    """A response of one piece."""
     body = msgspec.json.encode(value)
     middle = len(body) // 2  # two chunks, so that `abort_after=1` aborts in the middle
     return Response(status, (*JSON_HEADERS, (b"content-length", b"%d" % len(body))), (body[:middle], body[middle:]))

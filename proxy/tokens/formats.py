@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
-from proxy.tokens import anthropic_messages, messages, ollama, openai_inputs, openai_responses, request_overhead
+from proxy.tokens import (
+    anthropic_messages,
+    messages,
+    ollama,
+    ollama_generate,
+    openai_inputs,
+    openai_responses,
+    request_overhead,
+)
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
@@ -98,10 +106,21 @@ OLLAMA = BodyFormat(
     is_certain=ollama.is_certain,
     parts=b'"images"',
 )
+GENERATE = BodyFormat(
+    keys=ollama_generate.KEYS,
+    tools=(),
+    schemas=("template",),
+    costs=openai_inputs.costs,
+    certain=openai_inputs.certain,
+    fixed_costs=ollama_generate.fixed_costs,
+    fixed_as_text=ollama_generate.fixed_as_text,
+    is_certain=ollama_generate.is_certain,
+)
 FORMATS: dict[str, BodyFormat] = {  # by the API's name
     CHAT_API: CHAT,
     "completions": INPUTS,
     "embeddings": INPUTS,
+    "generate": GENERATE,
     "messages": MESSAGES,
     "ollama": OLLAMA,
     "responses": RESPONSES,

@@ -27,6 +27,7 @@ KEYED = frozenset(
         ("POST", b"/messages/count_tokens"),
         ("GET", b"/models"),
         ("POST", b"/api/chat"),
+        ("POST", b"/api/generate"),
         ("POST", b"/tokenize"),  # vLLM and llama.cpp: counts of prompts
         ("POST", b"/apply-template"),
         ("GET", b"/api/ps"),  # the windows of the models that Ollama has loaded

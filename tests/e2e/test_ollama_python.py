@@ -216,3 +216,49 @@ def test_a_plan_is_inspected(here: World) -> None:
     assert plan["tokens"]["prompt_sent"] < 6000 and plan["request"]["truncate"] is False
     assert plan["request"]["messages"][-1] == talk["messages"][-1]
     assert json.loads(httpx.post(url, content=b"{}").content).keys() == {"error"}
+
+
+GENERATED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "a short reply": {"options": {"num_predict": 2}},
+    "a suffix": {"suffix": "return x"},
+    "a system prompt": {"system": "Be brief.", "context": [1, 2, 3]},
+    "raw": {"raw": True},
+    "a schema": {"format": TOOL["function"]["parameters"]},  # type: ignore[index]
+    "an image": {"images": [PNG]},
+}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("talk", GENERATED)
+def test_a_text_is_continued_the_same_through_the_proxy(here: World, talk: str, streams: bool) -> None:
+    def said(url: str) -> Any:
+        got = client(url).generate(MODEL, "What is a load line? ⚓", **GENERATED[talk], stream=streams)
+        return [part.model_dump() for part in got] if streams else got.model_dump()
+
+    straight, through = map(said, here.ways)
+    assert straight == through
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_text_past_what_is_loaded_is_cut_by_us_and_not_in_silence(here: World, streams: bool) -> None:
+    tag = f"text {streams}"
+    for size in (1000, 9000):
+        got = client(here.through, tag).generate(MODEL, words(size) + "\n\nHow long is it?", stream=streams)
+        last = list(got)[-1] if streams else got
+        assert last.done_reason == "stop" and last.prompt_eval_count <= 4096
+    sent = here.seen(tag)[-1].json()
+    assert sent["truncate"] is False and sent["prompt"].endswith("How long is it?")
+    assert len(sent["prompt"]) < len(words(9000))
+
+
+def test_of_a_context_that_is_too_long_the_oldest_tokens_go(here: World) -> None:
+    got = client(here.through, "context").generate("llama3.1:8b", "Go on.", context=list(range(9000)))
+    sent = here.seen("context")[-1].json()
+    assert got.done_reason == "stop" and sent["prompt"] == "Go on." and sent["truncate"] is False
+    assert 1000 < len(sent["context"]) < 9000 and sent["context"][-1] == 8999
+
+
+def test_a_model_is_loaded_through_the_proxy(here: World) -> None:
+    assert client(here.through).generate("phi3:medium", "").done_reason == "load"
+    assert "phi3:medium" in here.simulator.loaded

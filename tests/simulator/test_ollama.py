@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.ollama import response
 from proxy.model.api import ResponseState
 from proxy.simulator.app import Simulator
 from proxy.simulator.ollama import LOADED_PATH, PATH, count_prompt, truncated
 from proxy.simulator.settings import SimulatorConfig
+from proxy.wire.ollama import response
 from tests.simulator.test_app import ResponseReader, exchange
 
 ASK = {"role": "user", "content": "How are you?"}

@@ -1,10 +1,11 @@
-"""Ollama's native API."""
+"""Ollama's native API of chats."""
 
 from __future__ import annotations
 
-from proxy.apis.ollama import request, response
+from proxy.apis.ollama import request
 from proxy.apis.ollama import scan as scanning
 from proxy.model.api import Api, never_joined
+from proxy.wire.ollama import options, response
 
 
 class Ollama:
@@ -20,9 +21,9 @@ class Ollama:
     parse = staticmethod(request.parse)
     render = staticmethod(request.render)
     without_extension = staticmethod(request.without_extension)
-    without_stream = staticmethod(request.without_stream)
+    without_stream = staticmethod(options.without_stream)
     joined = staticmethod(never_joined)
-    without_truncation = staticmethod(request.without_truncation)
+    without_truncation = staticmethod(options.without_truncation)
 
     usage_key = response.USAGE_KEY
     complete_usage = staticmethod(response.complete_usage)

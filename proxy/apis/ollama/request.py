@@ -15,7 +15,7 @@ from proxy.apis.ollama import messages as ollama_messages
 from proxy.apis.ollama.scan import API_NAME, MESSAGES, has_images
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, RawFields, object_of
+from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -25,17 +25,13 @@ from proxy.wire.body import (
     Whole,
     copied,
     decoded,
-    fields_of,
     view_of,
     without_message_key,
 )
-from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+from proxy.wire.ollama.options import LIMIT_FIELD, OPTIONS, OWN, refusing, reply_limit, with_reply_limit
+from proxy.wire.scan import NotUnderstood, reason
 
 PATH = "/api/chat"
-OPTIONS, LIMIT = "options", "num_predict"
-# Without it Ollama drops what is too long, and says nothing. Versions that do not know it ignore it.
-TRUNCATE = "truncate"
-OWN = (OPTIONS, TRUNCATE, "think", "keep_alive")  # fields that no other API has
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -54,12 +50,7 @@ class _Message(msgspec.Struct, gc=False):
     tool_name: str = ""
 
 
-class _Options(msgspec.Struct, gc=False):
-    num_predict: int | float | None = None
-
-
 _MESSAGE = msgspec.json.Decoder(_Message)
-_OPTIONS: msgspec.json.Decoder[_Options | None] = msgspec.json.Decoder(_Options | None)
 
 
 def recognises(fields: RawFields) -> bool:
@@ -78,8 +69,7 @@ def parse(
         raws = RAW_LIST.decode(head[MESSAGES])
         told = _messages(raws[start:], start if known is None else known.seen.count, whole)
         model = name_of(msgspec.json.decode(head["model"], type=str))
-        options = _OPTIONS.decode(head.get(OPTIONS, NULL))
-        limit = None if options is None else token_limit(options.num_predict)
+        limit = reply_limit(head)
     except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if not raws and known is None:
@@ -92,7 +82,7 @@ def parse(
         messages=told,
         head=fields,
         ask=limit,
-        ask_field=f"{OPTIONS}.{LIMIT}",
+        ask_field=LIMIT_FIELD,
         needs=_needs(fields, images),
         stream=fields.get("stream") != b"false",
         pins=frozenset(pins),
@@ -111,26 +101,11 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
     if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
-        options = RAWS.decode(prompt.head[OPTIONS])
-        changed[OPTIONS] = msgspec.json.encode({**options, LIMIT: draft.reply})
+        changed[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
     if draft.blocks is not plan.before.blocks:
         changed[MESSAGES] = b"[" + b",".join([m.raw for m in draft.messages]) + b"]"
     fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
-    if changed and TRUNCATE not in fields:
-        fields[TRUNCATE] = b"false"
-    return object_of(fields.items())
-
-
-def without_truncation(body: bytes) -> bytes:
-    """The same request for a server that refuses what is too long, and drops nothing. `body` itself if the client said
-    what is to be done. Raises `NotUnderstood`."""
-    fields = fields_of(body)
-    return body if TRUNCATE in fields else object_of({**fields, TRUNCATE: b"false"}.items())
-
-
-def without_stream(body: bytes) -> bytes:
-    """The same request for a response in one piece. Raises `NotUnderstood`."""
-    return object_of({**fields_of(body), "stream": b"false"}.items())
+    return object_of((refusing(fields) if changed else fields).items())
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

@@ -15,6 +15,7 @@ from proxy.model import oversized_json
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.wire import scan as shared
+from proxy.wire.ollama.options import Options
 from proxy.wire.scan import NULL, NotUnderstood, Update, prefix_digest, reason, token_limit, without_prefix
 
 API_NAME = "ollama"
@@ -26,11 +27,6 @@ REFERENCE = b'"$ref"'  # a schema that refers to its own parts may be written ou
 # nine tokens).
 REWRITTEN = 2  # tokens per byte, at most
 HEAD = API_NAME.encode() + b"\0"  # the same bytes may be a request of another API, which counts them otherwise
-
-
-class _Options(msgspec.Struct, gc=False):
-    num_ctx: int | float | None = None
-    num_predict: int | float | None = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -47,7 +43,7 @@ class _Request(msgspec.Struct, gc=False):
     model: str
     messages: list[_Message]
     stream: bool | None = None
-    options: _Options | None = None
+    options: Options | None = None
     tools: msgspec.Raw = NULL
 
 
@@ -72,7 +68,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         if known is not None:
             return scan(body)  # so that the reason is about the body that the client sent
         raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
-    options = request.options or _Options()
+    options = request.options or Options()
     state = START if known is None else known.seen
     if request.messages:
         state = _state_after(request.messages, state)

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from proxy.apis.ollama.request import (
-    parse,
-    recognises,
-    render,
-    without_extension,
-    without_stream,
-    without_truncation,
-)
+from proxy.apis.ollama.request import parse, recognises, render, without_extension
 from proxy.fit.blocks import runs
 from proxy.fit.plan import plan, start
 from proxy.model import oversized_json
@@ -24,6 +17,7 @@ from proxy.model.lenient_json import raw_fields
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts, Plan
 from proxy.model.structs import replace
+from proxy.wire.ollama.options import without_stream, without_truncation
 from proxy.wire.scan import NotUnderstood
 from tests.laws.cases import Case, cases
 from tests.laws.dialects import OLLAMA

@@ -1,4 +1,4 @@
-"""What the JSON of a response of Ollama's API reports: usage, why it ended, content, an error.
+"""What the JSON of a response of Ollama's own APIs reports: usage, why it ended, content, an error.
 
 A stream is JSON, one object a line; its last line has the figures. Nothing here raises.
 """
@@ -26,7 +26,8 @@ PROMPT = re.compile(rb'"prompt_eval_count"\s*:\s*(\d{1,15})\b')
 REPLY = re.compile(rb'"eval_count"\s*:\s*(\d{1,15})\b')
 DONE = re.compile(rb'"done"\s*:\s*true')
 ORDINARY = frozenset((None, "stop", "length", "load", "unload"))
-CONTENT_KEYS = ("content", "thinking", "tool_calls", "images")
+MESSAGE, RESPONSE = "message", "response"  # what has the reply: of a chat, of a text
+CONTENT_KEYS = (RESPONSE, "content", "thinking", "tool_calls", "images")
 EMPTY = frozenset((b'""', b"null", b"[]", b"{}"))
 
 
@@ -57,7 +58,7 @@ def complete_usage(body: bytes) -> Usage | None:
 def event_kind(data: bytes) -> EventKind:
     """What a line of a stream, or a complete response, is."""
     fields = raw_fields(data)
-    if _is_error(fields) or not ("message" in fields or "done" in fields):
+    if _is_error(fields) or not any(key in fields for key in (MESSAGE, RESPONSE, "done")):
         return EventKind.OTHER
     if _has_content(fields):
         return EventKind.CONTENT
@@ -117,8 +118,8 @@ def _is_error(fields: RawFields) -> bool:
 
 
 def _has_content(fields: RawFields) -> bool:
-    message = raw_fields(fields["message"]) if "message" in fields else {}
-    return any(bytes(message[key]) not in EMPTY for key in CONTENT_KEYS if key in message)
+    said = raw_fields(fields[MESSAGE]) if MESSAGE in fields else fields
+    return any(bytes(said[key]) not in EMPTY for key in CONTENT_KEYS if key in said)
 
 
 def _finish(fields: RawFields) -> str | None:

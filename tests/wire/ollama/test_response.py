@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from proxy.apis import error_body, stream_format
-from proxy.apis.ollama import API, response
+from proxy.apis.ollama import API
 from proxy.errors import does_not_fit, overloaded
 from proxy.model.api import EventKind, ResponseState
 from proxy.model.outcome import Usage
+from proxy.wire.ollama import response
 
 SAID = {"role": "assistant", "content": "x"}
 PART = {"model": "m", "created_at": "t", "message": SAID, "done": False}

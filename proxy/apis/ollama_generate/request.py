@@ -1,0 +1,157 @@
+"""A request of /api/generate: its scan, its texts as a neutral prompt, and a planned prompt as JSON again.
+
+What no step changed keeps its bytes. The system prompt, the prompt and the suffix are a message each, and so is the
+`context`: the ids of the tokens of earlier turns, of which the oldest may go. With a suffix the model writes what is
+missing between the two: both keep what stands at the gap. A request without a prompt loads the model, or unloads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from proxy.model import oversized_json
+from proxy.model.conversation import HEAD, TAIL, Kind, Message, Prompt
+from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.names import name_of
+from proxy.model.plan import Plan
+from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
+from proxy.wire.body import UNREADABLE, Whole, copied, decoded
+from proxy.wire.ollama.options import (
+    LIMIT_FIELD,
+    OPTIONS,
+    OWN,
+    STREAM,
+    Options,
+    refusing,
+    reply_limit,
+    with_reply_limit,
+)
+from proxy.wire.openai import inputs
+from proxy.wire.openai.inputs import count_ids
+from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+
+PATH = "/api/generate"
+NAME = "generate"
+SYSTEM, CONTEXT, PROMPT, SUFFIX = "system", "context", "prompt", "suffix"
+TEXTS = (SYSTEM, PROMPT, SUFFIX)
+IMAGES = "images"
+NOTHING = (b"null", b'""', b"[]")
+FIRST = b'"n'  # bytes with which a text or null begins
+
+
+class _Request(msgspec.Struct, gc=False):
+    model: str
+    prompt: msgspec.Raw = NULL
+    suffix: msgspec.Raw = NULL
+    system: msgspec.Raw = NULL
+    context: msgspec.Raw = NULL
+    images: msgspec.Raw = NULL
+    stream: bool | None = None
+    options: Options | None = None
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+
+
+def recognises(fields: RawFields) -> bool:
+    """Whether a body with these fields is one of this API."""
+    return PROMPT in fields and "messages" not in fields and any(key in fields for key in (*OWN, CONTEXT, "raw"))
+
+
+def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
+    """The scan of a body. Its bytes bound its tokens, unless it has images. Raises `NotUnderstood`."""
+    try:
+        request = _REQUEST.decode(body)
+    except UNREADABLE as error:
+        raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
+    if any(memoryview(raw)[0] not in FIRST for raw in (request.prompt, request.suffix, request.system)):
+        raise NotUnderstood("a text is of a wrong type")
+    options = request.options or Options()
+    opaque = bytes(request.images) not in NOTHING
+    return Scan(
+        name_of(request.model),
+        token_limit(options.num_predict),
+        request.stream is not False,  # the default is a stream
+        None if opaque else len(body),
+        seen=ScanState(count=1, opaque=opaque),
+        text=body,
+        window=token_limit(options.num_ctx),
+    )
+
+
+def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> None:
+    """None: prompts do not grow by messages."""
+
+
+def parse(
+    body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
+) -> Prompt:
+    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    try:
+        head, whole = decoded(body)
+        if "model" not in head:
+            raise NotUnderstood("it has no model")
+        model = name_of(msgspec.json.decode(head["model"], type=str))
+        messages = _messages(head, whole)
+        limit = reply_limit(head)
+    except UNREADABLE as error:
+        raise NotUnderstood(reason(error)) from None
+    fields = copied(head, whole)
+    images = fields.get(IMAGES, b"null") not in NOTHING
+    return Prompt(
+        model=model,
+        messages=messages,
+        head=fields,
+        ask=limit,
+        ask_field=LIMIT_FIELD,
+        needs=frozenset({"vision"} if images else ()),
+        stream=fields.get(STREAM) != b"false",
+        pins=frozenset(pins),
+        opaque=images,
+        api=NAME,
+        texts=True,
+    )
+
+
+def render(prompt: Prompt, plan: Plan) -> bytes:
+    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it.
+
+    What had to be cut is near the window: the server must say so if it still is too long.
+    """
+    draft = plan.draft
+    changed: dict[str, bytes] = {}
+    if draft.model != prompt.model:
+        changed["model"] = msgspec.json.encode(draft.model)
+    if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
+        changed[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
+    if draft.blocks is not plan.before.blocks:
+        changed |= {message.role: message.raw for message in draft.messages if message.role in prompt.head}
+    fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
+    return object_of((refusing(fields) if changed else fields).items())
+
+
+def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body itself: its texts are not objects, and have no keys."""
+    return body, frozenset()
+
+
+def _messages(head: Mapping[str, msgspec.Raw], whole: Whole) -> tuple[Message, ...]:
+    """The texts of a request and its context, in the order in which the model reads them. The prompt is always there.
+    Raises msgspec's errors and `NotUnderstood`."""
+    given = {name: oversized_json.copy(whole(head.get(name, NULL))) for name in (SYSTEM, CONTEXT, PROMPT, SUFFIX)}
+    found = {name: raw for name, raw in given.items() if raw not in NOTHING}
+    for name, raw in found.items():
+        if (count_ids(raw) is None) != (name in TEXTS):
+            raise NotUnderstood(f"{name} is of a wrong type")
+    found.setdefault(PROMPT, b'""')
+    gap = SUFFIX in found
+    order: Sequence[str] = [name for name in given if name in found]
+    return tuple([_message(name, found[name], place, gap) for place, name in enumerate(order)])
+
+
+def _message(name: str, raw: bytes, place: int, gap: bool) -> Message:
+    keep = TAIL if name == CONTEXT or (gap and name == PROMPT) else HEAD if name == SUFFIX else ""
+    kind = Kind.INSTRUCTION if name == SYSTEM else Kind.OTHER if name == CONTEXT else Kind.USER
+    return Message(raw, name, kind, inputs, place, pinned=True, keep=keep)

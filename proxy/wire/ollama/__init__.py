@@ -1,0 +1,1 @@
+"""What Ollama's own APIs share: options, truncation, responses and errors."""

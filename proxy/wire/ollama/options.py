@@ -1,0 +1,56 @@
+"""The fields that all requests of Ollama's own APIs have: options with the window and the reply limit, truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from proxy.model.lenient_json import RAWS, object_of
+from proxy.wire.body import fields_of
+from proxy.wire.scan import NULL, token_limit
+
+OPTIONS, LIMIT = "options", "num_predict"
+LIMIT_FIELD = f"{OPTIONS}.{LIMIT}"
+# Without it Ollama drops what is too long, and says nothing. Versions that do not know it ignore it.
+TRUNCATE = "truncate"
+STREAM = "stream"
+OWN = (OPTIONS, TRUNCATE, "think", "keep_alive")  # fields that no other API has
+
+
+class Options(msgspec.Struct, gc=False):
+    """The options that matter here."""
+
+    num_ctx: int | float | None = None
+    num_predict: int | float | None = None
+
+
+_OPTIONS: msgspec.json.Decoder[Options | None] = msgspec.json.Decoder(Options | None)
+
+
+def reply_limit(head: Mapping[str, msgspec.Raw]) -> int | None:
+    """The reply limit of a request; None for none. Raises msgspec's errors and `NotUnderstood`."""
+    options = _OPTIONS.decode(head.get(OPTIONS, NULL))
+    return None if options is None else token_limit(options.num_predict)
+
+
+def with_reply_limit(options: bytes, limit: int) -> bytes:
+    """The JSON of options with another reply limit."""
+    return msgspec.json.encode({**RAWS.decode(options), LIMIT: limit})
+
+
+def refusing(fields: dict[str, bytes]) -> dict[str, bytes]:
+    """The fields of a request that the server refuses if it is too long, unless the client said what is to be done."""
+    return fields if TRUNCATE in fields else {**fields, TRUNCATE: b"false"}
+
+
+def without_truncation(body: bytes) -> bytes:
+    """The same request for a server that refuses what is too long, and drops nothing. `body` itself if the client said
+    what is to be done. Raises `NotUnderstood`."""
+    fields = fields_of(body)
+    return body if TRUNCATE in fields else object_of(refusing(fields).items())
+
+
+def without_stream(body: bytes) -> bytes:
+    """The same request for a response in one piece. Raises `NotUnderstood`."""
+    return object_of({**fields_of(body), STREAM: b"false"}.items())
