@@ -238,7 +238,7 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     Costs of short forms are estimates, and only the blocks that stay are made. If they exceed the room, the cut is
     repeated with counted costs (`exact`).
     """
-    blocks = draft.blocks
+    blocks = [_weighed(block) for block in draft.blocks] if exact else draft.blocks
     asked = sources(blocks) if params.recall else []
 
     @cache
@@ -260,10 +260,15 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
         _because(short(i) if i in brief else blocks[i].made(), found.worth.get(i, 0.0) / HIGHEST) for i in found.costs
     ]
     if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
-        return _replayed(draft.made(), params, exact=True)
+        return _replayed(draft, params, exact=True)
     if len(made) == len(blocks) and not brief:
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+
+
+def _weighed(block: Block) -> Block:
+    """The block with its exact tokens. It stays deferred: a short form is made of what the client sent."""
+    return block if block.later is None else replace(block, most=block.made().tokens)
 
 
 def _with_excerpts(

@@ -205,9 +205,9 @@ def test_where_no_excerpt_has_room_the_newest_stay_alone() -> None:
     assert [m.index for m in found.messages] == [0, 1, 7] and found.prompt <= found.room
 
 
-def long_run() -> list[dict[str, Any]]:
+def long_run(size: int = 400) -> list[dict[str, Any]]:
     """Rounds that all bear on the question."""
-    rounds = [part for i in range(80) for part in tool_round(f"c{i}", f"budget {words(400, f'r{i}x')}")]
+    rounds = [part for i in range(80) for part in tool_round(f"c{i}", f"budget {words(size, f'r{i}x')}")]
     return [system("s"), user("What about the budget?"), *rounds]
 
 
@@ -232,6 +232,26 @@ def test_where_short_forms_are_longer_than_they_were_thought_to_be_they_are_coun
     after = pruned(long_run(), 4000, recall=0.5)
     CUT.clear()
     assert after.excess <= 0 and len(after.blocks) > 8
+
+
+def test_short_forms_are_made_of_what_the_client_sent_where_tokens_are_counted_again_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Block] = []
+
+    def counting(block: Block, *rest: Any) -> Block:
+        made.append(block)
+        return brief_block(block, *rest)
+
+    monkeypatch.setattr(prune_history, "brief_block", counting)
+    monkeypatch.setattr(prune_history, "brief_cost", lambda *_: 1)
+    before, capped = draft(long_run(), 4000, max_tokens=100), draft(long_run(200), 4000, max_tokens=100)
+    pairs = zip(before.blocks, capped.blocks, strict=True)
+    late = [replace(b, later=lambda c=c: c, most=c.tokens) if b.has_results else b for b, c in pairs]
+    CUT.clear()
+    after = apply(before.with_blocks(late), KNOWN, Params(recall=0.5))
+    CUT.clear()
+    assert after.excess <= 0 and made and all(block in late for block in made)
 
 
 @pytest.mark.parametrize("params", [{"recall": 0.5}, {}, {"recall": 0.5, "layout": "best"}, {"target": 0.5}])
