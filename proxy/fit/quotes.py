@@ -26,7 +26,8 @@ LONG = 0.25  # share of the room from which a dropped message is quoted by its p
 class _Quote:
     """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from.
 
-    `text` is empty for a whole block: its texts are read only if it is chosen. `source`: the file that it is from.
+    `text` is empty for a whole block: its texts are read only if it is chosen. `source`: the file that it is from. The
+    text has its line breaks: of a long text a copy without them for each passage takes too much memory.
     """
 
     place: int
@@ -57,7 +58,7 @@ def with_quotes(
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = [quotes[k] for k in sorted(chosen)]
-        texts = [Excerpt(q.place, q.text or said(blocks[q.block]), q.score, q.source) for q in wanted]
+        texts = [Excerpt(q.place, q.text.strip("\r\n") or said(blocks[q.block]), q.score, q.source) for q in wanted]
         found, held = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
@@ -146,4 +147,4 @@ def _add_passages(
                 needs[len(found)] = index[parent]
             index[place] = len(found)
             cost = int(text.rate * len(words)) + GAP
-            found.append(_Quote(at + place, block, words, score, cost, names.of[place]))
+            found.append(_Quote(at + place, block, passage.text, score, cost, names.of[place]))

@@ -46,7 +46,7 @@ def asked_now(user: Reading | None, actions: Sequence[Sequence[Reading]], index:
     words: dict[str, float] = {}
     spoken = [reading for action in actions for reading in action]
     for reading in (user,) if user is not None else ():
-        _add(words, dict(zip(reading.words, reading.counts, strict=True)))
+        _add(words, reading.words)
     for action in actions:
         _add(words, {word: 1 for reading in action for word in reading.words})
     every = [user, *spoken] if user is not None else spoken

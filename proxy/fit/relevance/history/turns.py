@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate
 from operator import mul
 
@@ -45,7 +45,8 @@ def rank_turns(
 def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked: Reading, question: str) -> list[float]:
     speakers = [turn[0].speaker for turn in turns]
     known = speakers_of(speakers)
-    named = {name for name in known if _is_named(name, asked)}
+    words = asked.words.keys()
+    named = {name for name in known if _is_named(name, words)}
     if len(known) > 2:
         scores = [s * ONE_OF_MANY if who in named else s for s, who in zip(scores, speakers, strict=True)]
     scores = smoothed(scores, MEETING_WEIGHT if len(known) > 2 else WINDOW_WEIGHT)
@@ -54,9 +55,9 @@ def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked:
     return _dated(scores, turns, question)
 
 
-def _is_named(name: str, asked: Reading) -> bool:
-    wanted = [word for word in read_text(name).words if len(word) > 2]
-    return bool(wanted) and set(wanted) <= set(asked.words)
+def _is_named(name: str, words: Set[str]) -> bool:
+    wanted = {word for word in read_text(name).words if len(word) > 2}
+    return bool(wanted) and wanted <= words
 
 
 def smoothed(scores: Sequence[float], weight: float = WINDOW_WEIGHT) -> list[float]:

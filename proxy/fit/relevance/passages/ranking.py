@@ -19,7 +19,7 @@ from proxy.model.bounded import Bounded
 READ = 25_000  # tokens of a text that are ranked in full: the index of more takes too long and too much memory
 UNREAD = 0.01  # the most that other passages are worth, by the words that they share with the question
 MAX_TEXTS, MAX_BYTES, SCORE_BYTES = 64, 4 << 20, 32  # cached scores of very long texts
-BATCH = 2048  # passages that are tokenised together
+BATCH = 512  # passages that are tokenised together
 SAMPLE = 300  # passages that decide the language if the question is too short to
 HEADED = 0.5  # share of the score of a heading, a definition or a file's name that the passages under it get
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from proxy.fit.relevance.passages.rendering import FIRST, GAP, render
 from proxy.fit.relevance.passages.splitting import Passage, split
@@ -120,13 +122,16 @@ def choose(
     compete for the same room. What is left of it goes to passages without a score, from the ends of the texts.
     """
     picked, taken = _Picked(texts, room), 0
-    orders = [_by_worth(text, row) for text, row in zip(texts, scores, strict=True)]
-    for number, order in enumerate(orders):
-        picked.add_up_to(least, [(number, place) for _, place in order])
-    every = [(-value, number, place) for number, order in enumerate(orders) for value, place in order]
-    every += [(-score / max(1, cost) ** COST_EXPONENT, len(texts), place) for place, (score, cost) in enumerate(turns)]
+    streams = []  # read one by one: lists of tuples of all lines would take more memory than their text
+    for number, (text, row) in enumerate(zip(texts, scores, strict=True)):
+        keys = _keys(text, row)
+        order = sorted((place for place, score in enumerate(row) if score > 0), key=keys.__getitem__)
+        picked.add_up_to(least, number, order)
+        streams.append(_numbered(keys, number, order))
+    keys = array("d", [-score / max(1, cost) ** COST_EXPONENT for score, cost in turns])
+    streams.append(_numbered(keys, len(texts), sorted(range(len(turns)), key=keys.__getitem__)))
     misses = 0
-    for _, number, place in sorted(every):
+    for _, number, place in merge(*streams):
         if misses > MISSES:
             break
         if number < len(texts):
@@ -135,26 +140,30 @@ def choose(
             picked.left -= turns[place][1]
             taken += turns[place][1]
     for number, text in enumerate(texts):
-        picked.add_up_to(picked.left, [(number, place) for place in _from_ends(text)])
+        picked.add_up_to(picked.left, number, _from_ends(text))
     whole = all(len(some) == len(text.passages) for some, text in zip(picked.chosen, texts, strict=True))
     return Choice(picked.chosen, room - taken - picked.left, taken, whole)
 
 
-def _by_worth(text: Text, scores: Sequence[float]) -> list[tuple[float, int]]:
-    """(value, index) of the passages with a score, the best first."""
-    found = [
-        (score / max(1.0, text.rate * len(text.passages[place].text)) ** COST_EXPONENT, place)
-        for place, score in enumerate(scores)
-        if score > 0
-    ]
-    return sorted(found, key=lambda pair: (-pair[0], pair[1]))
+def _keys(text: Text, scores: Sequence[float]) -> array[float]:
+    """The value of each passage for its cost, negative: sorted, the best is first and of equals the older."""
+    rated = zip(text.passages, scores, strict=True)
+    return array("d", [-score / max(1.0, text.rate * len(p.text)) ** COST_EXPONENT for p, score in rated])
 
 
-def _from_ends(text: Text) -> list[int]:
+def _numbered(keys: Sequence[float], number: int, order: Iterable[int]) -> Iterator[tuple[float, int, int]]:
+    """(key, number of the text, index) of each passage, in order."""
+    return ((keys[place], number, place) for place in order)
+
+
+def _from_ends(text: Text) -> Iterator[int]:
     """Headings, then the passages in turn from the beginning and from the end."""
-    count = len(text.passages)
-    ends = (place for pair in zip(range(count), range(count - 1, -1, -1), strict=True) for place in pair)
-    return list(dict.fromkeys((*text.outline.headings, *ends)))
+    last = len(text.passages) - 1
+    yield from text.outline.headings
+    for place in range(last // 2 + 1):
+        for each in (place, last - place) if place < last - place else (place,):
+            if each not in text.outline.headings:
+                yield each
 
 
 class _Picked:
@@ -179,10 +188,10 @@ class _Picked:
         self._take(number, wanted)
         return True
 
-    def add_up_to(self, tokens: float, places: Iterable[tuple[int, int]]) -> None:
-        """Adds passages until they have taken this many tokens."""
+    def add_up_to(self, tokens: float, number: int, places: Iterable[int]) -> None:
+        """Adds passages of a text until they have taken this many tokens."""
         stop, misses = max(0.0, self.left - tokens), 0
-        for number, place in places:
+        for place in places:
             if self.left <= stop or misses > MISSES:
                 break
             misses = 0 if self.add(number, place) else misses + 1

@@ -51,6 +51,9 @@ def query(words: Mapping[str, float], english: bool) -> Query:
     return Query(tuple((w, n) for w, n in words.items() if not (english and w in STOP)), english)
 
 
+# document, count, document, count, ... of a word. A tuple for one document: most words have no more, and those that are
+# in it once share one tuple.
+Postings = tuple[int, int] | list[int]
 Document = Sequence[Reading]  # the reading of one message, or of all messages of a block
 
 
@@ -58,7 +61,7 @@ class Index:
     """An inverted index of documents. Postings are computed at the first query that needs them. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._postings: dict[str, list[int]] = {}  # word -> document, count, document, count, ...
+        self._postings: dict[str, Postings] = {}
         self._posted = 0  # documents that are in the postings
         self._counts: dict[bool, tuple[list[dict[str, int]], Counter[str]]] = {}  # by language; see `_counted`
         self._lengths: list[int] = []
@@ -95,7 +98,7 @@ class Index:
     def query(self, asked: Reading) -> Query:
         """The query for a text. If the text is too short to show its language, that of the documents decides."""
         english = asked.is_english or (asked.length < SHORT_TEXT and self.is_english)
-        return query(dict(zip(asked.words, asked.counts, strict=True)), english)
+        return query(asked.words, english)
 
     def scores(self, asked: Query, *, k1: float = K1, b: float = B, meaning: bool = False) -> list[float]:
         """The BM25 score of each document. With `meaning`, and if the query is English, a word of the query counts by
@@ -175,11 +178,14 @@ class Index:
     def _index_new_documents(self, english: bool) -> None:
         holding = self._postings
         for place in range(self._posted, len(self)):
+            once = (place, 1)
             for reading in self.documents[place]:
-                for word, count in zip(reading.words, reading.counts, strict=True):
+                for word, count in reading.words.items():
                     pairs = holding.get(word)
                     if pairs is None:
-                        holding[word] = [place, count]
+                        holding[word] = once if count == 1 else (place, count)
+                    elif isinstance(pairs, tuple):
+                        holding[word] = [*pairs, place, count]
                     else:
                         pairs += place, count
         self._posted = len(self)
@@ -216,7 +222,7 @@ class Index:
                 found[place] = found.get(place, 0) + count
         return found
 
-    def _pairs(self, key: str, english: bool) -> list[list[int]]:
+    def _pairs(self, key: str, english: bool) -> list[Postings]:
         """The postings of the words of a term."""
         holding = self._postings
         found = [holding[word] for word in self._forms[english].get(key, ())]

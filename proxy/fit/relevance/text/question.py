@@ -94,7 +94,7 @@ class Question:
         for clause in self.clauses:
             read = read_text(clause.text)
             length, english = length + clause.weight * read.length, english + clause.weight * read.english
-            for word, times in zip(read.words, read.counts, strict=True):
+            for word, times in read.words.items():
                 words[word] = words.get(word, 0.0) + clause.weight * times
         if index.is_english or english >= KNOWN_ENGLISH * max(1, length):
             return query(words, True)

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import compress
 
 from proxy.fit.relevance.text.dates import PartialDate, first_date
@@ -31,7 +30,7 @@ HEADING = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The analysis of a text. `tokens` and their occurrences (`times`) are in order of first appearance, without stop
     words if the text is English. `length` is the number of all words, `english` the number of English function words
@@ -52,22 +51,15 @@ class Reading:
         return self.english >= KNOWN_ENGLISH * max(1, self.length)
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The words by which the tokens are matched, in the same order, without stop words if the text is English."""
-        return self._words_and_counts[0]
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The occurrences of each of `words`."""
-        return self._words_and_counts[1]
-
-    @cached_property
-    def _words_and_counts(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def words(self) -> dict[str, int]:
+        """The words by which the tokens are matched and their occurrences, in the same order, without stop words if the
+        text is English. Computed at each call: an index needs them once, and of a text of pairs of characters they take
+        more memory than the text."""
         words = words_of(zip(self.tokens, self.times, strict=True))
         if self.is_english:
             for word in STOP & words.keys():
                 del words[word]
-        return tuple(words), tuple(words.values())
+        return words
 
 
 READ: Bounded[Key, Reading] = Bounded(MAX_READINGS, MAX_BYTES)

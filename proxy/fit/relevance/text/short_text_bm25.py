@@ -60,8 +60,8 @@ def _post(texts: Sequence[Sequence[str]], first: int, matching: Mapping[str, Seq
 def _matching(tokens: Collection[str], postings: Mapping[str, list[int]], english: bool) -> dict[str, list[list[int]]]:
     """The tokens that match a wanted term, each with the posting lists to which its places are added."""
     misses = postings.keys().isdisjoint
-    matching = [pair for pair in zip(tokens, terms(tokens, english), strict=True) if not misses(pair[1])]
-    return {token: [postings[term] for term in found if term in postings] for token, found in matching}
+    each = zip(tokens, terms(tokens, english), strict=True)  # terms are dropped at once: a text has a million pairs
+    return {token: [postings[term] for term in found if term in postings] for token, found in each if not misses(found)}
 
 
 def _weighted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection
 
 import pytest
@@ -118,3 +119,13 @@ def test_texts_in_batches_have_the_same_scores(asked: str, english: bool) -> Non
     expected = bm25_scores(rows, keys, english)
     assert bm25_scores_of_batches([rows[:5], rows[5:6], rows[6:]], keys, english) == pytest.approx(expected)
     assert any(expected) or "fl" not in asked or not english
+
+
+def test_the_pairs_of_a_text_without_blanks_take_no_memory_while_it_is_searched() -> None:
+    line = "".join(chr(0x4E00 + i * i % 4999) for i in range(400))
+    texts = [[chr(0x4E00 + i) + line] for i in range(200)]
+    tracemalloc.start()
+    bm25_scores_of_batches([texts], {line[:2]: 1.0}, False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * 200 * 401 * 3
