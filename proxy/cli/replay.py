@@ -140,8 +140,10 @@ def _show(found: dict[str, Any], arguments: argparse.Namespace) -> None:
 def drawn(found: dict[str, Any], view: View) -> RenderableType:
     """The report for a terminal."""
     columns = found["columns"]
-    parts: list[RenderableType] = [_input(found, view), Text(), _compared(columns, view)]
     first = columns[0]
+    if not first["total"]["planned"]:
+        return _input(found, view)
+    parts: list[RenderableType] = [_input(found, view), Text(), _compared(columns, view)]
     for title, key in (("model", "models"), ("app", "apps")):
         parts += [Text(), _groups(title, first[key], view)]
     if any(column["steps"] for column in columns):
@@ -169,6 +171,8 @@ def notes(found: dict[str, Any]) -> list[str]:
     said = [f"not in the recording: {what} ({count:,} requests)" for what, count in given["missing"].items()]
     if given["requests"] and given["with_time"] < given["requests"]:
         said.append(f"{given['requests'] - given['with_time']:,} requests have no time: taken to follow one another")
+    if unknown := found["columns"][0]["total"]["window_unknown"]:
+        said.append(f"{unknown:,} requests are for models whose window is not known: taken to fit")
     if given["out_of_order"]:
         said.append(f"{given['out_of_order']:,} requests came out of order: their cache figures may be too low")
     if given["redacted"]:

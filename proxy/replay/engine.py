@@ -78,25 +78,29 @@ def results(requests: Iterable[Placed], options: Options) -> Iterator[Result]:
 def _here(planning: Planning, chunk: Sequence[Placed]) -> list[Result]:
     """Plans a chunk. Of the cuts, only those that may be among the worst have their rows made."""
     found = []
-    worst: list[list[float]] = [[] for _ in planning.columns]
+    worst: list[dict[int, float]] = [{} for _ in planning.columns]
     for placed in chunk:
         planned, cuts = [], []
         pairs = planning.plan(placed.recorded) if placed.recorded.body else ()
         for place, (made, plan) in enumerate(pairs):
             planned.append(made)
-            shows = plan is not None and _is_among(worst[place], made.share_cut)
+            shows = (
+                plan is not None and made.share_cut >= LEAST_CUT and is_among(worst[place], made.talk, made.share_cut)
+            )
             cuts.append(planning.cut(made, plan) if shows and plan is not None else None)
         found.append(Result(placed._replace(recorded=replace(placed.recorded, body=b"")), tuple(planned), tuple(cuts)))
     return found
 
 
-def _is_among(worst: list[float], share: float) -> bool:
-    """Whether a share is among the worst so far; then it is kept there."""
-    if share < LEAST_CUT or (len(worst) == WORST and share <= worst[0]):
+def is_among(worst: dict[int, float], talk: int, share: float) -> bool:
+    """Whether a share is among the worst so far, of which each conversation has one; then it is kept there."""
+    if share <= worst.get(talk, 0.0):
         return False
-    worst.append(share)
-    worst.sort()
-    del worst[:-WORST]
+    worst[talk] = share
+    if len(worst) > WORST:
+        least = min(worst, key=lambda one: worst[one])
+        del worst[least]
+        return least != talk
     return True
 
 

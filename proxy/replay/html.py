@@ -132,6 +132,7 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
                 "recorded refusals, of these answered",
                 f"{total['recorded_refusals_answered']:,} of {total['recorded_refusals']:,}",
             ),
+            ("of models whose window is not known: taken to fit", number(total["window_unknown"])),
             ("cut", number(total["cut"])),
             ("cannot be made to fit", number(total["unfit"])),
             ("prompt tokens as sent", number(total["tokens"]["prompt"])),

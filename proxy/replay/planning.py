@@ -14,8 +14,10 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from proxy.apis import api_of, by_path
+from proxy.apis.anthropic_messages.caching import without_marks
 from proxy.apis.deployed import MODEL, Deployed
 from proxy.apis.openai_chat import API as CHAT
 from proxy.app import Services, build
@@ -23,7 +25,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.fit.prompt_cache import Pieces
 from proxy.model.api import Api
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.lenient_json import raw_fields
 from proxy.model.plan import Draft, Plan
 from proxy.model.structs import replace
@@ -72,9 +74,10 @@ class Step(msgspec.Struct, frozen=True):
 class Planned(msgspec.Struct, frozen=True):
     """What came of one request under one column, in tokens.
 
-    `asked`, `sent`: the prompts for the model of prompt caches; `sent` is None if nothing was changed. `over`: it does
-    not fit as it was sent. `too_long`: its upstream would have refused it. `unplanned`: why there is no plan. `report`:
-    the figures as `/inspect` has them, if they were asked for.
+    `talk`: the same for prompts that begin with the same question. `asked`, `sent`: the prompts for the model of prompt
+    caches; `sent` is None if nothing was changed. `guessed`: the window is not known. `over`: it does not fit as it was
+    sent. `too_long`: its upstream would have refused it. `unplanned`: why there is no plan. `report`: the figures as
+    `/inspect` has them, if they were asked for.
     """
 
     api: str = ""
@@ -89,6 +92,7 @@ class Planned(msgspec.Struct, frozen=True):
     too_long: bool = False
     possible: bool = True
     steps: tuple[Step, ...] = ()
+    talk: int = 0
     asked: Pieces | None = None
     sent: Pieces | None = None
     unplanned: str = ""
@@ -170,6 +174,7 @@ class Planning:
             before.too_long,
             plan.possible,
             tuple(Step(note.step, note.tokens_before, note.tokens_after) for note in plan.notes),
+            _talk(prompt),
             pieces_of(prompt, head, before),
             pieces_of(prompt, head, draft) if plan.changed else None,
             report=figures(plan) if self.reports else None,
@@ -195,6 +200,11 @@ class Planning:
             before, sent = _texts(plan.before), _texts(plan.draft)
             shown = [{**row, "text": before.get(row["index"]), "text_sent": sent.get(row["index"])} for row in shown]
         return Cut(replace(planned, asked=None, sent=None, report=None), shown, len(found) - len(shown))
+
+
+def _talk(prompt: Prompt) -> int:
+    first = next((message.raw for message in prompt.messages if message.kind is Kind.USER), b"")
+    return xxh3_64_intdigest(without_marks(first))
 
 
 def _for_model(body: bytes, model: str) -> bytes:

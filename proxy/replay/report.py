@@ -96,7 +96,7 @@ def _column(column: Column, tally: Tally, files: Sequence[str]) -> dict[str, Any
         "not_planned": _by_count(tally.unplanned),
         "counts": _errors(tally.counts),
         "prompt_cache": _errors(tally.caches),
-        "worst": [_worst(result, cut, files) for _, result, cut in tally.worst],
+        "worst": [_worst(result, cut, files) for result, cut in tally.worst],
     }
 
 
@@ -104,6 +104,7 @@ def _sums(s: Sums) -> dict[str, Any]:
     return {
         "requests": s.requests,
         "planned": s.planned,
+        "window_unknown": s.guessed,
         "near": s.near,
         "over": s.over,
         "cut": s.cut,

@@ -15,7 +15,7 @@ from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
-from proxy.replay.engine import WORST, Result
+from proxy.replay.engine import Result, is_among
 from proxy.replay.planning import Cut, Planned
 from proxy.replay.recorded import Figures, Recorded
 
@@ -66,15 +66,17 @@ class Errors:
 class Sums:
     """Figures of some requests. Tokens are of prompts; money is in US dollars.
 
-    `near`, `over`: requests by load as they were sent. `too_long`: what their upstreams would have refused; of these
-    `answered` would have been made to fit. `unfit`: those that could not. `refused`: of those that are too long, the
-    ones that were refused when they were recorded. `cached_*`: tokens that the provider's cache holds, of what clients
-    sent and of what would have been sent; `cut_*`: the same of requests that were cut. `asked_*`, `sent_*`: costs of
-    requests that fit as they were sent; `rescued_net`: of those that did not, and were made to fit.
+    `guessed`: requests for models whose window is not known; they are taken to fit. `near`, `over`: requests by load as
+    they were sent. `too_long`: what their upstreams would have refused; of these `answered` would have been made to
+    fit. `unfit`: those that could not. `refused`: of those that are too long, the ones that were refused when they were
+    recorded. `cached_*`: tokens that the provider's cache holds, of what clients sent and of what would have been sent;
+    `cut_*`: the same of requests that were cut. `asked_*`, `sent_*`: costs of requests that fit as they were sent;
+    `rescued_net`: of those that did not, and were made to fit.
     """
 
     requests: int = 0
     planned: int = 0
+    guessed: int = 0
     near: int = 0
     over: int = 0
     too_long: int = 0
@@ -104,6 +106,7 @@ class Sums:
         if p.unplanned:
             return
         self.planned += 1
+        self.guessed += p.guessed
         self.over += p.over
         self.near += not p.over and p.load >= NEAR and not p.guessed
         self.too_long += p.too_long
@@ -175,7 +178,8 @@ class Tally:
     counts: dict[str, Errors] = field(default_factory=dict)
     caches: dict[str, Errors] = field(default_factory=dict)
     unplanned: Counter[str] = field(default_factory=Counter)
-    worst: list[tuple[float, Result, Cut]] = field(default_factory=list)
+    _shares: dict[int, float] = field(default_factory=dict)
+    _cuts: dict[int, tuple[Result, Cut]] = field(default_factory=dict)
     _asked: PrefixStore = field(default_factory=PrefixStore)
     _sent: PrefixStore = field(default_factory=PrefixStore)
 
@@ -194,9 +198,18 @@ class Tally:
             made.tokens += step.before - step.after
         self._add_money(p, recorded, groups)
         if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
-            self.worst.append((p.share_cut, result, cut))
-            self.worst.sort(key=lambda one: -one[0])
-            del self.worst[WORST:]
+            self._keep(result, cut)
+
+    def _keep(self, result: Result, cut: Cut) -> None:
+        """Keeps a cut if it is among the worst, of which each conversation has one."""
+        if is_among(self._shares, cut.planned.talk, cut.planned.share_cut):
+            self._cuts[cut.planned.talk] = (result, cut)
+            self._cuts = {talk: self._cuts[talk] for talk in self._shares}
+
+    @property
+    def worst(self) -> list[tuple[Result, Cut]]:
+        """The worst cuts, the worst first."""
+        return sorted(self._cuts.values(), key=lambda one: -one[1].planned.share_cut)
 
     def _groups(self, model: str, app: str) -> tuple[Sums, Sums, Sums]:
         return self.total, _group(self.models, model), _group(self.apps, app)

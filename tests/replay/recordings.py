@@ -20,9 +20,9 @@ def settings(**environment: str) -> Settings:
     return read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
 
 
-def chat(turns: int, model: str = "gpt-4", **fields: Any) -> bytes:
-    """A chat of so many turns, about 400 tokens each."""
-    messages = [made(words(50, f"t{i}x")) for i in range(turns) for made in (user, assistant)]
+def chat(turns: int, model: str = "gpt-4", stem: str = "t", **fields: Any) -> bytes:
+    """A chat of so many turns, about 400 tokens each. All begin alike that have the same `stem`."""
+    messages = [made(words(50, f"{stem}{i}x")) for i in range(turns) for made in (user, assistant)]
     return json.dumps({"model": model, "messages": [*messages, user("And now?")], **fields}).encode()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from proxy.replay import engine
-from proxy.replay.engine import DIED, Options, Result, Workers, results
+from proxy.replay.engine import DIED, Options, Result, Workers, is_among, results
 from proxy.replay.order import Placed
 from proxy.replay.planning import Column, Planned
 from proxy.replay.recorded import Figures, Recorded
@@ -36,8 +36,15 @@ def test_results_come_in_order_without_bodies() -> None:
 
 
 def test_only_cuts_that_may_be_among_the_worst_have_rows() -> None:
-    found = run(*(chat(turns) for turns in (300, 250, 220, 200, 100, 3)))
+    found = run(*(chat(turns, stem=f"s{turns}") for turns in (300, 250, 220, 200, 100, 3)))
     assert [one.cuts[0] is not None for one in found] == [True, True, True, False, False, False]
+
+
+def test_a_conversation_has_one_of_the_worst_cuts() -> None:
+    worst: dict[int, float] = {}
+    shares = ((1, 0.5), (1, 0.4), (1, 0.6), (2, 0.1), (3, 0.2), (4, 0.05), (5, 0.3))
+    assert [is_among(worst, talk, share) for talk, share in shares] == [True, False, True, True, True, False, True]
+    assert worst == {1: 0.6, 3: 0.2, 5: 0.3}
 
 
 def test_figures_alone_are_not_planned() -> None:

@@ -58,7 +58,8 @@ def test_requests_are_counted_by_how_near_they_are() -> None:
         result(planned(sent=4_096, load=1.2, over=True, too_long=True), status=400),
         result(Planned(unplanned="no JSON")),
     ).total
-    assert (found.requests, found.planned, found.near, found.over, found.cut) == (7, 6, 1, 3, 2)
+    assert (found.requests, found.planned, found.guessed) == (7, 6, 1)
+    assert (found.near, found.over, found.cut) == (1, 3, 2)
     assert (found.too_long, found.answered, found.unfit) == (3, 2, 1)
     assert (found.refused, found.refused_answered) == (2, 1)
 
@@ -154,11 +155,11 @@ def test_redacted_words_are_counted_but_cached_as_others() -> None:
     assert found.counts and not found.caches
 
 
-def test_the_worst_cuts_are_kept() -> None:
-    found = tally(
-        *(result(planned(sent=sent), float(i), cut=True) for i, sent in enumerate((4_000, 1_000, 8_000, 2_000)))
-    )
-    assert [round(share, 2) for share, _, _ in found.worst] == [0.88, 0.76, 0.51]
+def test_the_worst_cuts_are_kept_one_of_each_conversation() -> None:
+    talks = ((4_000, 1), (1_000, 2), (8_000, 3), (2_000, 4), (900, 2), (950, 2))
+    cuts = (result(planned(sent=sent, talk=talk), float(i), cut=True) for i, (sent, talk) in enumerate(talks))
+    found = tally(*cuts)
+    assert [cut.planned.prompt_sent for _, cut in found.worst] == [900, 2_000, 4_000]
 
 
 def test_errors_have_quantiles() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from proxy.model.lenient_json import Json, RawFields
+from proxy.model.lenient_json import Json, RawFields, mapping, raw_fields
 from proxy.model.outcome import UNFITTED, Usage
 from proxy.replay.recorded import EachEntry, Figures, Found, Headers, Reader, Recorded, Skipped
 from proxy.replay.values import moment, of, status, text, tokens, value
 from proxy.wire.controls import PREFIX
 
 VERSION = 1
+DEPLOYMENTS = "/deployments/"  # in a path that names the model
 STEPS = 64  # of one request that are read
 
 
@@ -28,13 +28,15 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
     if text(of(fields, "api")) in UNFITTED:
         yield Skipped("a request of a path that is not fitted", other=True)
         return
-    raw = fields.get("request")
+    raw, path = fields.get("request"), text(of(fields, "path"))
     body = bytes(raw) if raw is not None else _written(of(fields, "request_text"))
+    named = DEPLOYMENTS not in path and "model" in raw_fields(body)
     yield Recorded(
         body=body,
         at=_began(of(fields, "time"), of(fields, "ms")),
-        path=text(of(fields, "path")),
-        model=text(of(fields, "deployed") or ("" if body else of(fields, "model"))),
+        path=path,
+        model="" if named else text(of(fields, "model")),
+        app=text(of(fields, "caller")),
         caller=text(of(fields, "caller")),
         usage=_usage(of(fields, "usage")),
         status=status(of(fields, "status")),
@@ -50,10 +52,15 @@ def _written(found: Json) -> bytes:
 
 def _began(ended: Json, ms: Json) -> float | None:
     """A line has the time of the end; prompts are cached in the order in which they began."""
-    at, took = moment(ended), ms.get("total") if isinstance(ms, dict) else None
-    if at is None or isinstance(took, bool) or not isinstance(took, (int, float)) or not 0 <= took < 1e9:
-        return at
-    return at - took / 1000
+    at, parts = moment(ended), mapping(ms)
+    took = [took for name in ("own", "upstream") if (took := _milliseconds(parts.get(name))) is not None]
+    return None if at is None else at - sum(took) / 1000
+
+
+def _milliseconds(found: Json) -> float | None:
+    return (
+        float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < 1e9 else None
+    )
 
 
 def _usage(found: Json) -> Usage | None:
@@ -75,15 +82,13 @@ def _headers(found: Json) -> Headers:
 
 
 def _figures(fields: RawFields) -> Figures:
-    load = of(fields, "load")
-    window: Any = tokens(of(fields, "window")) or 0
-    prompt = tokens(of(fields, "prompt"))
+    prompt, window, reserve = (tokens(of(fields, name)) for name in ("prompt", "window", "reserve"))
     sent = tokens(of(fields, "prompt_sent"))
     return Figures(
         prompt,
         prompt if sent is None else sent,
-        float(load) if isinstance(load, (int, float)) and not isinstance(load, bool) else None,
-        window,
+        None if prompt is None or not window else (prompt + (reserve or 0)) / window,
+        window or 0,
         text(of(fields, "result")),
         tuple(_steps(of(fields, "steps"))),
     )

@@ -20,11 +20,11 @@ LINE: dict[str, Any] = {
     "window": 128_000,
     "prompt": 9_000,
     "prompt_sent": 5_000,
-    "load": 0.91,
+    "reserve": 107_480,
     "steps": [{"step": "prune_history", "tokens_before": 9_000, "tokens_after": 5_000}],
     "controls": {"window": 6_000, "ladder": "chat", "pins": [1, 2]},
     "usage": {"prompt": 5_001, "completion": 20, "cached": 1_024},
-    "ms": {"total": 500.0},
+    "ms": {"own": 100.0, "upstream": 400.0, "first_byte": 200.0},
 }
 
 
@@ -50,6 +50,14 @@ def test_a_line_without_a_body_has_figures_only() -> None:
 def test_a_prompt_that_was_sent_as_it_came_is_written_once() -> None:
     found = request("plimsoll", {key: said for key, said in LINE.items() if key != "prompt_sent"})
     assert found.figures is not None and found.figures.prompt_sent == 9_000
+
+
+def test_a_line_names_the_model_where_its_body_does_not() -> None:
+    bare = {"messages": BODY["messages"]}
+    azure = {**LINE, "path": "/openai/deployments/x/chat/completions"}
+    assert request("plimsoll", {**LINE, "request": BODY}).model == ""
+    assert request("plimsoll", {**LINE, "request": bare}).model == "gpt-4o"
+    assert request("plimsoll", {**azure, "request": BODY}).model == "gpt-4o"
 
 
 def test_redacted_words_are_told() -> None:
