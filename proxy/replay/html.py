@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -27,13 +27,15 @@ th { font-weight: 600; font-size: .85rem }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .6rem }
 .tile { background: var(--soft); border-radius: .4rem; padding: .6rem }
 .tile b { display: block; font-size: 1.3rem }
+td b { font-weight: 600 }
 .over { color: var(--over) } .near { color: var(--near) } .good { color: var(--good) }
 svg { display: block; width: 100%; height: 14px; background: var(--soft) }
 details { margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem }
 summary { cursor: pointer; overflow-wrap: anywhere }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; margin: .2rem 0; text-align: left }
-.dropped, .summarised, .recalled { text-decoration: line-through }
-td.text { text-align: left }
+pre.dropped, pre.summarised, pre.recalled { text-decoration: line-through }
+th.text, td.text { text-align: left }
+.shortened, .excerpted { color: var(--near) } .added { color: var(--good) } b.dropped { color: var(--over) }
 rect.before { fill: #8886 } rect.sent { fill: #2e86c1 } rect.line { fill: var(--over) }
 """
 POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
@@ -71,10 +73,12 @@ def _note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
-    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
-    lines = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: Collection[int] = ()) -> str:
+    """A table of cells that are HTML already. The first column, and those of `texts`, are no numbers."""
+    kinds = [' class="text"' if place in texts else "" for place in range(len(head))]
+    titles = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, head, strict=True))
+    cells = (zip(kinds, row, strict=True) for row in rows)
+    lines = "".join("<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in row) + "</tr>" for row in cells)
     return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
@@ -127,7 +131,7 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
             ("near the line (load of 80 % and more)", number(total["near"])),
             ("over the line", number(total["over"])),
             ("would be refused as they were sent", number(total["too_long"])),
-            ("of these, would be answered", number(total["answered"])),
+            ("– of these, would be answered", number(total["answered"])),
             (
                 "recorded refusals, of these answered",
                 f"{total['recorded_refusals_answered']:,} of {total['recorded_refusals']:,}",
@@ -176,7 +180,7 @@ def _steps(columns: Sequence[dict[str, Any]]) -> str:
         for column in columns
         for step in column["steps"]
     )
-    return _table(("step", "requests", "tokens removed", "settings"), rows)
+    return _table(("step", "requests", "tokens removed", "settings"), rows, texts=(3,))
 
 
 def _worst(cut: dict[str, Any]) -> str:
@@ -209,7 +213,7 @@ def _bar(tokens: int, window: int, scale: int, kind: str) -> str:
 def _rows(rows: Sequence[dict[str, Any]]) -> str:
     texts = any("text" in row for row in rows)
     head = ("message", "role", "tokens", "sent", "", *(("before", "sent") if texts else ()))
-    return _table(head, (_row(row, texts) for row in rows))
+    return _table(head, (_row(row, texts) for row in rows), texts=(1, 4, 5, 6))
 
 
 def _row(row: dict[str, Any], texts: bool) -> list[str]:
@@ -217,7 +221,7 @@ def _row(row: dict[str, Any], texts: bool) -> list[str]:
     kind = state if state in STATES else ""
     place = "added" if row["index"] is None else f"#{row['index']}"
     cells = [escape(place), escape(row["role"]), number(row["tokens"]), number(row["tokens_sent"])]
-    cells.append(f"{escape(state)}{': ' if row['why'] else ''}{escape(row['why'])}")
+    cells.append(f'<b class="{kind}">{escape(state)}</b>{": " if row["why"] else ""}{escape(row["why"])}')
     if texts:
         before, sent = (row.get(key) or "" for key in ("text", "text_sent"))
         same = "as before" if sent == before and sent else sent
