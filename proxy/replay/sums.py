@@ -1,6 +1,7 @@
 """Adds up the results of a replay under one column: requests, tokens, money, steps, agreement with recorded usage.
 
-Money is at list price and net of the provider's prompt cache. What the cache holds is modelled twice, by what the
+Money is at list price and net of the provider's prompt cache, of which as large a share is trusted as the provider
+reported so far. What the cache holds is modelled twice, by what the
 clients sent and by what would have been sent (`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs
 what it costs. A request that would have been refused as it was sent has no cost as it was sent.
 """
@@ -15,6 +16,7 @@ from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
+from proxy.observe.costs import Trust
 from proxy.replay.engine import Result, is_among
 from proxy.replay.planning import Cut, Planned
 from proxy.replay.recorded import Figures, Recorded
@@ -180,6 +182,7 @@ class Tally:
     unplanned: Counter[str] = field(default_factory=Counter)
     _shares: dict[int, float] = field(default_factory=dict)
     _cuts: dict[int, tuple[Result, Cut]] = field(default_factory=dict)
+    _trust: dict[str, Trust] = field(default_factory=dict)
     _asked: PrefixStore = field(default_factory=PrefixStore)
     _sent: PrefixStore = field(default_factory=PrefixStore)
 
@@ -220,15 +223,13 @@ class Tally:
         asked = self._hit(self._asked, recorded.caller, p, at, cache_of(prices[0], p.api), sent=False)
         sent = self._hit(self._sent, recorded.caller, p, at, cache_of(prices[1], p.api), sent=True)
         reply = 0 if usage is None else usage.completion
-        usages = (
-            Usage(p.prompt, reply, min(asked.read, p.prompt), written=asked.written),
-            Usage(p.prompt_sent, reply, min(sent.read, p.prompt_sent), written=sent.written),
-        )
+        trust = self._trust.setdefault(p.model, Trust())
+        usages = (_billed(p.prompt, reply, asked, trust.share), _billed(p.prompt_sent, reply, sent, trust.share))
         for sums in groups:
             sums.add_cached(p, asked, sent)
             if p.possible:
                 sums.add_cost(p, prices, usages)
-        self._compare(p, recorded, asked)
+        self._compare(p, recorded, asked, trust)
 
     def _hit(self, store: PrefixStore, caller: str, p: Planned, at: float, cache: PromptCache, *, sent: bool) -> Hit:
         """What the cache does for a prompt that reaches its upstream; one that is refused leaves nothing there."""
@@ -237,7 +238,7 @@ class Tally:
             return Hit()
         return store.add((caller, p.model_sent if sent else p.model), pieces, at, cache)
 
-    def _compare(self, p: Planned, recorded: Recorded, asked: Hit) -> None:
+    def _compare(self, p: Planned, recorded: Recorded, asked: Hit, trust: Trust) -> None:
         """Compares the count and the model of the cache with what was reported, where what was sent is the whole
         request, as the client sent it."""
         usage, figures = recorded.usage, recorded.figures
@@ -247,9 +248,17 @@ class Tally:
             return
         name = p.model
         _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
-        if usage.prompt >= NOTABLE and not recorded.redacted:
-            expected = round(asked.read * usage.prompt / p.prompt) if p.prompt else 0
-            _errors(self.caches, name).add(min(expected, usage.prompt), usage.cached, usage.prompt)
+        if usage.prompt >= NOTABLE:
+            expected = min(usage.prompt, round(asked.read * usage.prompt / p.prompt) if p.prompt else 0)
+            _errors(self.caches, name).add(expected, usage.cached, usage.prompt)
+            trust.expected += expected
+            trust.reported += min(expected, usage.cached)
+
+
+def _billed(prompt: int, reply: int, hit: Hit, trust: float) -> Usage:
+    """The usage that a prompt would have, if a provider reports this share of what its cache is expected to hold."""
+    read = round(trust * min(hit.read, prompt))
+    return Usage(prompt, reply, read, written=hit.written + min(hit.read, prompt) - read)
 
 
 def cache_of(prices: Prices | None, api: str) -> PromptCache:

@@ -150,9 +150,11 @@ def test_what_was_not_sent_as_it_is_recorded_is_not_compared(recorded: dict[str,
     assert tally(result(planned(), **recorded)).counts == {}
 
 
-def test_redacted_words_are_counted_but_cached_as_others() -> None:
-    found = tally(result(planned(), usage=Usage(8_192), redacted=True))
-    assert found.counts and not found.caches
+def test_a_provider_that_reports_fewer_cached_tokens_is_expected_to_hold_fewer() -> None:
+    usages = (Usage(8_192), Usage(8_192, 0, 4_096), None)
+    found = tally(*(result(planned(), float(i), usage=usage) for i, usage in enumerate(usages))).total
+    assert found.asked_net == pytest.approx(8_192 + 819.2 + (4_096 * 0.1 + 4_096))
+    assert found.cached_asked == 2 * 8_192
 
 
 def test_the_worst_cuts_are_kept_one_of_each_conversation() -> None:
