@@ -17,6 +17,10 @@ from urllib.parse import unquote
 from starlette.routing import Router
 
 from proxy import __version__
+from proxy.admin.guard import Guard
+from proxy.admin.local import Local
+from proxy.admin.page import Page
+from proxy.admin.peers import Peers
 from proxy.apis import apis, by_path, error_body
 from proxy.apis.deployed import PATHS as DEPLOYED
 from proxy.apis.deployed import Deployed
@@ -41,6 +45,7 @@ from proxy.observe.gen_ai import GenAi
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import Metrics, model_label
 from proxy.observe.read_metrics import BuildFacts
+from proxy.observe.recent import Recent
 from proxy.observe.recording import Recorder
 from proxy.observe.spans import upstream_server
 from proxy.request.answers import AnswerLearning
@@ -50,7 +55,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
-from proxy.request.model_records import Learning
+from proxy.request.model_records import Learning, is_loopback
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import ALLOWED
 from proxy.request.planning import PlanBuilder
@@ -60,6 +65,7 @@ from proxy.request.recorders import make_recorder
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.routes import Backend, Routes
 from proxy.request.scanning import BodyScanner
+from proxy.request.shown import Keeping
 from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.traces import Traces, make_traces
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
@@ -117,6 +123,7 @@ class Services:
     traces: Traces | None = None
     routes: Routes | None = None
     recorder: Recorder | None = None
+    page: Page | None = None
     ready: bool = False
     _watch: asyncio.Task[None] | None = None
 
@@ -129,6 +136,8 @@ class Services:
         for backend in () if self.routes is None else self.routes.backends.values():
             if isinstance(backend.upstream, LiteLLM):
                 await backend.upstream.ready()
+        if self.page is not None:
+            await self.page.open()
         self.ready = True
 
     def go_offline(self) -> None:
@@ -140,6 +149,8 @@ class Services:
     async def close(self) -> None:
         """Ends requests and background work, and closes connections and threads."""
         self.ready = False
+        if self.page is not None:
+            await self.page.close()
         if self._watch is not None:
             self._watch.cancel()
         await self.gateway.close()
@@ -236,6 +247,7 @@ def build(
     budget = Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers)
     exporter = None if traces is None else traces.exporter
     recorder = make_recorder(settings, rules.families, event)
+    recent = None if settings.admin_port is None else Recent()
     metrics = Metrics(
         partial(model_label, windows),
         cache,
@@ -272,6 +284,8 @@ def build(
         routes,
         ModelsList(default, rules.ladders[settings.ladder], routes, settings.models_windows),
         recorder,
+        recent,
+        None if recent is None else Keeping(settings.page_content),
     )
     services = Services(
         settings,
@@ -294,6 +308,8 @@ def build(
         routes,
         recorder,
     )
+    if recent is not None:
+        services.page = Page(services, recent, Peers(Local(services, recent), folder), settings.workers)
     return services
 
 
@@ -490,7 +506,7 @@ class Front:
     fitted: Mapping[bytes, Asgi]
     own: Mapping[str, Asgi]
     through: Asgi
-    lifespan: Router
+    lifespan: Asgi
     deployed: Callable[[Api, str, Scope, Receive, Send], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -537,14 +553,30 @@ def create_app(services: Services) -> Front:
     def other(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.gateway.other(scope, receive, send)
 
-    own = own_paths(services) if services.settings.admin_port is None else {}
+    async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+        if services.page is not None:
+            services.page.state = scope.get("state", {})
+        await router(scope, receive, send)
+
+    router = Router(lifespan=_lifespan(services))
+    own: dict[str, Asgi] = {}
+    if services.settings.admin_port is None:
+        guard = guard_of(services.settings, services.settings.host)
+        own = {path: guard.protected(handler) for path, handler in own_paths(services).items()}
     fitted: dict[bytes, Asgi] = {path.encode(): partial(fit, api) for path, api in by_path().items()}
-    return Front(fitted, own, other, Router(lifespan=_lifespan(services)), deployed)
+    return Front(fitted, own, other, lifespan, deployed)
 
 
-def create_admin(services: Services) -> Front:
-    """The application of the admin port: the proxy's own paths, and nothing else."""
-    return Front({}, own_paths(services), not_found_here, Router())
+def create_admin(services: Services) -> Asgi:
+    """The application of the admin port: the proxy's own paths and the page, and nothing else."""
+    settings, page = services.settings, services.page
+    front = Front({}, own_paths(services), not_found_here if page is None else page, Router())
+    return guard_of(settings, settings.admin_host or settings.host).protected(front)
+
+
+def guard_of(settings: Settings, host: str) -> Guard:
+    """Who may use the proxy's own paths on a port of this host."""
+    return Guard(frozenset(settings.admin_names), private=not is_loopback(host))
 
 
 def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

@@ -21,6 +21,7 @@ from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
+from proxy.request.model_records import is_loopback
 from proxy.tokens.encodings import encoding
 
 # Thresholds of the garbage collector. With Python's defaults, a conversation of 100,000 messages makes it scan all of
@@ -54,6 +55,7 @@ def start(
     """
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
+    check_page(settings)
     log = make_access_log(settings.log)
     services = build(settings, log, folder, reread, variables)
     listeners = listen(settings.host, settings.port)
@@ -67,12 +69,13 @@ def start(
     at = f"http://{shown(listeners[0])}/v1"
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     if admin_listeners:
-        event(
-            "serves /metrics, /healthz, /readyz, /inspect, /learned, /forget", at=f"http://{shown(admin_listeners[0])}/"
-        )
+        url = f"http://{shown(admin_listeners[0])}/"
+        event("serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget", at=url)
 
     def work(number: int, ready: Callable[[], None]) -> None:
         services.budget.serve_as(number)
+        if services.page is not None:
+            services.page.recent.worker = number
         _serve(services, log, listeners, admin_listeners, ready)
 
     def gone(pid: int) -> None:
@@ -86,6 +89,18 @@ def start(
     return workers.run(
         settings.workers, work, gone, lambda: _close([*listeners, *admin_listeners]), event, hangup_stops=on_terminal()
     )
+
+
+def check_page(settings: Settings) -> None:
+    """Raises `ConfigError` where texts of messages would be shown to others, or nowhere."""
+    if not settings.page_content:
+        return
+    if settings.admin_port is None:
+        raise ConfigError("PLIMSOLL_PAGE_CONTENT needs PLIMSOLL_ADMIN_PORT: without it there is no page")
+    if settings.admin_token is None and not is_loopback(settings.admin_host or settings.host):
+        raise ConfigError(
+            "PLIMSOLL_PAGE_CONTENT needs PLIMSOLL_ADMIN_TOKEN, or a PLIMSOLL_ADMIN_HOST that only this machine reaches"
+        )
 
 
 def unused(settings: Settings, rules: Rules) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 TIMEOUT_S = 5.0
-HEADERS = {"x-plimsoll-admin": "1"}
+HEADER, NO_TOKEN = "x-plimsoll-admin", "1"
 MAX_RESPONSE_BYTES = 16 << 20
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}  # to reach a proxy that listens on all addresses
 
@@ -27,20 +27,20 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
 
 
-def learned(url: str, model: str) -> dict[str, Any]:
-    """What the proxy at `url` learned about a model, as JSON.
+def learned(url: str, model: str, token: str = NO_TOKEN) -> dict[str, Any]:
+    """What the proxy at `url` learned about a model, as JSON. `token`: its PLIMSOLL_ADMIN_TOKEN, if that is set.
 
     Raises `RequestFailed`, and `ValueError` for an invalid URL.
     """
-    return _request(url, "GET", f"/learned?model={quote(model, safe='')}")
+    return _request(url, "GET", f"/learned?model={quote(model, safe='')}", token)
 
 
-def forget(url: str, model: str) -> dict[str, Any]:
+def forget(url: str, model: str, token: str = NO_TOKEN) -> dict[str, Any]:
     """Makes the proxy at `url` forget what it learned about a model, and returns that. Raises as `learned`."""
-    return _request(url, "POST", "/forget", json.dumps({"model": model}))
+    return _request(url, "POST", "/forget", token, json.dumps({"model": model}))
 
 
-def _request(url: str, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+def _request(url: str, method: str, path: str, token: str, body: str | None = None) -> dict[str, Any]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -51,7 +51,7 @@ def _request(url: str, method: str, path: str, body: str | None = None) -> dict[
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=TIMEOUT_S)
     try:
-        connection.request(method, parts.path.rstrip("/") + path, body, HEADERS)
+        connection.request(method, parts.path.rstrip("/") + path, body, {HEADER: token})
         response = connection.getresponse()
         status, payload = response.status, response.read(MAX_RESPONSE_BYTES)
     except (OSError, http.client.HTTPException) as error:

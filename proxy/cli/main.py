@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import webbrowser
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +21,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,7 +31,7 @@ from proxy.apis.openai_chat import API
 from proxy.cli import admin_client
 from proxy.config.key_files import with_key_files
 from proxy.config.rules import check_rules, load_rules
-from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
+from proxy.config.settings import ADMIN_TOKEN, ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser, whole
 from proxy.errors import ClientError, ConfigError
 from proxy.observe.recording_files import is_writable
@@ -120,6 +122,8 @@ def parser() -> argparse.ArgumentParser:
     forget_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
     forget_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     forget_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
+    page_parser = command(page, "page", PAGE_HELP, "plimsoll page [--url URL]")
+    page_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
     check_parser = command(check, "check", "check a folder of rules", "plimsoll check [FOLDER]")
     check_parser.add_argument(
         "folder", nargs="?", type=Path, metavar="FOLDER", help="default: PLIMSOLL_RULES, else the built-in rules"
@@ -156,6 +160,7 @@ REPLAY_HELP = "show what the proxy would have done with recorded requests, witho
 REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
+PAGE_HELP = "open the page of a running proxy: what it does, live"
 FORGET_HELP = "make a running proxy forget what it learned about models"
 URL_DEFAULT = f"default: {ADMIN_URL}, else the admin port or port of the settings"
 SIMULATE_HELP = "serve a simulated upstream, as strict as the real ones"
@@ -327,6 +332,23 @@ def forget(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def page(arguments: argparse.Namespace) -> int:
+    """`plimsoll page`: opens the page of a running proxy in a browser, and prints its URL.
+
+    The browser gets the token behind a `#`, which it sends to no server. Raises `ConfigError` if there is no URL.
+    """
+    settings = settings_of(arguments)
+    url = arguments.url or os.environ.get(ADMIN_URL, "").strip()
+    if not url and settings.admin_port is None:
+        raise ConfigError("the page is on the admin port: set PLIMSOLL_ADMIN_PORT as the proxy has it, or --url")
+    url = f"{(url or _url_of(settings)).rstrip('/')}/"
+    if url == "/":
+        raise ConfigError("the proxy's address is unknown: set --url")
+    print(url)
+    webbrowser.open(url + (f"#token={quote(settings.admin_token)}" if settings.admin_token else ""))
+    return 0
+
+
 def _url_of(settings: Settings) -> str:
     """The URL of the admin endpoints of a proxy with these settings; "" if its port is chosen at start."""
     if settings.admin_port is not None:
@@ -338,9 +360,9 @@ def _url_of(settings: Settings) -> str:
     return admin_client.url_of(settings.host, settings.port) if settings.port else ""
 
 
-def _call(function: Callable[[str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:
+def _call(function: Callable[[str, str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:
     try:
-        return function(url, model)
+        return function(url, model, os.environ.get(ADMIN_TOKEN, "").strip() or admin_client.NO_TOKEN)
     except ValueError as error:
         raise ConfigError(f"--url {error}") from None
 

@@ -25,6 +25,7 @@ PREFIX = "PLIMSOLL_"
 # PLIMSOLL_PORT is tcp://10.0.0.1:80. Such a value is ignored.
 SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 EITHER_CASE = frozenset(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))  # lower case is the older convention, and wins
+ADMIN_TOKEN = "PLIMSOLL_ADMIN_TOKEN"
 ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # used by `plimsoll models` and `plimsoll forget`, not by `serve`
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
@@ -46,6 +47,9 @@ class Settings:
     port: int
     admin_host: str
     admin_port: int | None
+    admin_names: tuple[str, ...]
+    admin_token: str | None = field(repr=False)
+    page_content: bool
     secret: bytes | None = field(repr=False)
     rules: Path | None
     keys: Path | None
@@ -135,7 +139,22 @@ SETTINGS = (
         "PLIMSOLL_ADMIN_PORT",
         optional(port),
         "",
-        "separate port for /metrics, /healthz, /readyz, /inspect, /learned, /forget",
+        "separate port for the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget",
+    ),
+    Setting(
+        "PLIMSOLL_ADMIN_NAMES",
+        values.host_names,
+        "",
+        "names under which browsers and scripts reach the proxy's own paths, besides addresses and localhost",
+    ),
+    Setting(
+        "PLIMSOLL_ADMIN_TOKEN", optional(values.token), "", "token for the page's data, /learned and /forget", True
+    ),
+    Setting(
+        "PLIMSOLL_PAGE_CONTENT",
+        values.boolean,
+        "false",
+        "whether the page shows texts of messages: in memory only, for 15 minutes; beyond loopback with a token only",
     ),
     Setting(
         "PLIMSOLL_SECRET", optional(values.secret), "", "key for hashes and encryption; the same on all replicas", True

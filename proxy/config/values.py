@@ -99,6 +99,15 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
+def host_names(text: str) -> tuple[str, ...]:
+    """A comma-separated list of host names without ports, in lower case."""
+    found = names(text.lower())
+    for name in found:
+        if not re.fullmatch(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", name):
+            raise ValueError(f"has {quoted(name)}, must be host names without ports, such as plimsoll.example.com")
+    return found
+
+
 def ladder_name(text: str) -> str:
     """The name of a ladder, which is also its file's name."""
     if not re.fullmatch(r"\w[\w.-]*", text, re.ASCII):
@@ -170,4 +179,11 @@ def key(text: str) -> str:
     """A key that is valid in a header."""
     if not re.fullmatch(r"[\x21-\x7e]+", text):
         raise ValueError("contains spaces or characters that are not printable ASCII, which no header may contain")
+    return text
+
+
+def token(text: str) -> str:
+    """A token that is valid in a header and cannot be guessed."""
+    if len(key(text)) < 16:
+        raise ValueError("is too short, must have at least 16 characters")
     return text

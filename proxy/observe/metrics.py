@@ -192,6 +192,10 @@ class Metrics(Collector):
             self._aggregator.gen_ai.providers = providers
         self._aggregator.use_rules(label, known, prices)
 
+    def label(self, model: str) -> str:
+        """The label of a model's name."""
+        return self._aggregator.models.of(model)
+
     def observe(self, outcome: Outcome) -> None:
         """Adds one outcome. Costs about 3 us, because outcomes are aggregated in batches."""
         self._pending.append(outcome)
@@ -236,10 +240,17 @@ class Metrics(Collector):
         self.publish()  # a later scrape of another worker must not find lower totals: Prometheus takes that for a reset
         return [self._snapshot(), *self._files.others()]
 
+    def values(self) -> dict[str, Cells]:
+        """The current values of all workers together, by the names of the metrics."""
+        return self._merged(self._snapshots())
+
+    def _merged(self, snapshots: Iterable[Snapshot]) -> dict[str, Cells]:
+        return merged(snapshots, {row.name: row.mode for row in self._rows if row.mode})
+
     def collect(self) -> Iterable[MetricFamily]:
         """The current metrics of all workers together."""
         snapshots = self._snapshots()
-        cells = merged(snapshots, {row.name: row.mode for row in self._rows if row.mode})
+        cells = self._merged(snapshots)
         exemplars = merged_exemplars(snapshots)
         for row in self._rows:
             found = cells.get(row.name, {})

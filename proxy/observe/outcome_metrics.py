@@ -137,7 +137,8 @@ def _rescued(o: Outcome) -> Samples:
     return [((), 1)] if (o.too_long or o.healed) and 200 <= o.status < 300 else []
 
 
-def _count_error(o: Outcome) -> float | None:
+def count_error(o: Outcome) -> float | None:
+    """Error of the prompt's count against the upstream's usage: (counted - reported) / reported; None without both."""
     if o.usage is None or not o.usage.prompt or o.prompt_sent is None:
         return None
     return (o.prompt_sent - o.usage.prompt) / o.usage.prompt
@@ -319,7 +320,7 @@ METRICS = (
         "Error of the prompt's count against the upstream's usage, (counted - reported) / reported, by the model sent.",
         ("quality",),
         lambda group: (group.key.quality,) if group.key.status == 200 else None,
-        _count_error,
+        count_error,
         COUNT_ERRORS,
         base="sent",
     ),

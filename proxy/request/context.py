@@ -42,7 +42,9 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Draft, Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
+from proxy.observe.recent import Shown
 from proxy.request.sent_prefixes import Prefixes
+from proxy.request.shown import Keeping
 from proxy.request.tracing import RequestTrace
 from proxy.tokens.meter import unit_of
 from proxy.tokens.usage import truncated
@@ -213,11 +215,12 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     unit: float | None = None
     appends_to: str = ""
     prefixes: tuple[Prefixes, Prefixes | None] | None = None
+    shown: Shown | None = None
 
 
 class RequestContext(msgspec.Struct):
     """The latest value of each stage of one request, and its record. `room`: its body's share of the memory budget.
-    `upstream`: the one that it is planned for, if there are several."""
+    `upstream`: the one that it is planned for, if there are several. `keeping`: what is kept of it for the page."""
 
     received: Received
     scanned: Scanned | None = None
@@ -228,6 +231,7 @@ class RequestContext(msgspec.Struct):
     room: Room | None = None
     figures: Figures | None = None
     upstream: str = ""
+    keeping: Keeping | None = None
 
     @property
     def proven(self) -> bool:
@@ -381,7 +385,7 @@ def figures_of(context: RequestContext) -> Figures:
             stream=scan.stream,
             path=received.path,
         )
-        return Figures(outcome, scanned.tenant, scanned.probing)
+        return Figures(outcome, scanned.tenant, scanned.probing, shown=_kept(context, scanned))
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
     load = window.load(total.longest or total.prompt, reserve)
@@ -408,7 +412,12 @@ def figures_of(context: RequestContext) -> Figures:
         stream=scan.stream,
         path=received.path,
     )
-    return Figures(outcome, scanned.tenant, scanned.probing, total.unit)
+    return Figures(outcome, scanned.tenant, scanned.probing, total.unit, shown=_kept(context, scanned))
+
+
+def _kept(context: RequestContext, scanned: Scanned) -> Shown | None:
+    """What the page shows of a request that was not planned."""
+    return None if context.keeping is None else context.keeping.of_body(scanned.plain, context.received.api)
 
 
 def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bool) -> Figures:
@@ -446,7 +455,8 @@ def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bo
     prompt = None if context.planned is None else context.planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""
     prefixes = None if context.planned is None else context.planned.prefixes
-    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to, prefixes)
+    kept = None if context.keeping is None else context.keeping.of_plan(plan)
+    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to, prefixes, kept)
 
 
 def _planned_result(plan: Plan) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote_to_bytes
@@ -41,6 +41,7 @@ from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
 from proxy.observe.outcome_metrics import OTHER
+from proxy.observe.recent import Recent
 from proxy.observe.recording import Recorder, Request
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import FAILED, report_bug
@@ -54,6 +55,7 @@ from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
 from proxy.request.routes import Routes, no_upstreams
 from proxy.request.sent_prefixes import LEAST_TOKENS, SentPrefixes
+from proxy.request.shown import Keeping
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of, tenant_of
@@ -102,6 +104,8 @@ class Gateway:
     routes: Routes | None = None  # set if there are several upstreams
     models: ModelsList | None = None  # set if lists of models are not passed on as they are
     recorder: Recorder | None = None
+    recent: Recent | None = None  # set if there is a page
+    keeping: Keeping | None = None
     _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
@@ -140,7 +144,8 @@ class Gateway:
         headers, trace = scope["headers"], None
         if self.tracer is not None:
             trace, headers = self.tracer.begin(scope["method"], headers)
-        context = RequestContext(Received(api, self.settings.mode, shown(target), headers), record=Record(trace=trace))
+        received = Received(api, self.settings.mode, shown(target), headers)
+        context = RequestContext(received, record=Record(trace=trace), keeping=self.keeping)
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
@@ -414,6 +419,8 @@ class Gateway:
             self.tell(outcome)
             if self.recorder is not None:
                 self._record(self.recorder, context, outcome)
+            if self.recent is not None:
+                self.recent.add(outcome, None if context.figures is None else context.figures.shown)
         except Exception as error:
             report_bug(context.record, error)
         finally:
@@ -518,6 +525,13 @@ class Gateway:
         self.tell(outcome)
         if self.recorder is not None:
             self.recorder.add(Request(outcome, headers))
+        if self.recent is not None:
+            self.recent.add(outcome)
+
+    @property
+    def unfitted(self) -> Iterable[str]:
+        """The endpoints that were logged as not fitted."""
+        return tuple(self._named)
 
     async def close(self) -> None:
         """Waits until the last requests have ended, at most a second, and until their outcomes are reported."""

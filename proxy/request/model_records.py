@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,8 +72,24 @@ def learned_of(cache: Cache, families: Families, model: str, tenant: bytes | Non
     }
 
 
+def learned_everywhere(cache: Cache, others: Mapping[str, Cache], families: Families, model: str) -> dict[str, Any]:
+    """The records of a model at all upstreams. `others` are the caches of upstreams with a name, which their records
+    have."""
+    told = learned_of(cache, families, model)
+    for name, other in others.items():
+        there = learned_of(other, families, model)
+        for kind in ("limits", "counts"):
+            told[kind] += [{**record, "upstream": name} for record in there[kind]]
+    return told
+
+
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def is_token(given: bytes | None, token: str) -> bool:
+    """Whether a header has the token; the comparison takes the same time for all wrong ones."""
+    return hmac.compare_digest(given or b"", token.encode())
 
 
 def is_loopback(host: str) -> bool:
@@ -89,8 +106,10 @@ def refusal_of(headers: Headers, settings: Settings) -> ClientError | None:
     if settings.admin_port is None and not is_loopback(settings.host):
         text = "This takes an admin port (PLIMSOLL_ADMIN_PORT), or a PLIMSOLL_HOST that only this machine reaches."
         return ClientError(403, text, code="admin_only")
-    if value_of(headers, b"origin") is not None or value_of(headers, ASKED) != b"1":
-        text = "This needs the header x-plimsoll-admin: 1, and none named origin."
+    token = settings.admin_token or "1"
+    if value_of(headers, b"origin") is not None or not is_token(value_of(headers, ASKED), token):
+        shown = "1" if settings.admin_token is None else "TOKEN (PLIMSOLL_ADMIN_TOKEN)"
+        text = f"This needs the header x-plimsoll-admin: {shown}, and none named origin."
         return ClientError(403, text, code="admin_only")
     return None
 
@@ -122,22 +141,13 @@ class Learning:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else payload})
 
-    def _everywhere(self, model: str) -> dict[str, Any]:
-        """The records of a model at all upstreams."""
-        told = learned_of(self.cache, self.families, model)
-        for name, cache in self.others.items():
-            there = learned_of(cache, self.families, model)
-            for kind in ("limits", "counts"):
-                told[kind] += [{**record, "upstream": name} for record in there[kind]]
-        return told
-
     async def _records(self, scope: Scope, receive: Receive) -> dict[str, Any]:
         refusal = refusal_of(scope["headers"], self.settings)
         if refusal is not None:
             raise refusal
         if not self.forgets:
             query = parse_qs(scope["query_string"].decode("latin-1"))
-            return self._everywhere(_asked(query.get("model", ())))
+            return learned_everywhere(self.cache, self.others, self.families, _asked(query.get("model", ())))
         room = self.budget.room()
         try:
             body = await read_body(scope, receive, MOST_BYTES, self.settings.body_timeout, room)
@@ -146,7 +156,7 @@ class Learning:
             raise _unnamed() from None
         finally:
             room.release()
-        told = self._everywhere(model)
+        told = learned_everywhere(self.cache, self.others, self.families, model)
         self.cache.forget(model)
         return told
 

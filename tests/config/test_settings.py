@@ -38,6 +38,9 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_PORT": "0",
             "PLIMSOLL_ADMIN_HOST": "127.0.0.2",
             "PLIMSOLL_ADMIN_PORT": "9090",
+            "PLIMSOLL_ADMIN_NAMES": "Plimsoll.example.com",
+            "PLIMSOLL_ADMIN_TOKEN": "0123456789abcdef",
+            "PLIMSOLL_PAGE_CONTENT": "true",
             "PLIMSOLL_SECRET": " 32 random bytes\n",
             "PLIMSOLL_RULES": "/etc/plimsoll",
             "PLIMSOLL_REDIS": "redis://:pw@redis:6379/0",
@@ -91,6 +94,9 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         port=0,
         admin_host="127.0.0.2",
         admin_port=9090,
+        admin_names=("plimsoll.example.com",),
+        admin_token="0123456789abcdef",
+        page_content=True,
         secret=b"32 random bytes",
         rules=Path("/etc/plimsoll"),
         keys=Path("/etc/keys"),
@@ -207,7 +213,7 @@ def test_each_row_of_the_table_has_its_field_and_a_flag_of_the_same_name() -> No
     assert flags["LLM_FALLBACK_ENABLED"] == "--llm-fallback-enabled"
     assert all(s.help for s in SETTINGS)
     private = {"PLIMSOLL_SECRET", "PLIMSOLL_REDIS", "PLIMSOLL_API_KEY", "PLIMSOLL_SUMMARY_API_KEY"}
-    private |= {"PLIMSOLL_EMBEDDINGS_API_KEY", "HTTPS_PROXY", "HTTP_PROXY"}
+    private |= {"PLIMSOLL_EMBEDDINGS_API_KEY", "HTTPS_PROXY", "HTTP_PROXY", "PLIMSOLL_ADMIN_TOKEN"}
     assert {s.name for s in SETTINGS if s.confidential} == private
 
 

@@ -1,0 +1,1 @@
+"""The proxy's own paths: who may use them, the page and its API."""

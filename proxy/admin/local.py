@@ -1,0 +1,130 @@
+"""What one worker knows for the page: its last requests, what it learned, which paths it does not fit.
+
+Each worker answers the same questions, in JSON values; `peers` puts them to all workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+from proxy.cache.cache import Cache
+from proxy.config.rules import Rules
+from proxy.config.settings import Settings
+from proxy.http.memory_budget import Budget
+from proxy.observe.entries import Entry, entry, matching, phases_ms
+from proxy.observe.metrics import Metrics
+from proxy.observe.recent import Kept, Recent
+from proxy.request.gateway import Gateway
+from proxy.request.inspect import Inspecting
+from proxy.request.model_records import learned_everywhere
+from proxy.request.routes import Routes
+from proxy.request.shown import BodyTexts, PlannedTexts
+from proxy.wire.breakdown import as_figures
+
+MAX_LEARNED = 50  # models
+MAX_ENTRIES = 1_000
+Question = Mapping[str, Any]
+
+
+class Served(Protocol):
+    """The services that the page reads."""
+
+    settings: Settings
+    rules: Rules
+    cache: Cache
+    metrics: Metrics
+    budget: Budget
+    gateway: Gateway
+    inspecting: Inspecting
+    routes: Routes | None
+
+
+class Local:
+    """Answers questions about this worker."""
+
+    def __init__(self, served: Served, recent: Recent) -> None:
+        self._served, self.recent = served, recent
+        self._answers: dict[str, Callable[[Question], Any]] = {
+            "entries": self._entries,
+            "since": self._since,
+            "detail": self._detail,
+            "texts": self._texts,
+            "state": self._state,
+            "forget": self._forget,
+        }
+
+    def answer(self, question: Question) -> Any:
+        """The answer to a question, whose `ask` says what is asked. Raises `KeyError` for an unknown one."""
+        return self._answers[question["ask"]](question)
+
+    def _entries(self, question: Question) -> list[Entry]:
+        """The newest requests that pass filters."""
+        matches, before = matching(question["filters"]), question.get("before") or float("inf")
+        found = (k for k in self.recent.since() if k.at < before and matches(k.outcome))
+        return self._shown(islice(found, min(MAX_ENTRIES, question["limit"])))
+
+    def _shown(self, kept: Iterable[Kept]) -> list[Entry]:
+        return [entry(self.recent, one) for one in kept]
+
+    def _since(self, question: Question) -> dict[str, Any]:
+        """The requests after a number of this process, at most `limit`: of too many the newest, and first of all those
+        that something happened to."""
+        name, number = self.recent.name, question["after"].get(self.recent.name, 0)
+        limit, new = question["limit"], self.recent.count - number
+        found = list(islice(self.recent.since(number), limit if new <= limit else None))
+        if len(found) > limit:
+            remarkable = [kept for kept in found if kept.outcome.result != "passed"][: limit // 2]
+            known = {kept.number for kept in remarkable}
+            rest = islice((kept for kept in found if kept.number not in known), limit - len(remarkable))
+            found = [*remarkable, *rest]
+        skipped = max(0, new - len(found))
+        return {"name": name, "count": self.recent.count, "entries": self._shown(found), "skipped": skipped}
+
+    def _kept(self, question: Question) -> Kept | None:
+        name, _, number = question["id"].rpartition("-")
+        return self.recent.find(int(number)) if name == self.recent.name and number.isdecimal() else None
+
+    def _detail(self, question: Question) -> Entry | None:
+        kept = self._kept(question)
+        if kept is None:
+            return None
+        breakdown = as_figures(self.recent.breakdown(kept.number))
+        return {**entry(self.recent, kept), "phases_ms": phases_ms(kept.outcome), **breakdown}
+
+    def _texts(self, question: Question) -> list[dict[str, Any]] | None:
+        kept = self._kept(question)
+        source = None if kept is None else self.recent.texts(kept.number)
+        return source.shown() if isinstance(source, PlannedTexts | BodyTexts) else None
+
+    def _state(self, question: Question) -> dict[str, Any]:
+        loads: dict[str, tuple[float, float, float]] = {}  # by model: the largest load, the last one, and its time
+        for kept in self.recent.since():
+            load = kept.outcome.load_before
+            if load is not None:
+                label = self._served.metrics.label(kept.outcome.model)
+                most, last, at = loads.get(label, (load, load, kept.at))
+                loads[label] = (max(most, load), last, at)
+        return {"learned": self._learned(), "unfitted_paths": list(self._served.gateway.unfitted), "loads": loads}
+
+    def _learned(self) -> list[dict[str, Any]]:
+        served, families = self._served, self._served.rules.families
+        names = dict.fromkeys(
+            view.model for cache in (served.cache, *self._others().values()) for view in cache.proofs()
+        )
+        names |= dict.fromkeys(kept.outcome.model for kept in self.recent.since() if kept.outcome.model)
+        told = (
+            learned_everywhere(served.cache, self._others(), families, name) for name in islice(names, 4 * MAX_LEARNED)
+        )
+        return list(islice((one for one in told if one["limits"] or one["counts"]), MAX_LEARNED))
+
+    def _others(self) -> dict[str, Cache]:
+        backends = () if self._served.routes is None else self._served.routes.backends.values()
+        return {backend.name: backend.knowledge.cache for backend in backends if backend.row is not None}
+
+    def _forget(self, question: Question) -> dict[str, Any]:
+        served, model = self._served, question["model"]
+        told = learned_everywhere(served.cache, self._others(), served.rules.families, model)
+        served.cache.forget(model)
+        return told

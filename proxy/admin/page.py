@@ -1,0 +1,286 @@
+"""The page and its API, on the admin port: figures of the last requests and of all, before and after, live."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from proxy import __version__
+from proxy.admin.feed import MAX_VIEWERS, Feed, Viewer
+from proxy.admin.guard import PLAIN
+from proxy.admin.local import MAX_ENTRIES, Served
+from proxy.admin.peers import Peers
+from proxy.admin.policy import document
+from proxy.apis import api_of, by_path, error_body
+from proxy.apis.openai_chat import API as CHAT
+from proxy.config.shown import shown_settings, without_credentials
+from proxy.errors import ClientError, not_found, wrong_method
+from proxy.http.relay import (
+    ClientDisconnected,
+    Receive,
+    Scope,
+    Send,
+    cycle_of,
+    read_body,
+    send_error,
+    until_disconnect,
+)
+from proxy.model.api import Api
+from proxy.observe.entries import FILTERED
+from proxy.observe.overview import Values, figures
+from proxy.observe.recent import TEXT_SECONDS, Recent
+from proxy.request.model_records import ASKED, MOST_BYTES, is_token
+from proxy.wire.headers import value_of
+
+API = "/api/"
+HTML, JSON = b"text/html; charset=utf-8", b"application/json"
+STREAM = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-accel-buffering", b"no"),  # nginx
+)
+LEARNED_S = 10.0  # what was learned is read again after that time
+LAST_EVENT = b"last-event-id"
+
+NO_TOKEN = ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
+GONE = ClientError(404, "This request is no longer kept, or never was.", code="gone")
+CONTENT_OFF = ClientError(404, "Texts are not kept: PLIMSOLL_PAGE_CONTENT is off.", code="content_off")
+TOO_MANY = ClientError(503, f"There are {MAX_VIEWERS} viewers already.", code="too_many_viewers", retry=True, after=5)
+UNNAMED = ClientError(400, 'Name one model: {"model": "NAME"}.', code="no_model", param="model")
+
+Handler = Callable[[Scope, Receive], Awaitable[Any]]
+
+
+class _Named(msgspec.Struct):
+    model: str
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+class Page:
+    """The page of one worker, for all workers. `state` is the server's: it says when the proxy stops."""
+
+    def __init__(self, served: Served, recent: Recent, peers: Peers, workers: int) -> None:
+        self._served, self.recent, self.peers, self._workers = served, recent, peers, workers
+        self.state: Mapping[str, object] = {}
+        configured = served.gateway.settings.admin_token
+        self.is_open = configured is None  # whether reading takes no token
+        self.token = configured or secrets.token_urlsafe(24)
+        self.feed = Feed(peers, self.overview)
+        self._began = time.time()
+        self._learned: tuple[float, list[Any]] = (0.0, [])
+        self._reading: Mapping[str, Handler] = {"overview": self._overview, "requests": self._requests}
+        self._changing: Mapping[str, Handler] = {"inspect": self._inspect, "forget": self._forget}
+
+    async def open(self) -> None:
+        """Answers the other workers from now on."""
+        self.recent.begin()
+        await self.peers.open()
+
+    async def close(self) -> None:
+        """Ends the viewers, and answers no more."""
+        self.feed.close()
+        await self.peers.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request to the page or its API."""
+        try:
+            await self._answer(scope, receive, send)
+        except ClientError as error:
+            await send_error(send, error, error_body(PLAIN, error))
+        except ClientDisconnected:
+            return
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = scope["path"], scope["method"]
+        if path in ("/", ""):
+            _allow(method, "GET", "HEAD")
+            page = document()
+            await _send(scope, send, HTML, page.body, [(b"content-security-policy", page.policy)])
+            return
+        if not path.startswith(API):
+            raise not_found()
+        name, _, rest = path.removeprefix(API).strip("/").partition("/")
+        self._check_token(scope, changes=name == "forget")
+        if name == "events" and not rest:
+            _allow(method, "GET")
+            await self._events(scope, receive, send)
+            return
+        if name in self._changing and not rest:
+            _allow(method, "POST")
+            found = await self._changing[name](scope, receive)
+        elif name in self._reading and (not rest or name == "requests"):
+            _allow(method, "GET", "HEAD")
+            found = await (self._reading[name](scope, receive) if not rest else self._request(rest))
+        else:
+            raise not_found()
+        await _send(scope, send, JSON, msgspec.json.encode(found))
+
+    def _check_token(self, scope: Scope, changes: bool) -> None:
+        if (changes or not self.is_open) and not is_token(value_of(scope["headers"], ASKED), self.token):
+            raise NO_TOKEN
+
+    async def _overview(self, scope: Scope, receive: Receive) -> Any:
+        return await self.overview()
+
+    async def overview(self) -> dict[str, Any]:
+        """The JSON of the overview."""
+        served, settings = self._served, self._served.gateway.settings
+        values = Values(served.metrics.values(), settings.caller_header is not None)
+        states = await self._states()
+        found = figures(values)
+        for model in found["models"]:
+            loads = [state["loads"][model["model"]] for state in states if model["model"] in state["loads"]]
+            model["load_max"] = max((load for load, _, _ in loads), default=None)
+            model["load_last"] = max(loads, key=lambda load: load[2])[1] if loads else None
+        return {
+            "at": round(time.time(), 3),
+            "started_at": round(self._began, 3),
+            "version": _version(values),
+            "workers": {"count": self._workers, "reached": len(states)},
+            "content": settings.page_content,
+            "content_minutes": round(TEXT_SECONDS / 60),
+            "token": self.token if self.is_open else None,
+            "token_required": not self.is_open,
+            **found,
+            "learned": _without_duplicates([one for state in states for one in state["learned"]], "model"),
+            "unfitted_paths": sorted({path for state in states for path in state["unfitted_paths"]}),
+            "upstreams": self._upstreams(values),
+            "settings": shown_settings(settings),
+        }
+
+    async def _states(self) -> list[Any]:
+        at, found = self._learned
+        if time.monotonic() - at > LEARNED_S or not found:
+            found = await self.peers.ask({"ask": "state"})
+            self._learned = (time.monotonic(), found)
+        return found
+
+    def _upstreams(self, values: Values) -> list[dict[str, Any]]:
+        served = self._served
+        default = {"name": "default", "url": without_credentials(served.gateway.settings.upstream)}
+        if served.routes is None:
+            return [{**default, "requests": None, "failed": None}]
+        asked = values.by_pair("plimsoll_upstream_requests_total", "upstream", "status")
+        urls = {row.name: without_credentials(row.url or row.provider) for row in served.rules.upstreams}
+        return [
+            {
+                "name": name,
+                "url": urls.get(name, default["url"]),
+                "requests": int(sum(count for (one, _), count in asked.items() if one == name)),
+                "failed": int(sum(n for (one, status), n in asked.items() if one == name and status >= "500")),
+            }
+            for name in served.routes.backends
+        ]
+
+    async def _requests(self, scope: Scope, receive: Receive) -> Any:
+        asked = {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        try:
+            limit = min(MAX_ENTRIES, max(1, int(asked.get("limit", "100"))))
+            filters = {name: asked[name] for name in FILTERED if name in asked}
+            before = await self._time_of(asked["before"]) if "before" in asked else None
+            answers = await self.peers.ask({"ask": "entries", "filters": filters, "limit": limit + 1, "before": before})
+        except ValueError as error:
+            raise ClientError(400, f"A filter is wrong: {error}.", code="invalid_filter") from None
+        found = sorted((entry for answer in answers for entry in answer), key=lambda one: one["at"], reverse=True)
+        return {"requests": found[:limit], "more": len(found) > limit}
+
+    async def _time_of(self, id: str) -> float:
+        answers = await self.peers.ask({"ask": "detail", "id": id})
+        found: float | None = next((answer["at"] for answer in answers if answer is not None), None)
+        if found is None:
+            raise GONE
+        return found
+
+    async def _request(self, rest: str) -> Any:
+        """The detail of a request, or its texts."""
+        id, _, part = rest.partition("/")
+        if part not in ("", "texts"):
+            raise not_found()
+        if part and not self._served.gateway.settings.page_content:
+            raise CONTENT_OFF
+        answers = await self.peers.ask({"ask": "texts" if part else "detail", "id": id})
+        found = next((answer for answer in answers if answer is not None), None)
+        if found is None:
+            raise GONE
+        return {"texts": found} if part else found
+
+    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(self.feed.viewers) >= MAX_VIEWERS:
+            raise TOO_MANY
+        after = (value_of(scope["headers"], LAST_EVENT) or b"").decode("latin-1")
+        viewer, first = await self.feed.join(after)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM})
+            await until_disconnect(self._stream(viewer, first, send), receive, cycle_of(scope))
+        finally:
+            self.feed.leave(viewer)
+
+    async def _stream(self, viewer: Viewer, first: bytes, send: Send) -> None:
+        found = first
+        while not self.state.get("draining") and viewer in self.feed.viewers:
+            if found:
+                await send({"type": "http.response.body", "body": found, "more_body": True})
+            found = await viewer.next()
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _inspect(self, scope: Scope, receive: Receive) -> Any:
+        """The plan for a body of any API: of the one whose path is given, else of the one that recognises it."""
+        served = self._served
+        settings, room = served.settings, served.budget.room()
+        path = parse_qs(scope["query_string"].decode("latin-1")).get("path", [""])[-1]
+        if path and path not in by_path():
+            raise ClientError(400, f"path must be one of {', '.join(by_path())}.", code="unknown_path", param="path")
+        try:
+            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
+            api: Api = by_path()[path] if path else api_of(body) or CHAT
+            return await served.inspecting.plan_of(api, body, scope["headers"], room)
+        finally:
+            room.release()
+
+    async def _forget(self, scope: Scope, receive: Receive) -> Any:
+        served, room = self._served, self._served.budget.room()
+        try:
+            body = await read_body(scope, receive, MOST_BYTES, served.settings.body_timeout, room)
+            model = _NAMED.decode(body).model
+        except msgspec.MsgspecError:
+            raise UNNAMED from None
+        finally:
+            room.release()
+        if not model:
+            raise UNNAMED
+        self._learned = (0.0, [])
+        answers = await self.peers.ask({"ask": "forget", "model": model})
+        return max(answers, key=lambda answer: len(answer["limits"]) + len(answer["counts"]))
+
+
+def _allow(method: str, *allowed: str) -> None:
+    if method not in allowed:
+        raise wrong_method(", ".join(allowed))
+
+
+async def _send(scope: Scope, send: Send, kind: bytes, body: bytes, extra: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *extra]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+def _version(values: Values) -> dict[str, Any]:
+    version, python, litellm = next(iter(values.read("plimsoll_build_info")), (__version__, "", ""))
+    table = values.read("plimsoll_model_table_timestamp_seconds")
+    return {"plimsoll": version, "python": python, "litellm": litellm, "table_at": table.get((), None)}
+
+
+def _without_duplicates(found: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """One for each value of a key: that of the worker that knows most."""
+    best: dict[Any, dict[str, Any]] = {}
+    for one in found:
+        known = best.get(one[key])
+        if known is None or len(one["limits"]) > len(known["limits"]):
+            best[one[key]] = one
+    return list(best.values())
