@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.simulator import anthropic_messages, responses
+from proxy.simulator import anthropic_messages, completions, ollama, ollama_generate, responses
 from proxy.simulator.counting import count_prompt
 from tests.fuzz.bodies import TOOL, WORDS, chat, text
 
@@ -18,7 +18,8 @@ LIMITS = (16, 50, 500, 4_000)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API. `limit` is the field of the reply limit, `count` gives the prompt tokens of a body."""
+    """One API. `limit` is the field of the reply limit, `count` gives the prompt tokens of a body. `silent`: its
+    servers shorten what is too long, and say nothing."""
 
     name: str
     path: str
@@ -26,6 +27,7 @@ class Dialect:
     valid: Callable[[int], dict[str, Any]]
     count: Callable[[bytes], int]
     headers: tuple[bytes, ...] = ()
+    silent: bool = False
 
 
 def _shuffled(chance: random.Random, body: dict[str, Any], *options: tuple[str, Any]) -> dict[str, Any]:
@@ -137,7 +139,106 @@ def _counted(body: bytes) -> int:
     return responses.count_prompt(json.loads(body))
 
 
+def _ids(chance: random.Random, most: int) -> list[int]:
+    return [chance.randrange(50_000) for _ in range(chance.randrange(1, most))]
+
+
+def completion(seed: int) -> dict[str, Any]:
+    """A valid request of the Completions API: a text, ids, several of them, or what stands around a gap."""
+    chance = random.Random(seed)
+    prompts: tuple[Any, ...] = (
+        text(chance, 2_000),
+        _ids(chance, 900),
+        [text(chance, 600) for _ in range(3)],
+        [_ids(chance, 300) for _ in range(2)],
+    )
+    prompt = chance.choice(prompts)
+    return _shuffled(
+        chance,
+        {"model": chance.choice(("gpt-3.5-turbo-instruct", "davinci-002")), "prompt": prompt},
+        ("max_tokens", chance.choice(LIMITS)),
+        ("n", chance.choice((1, 2))),
+        ("stream", chance.choice((True, False))),
+        *([("suffix", text(chance, 300))] if isinstance(prompt, str) else []),
+    )
+
+
+def embedded(seed: int) -> dict[str, Any]:
+    """A valid request of the Embeddings API."""
+    chance = random.Random(seed)
+    inputs: tuple[Any, ...] = (
+        text(chance, 1_000),
+        _ids(chance, 900),
+        [text(chance, 200) for _ in range(chance.choice((1, 4, 30)))],
+        [_ids(chance, 300) for _ in range(3)],
+    )
+    return _shuffled(
+        chance,
+        {"model": "text-embedding-3-small", "input": chance.choice(inputs), "dimensions": 8},
+        ("encoding_format", chance.choice(("float", "base64"))),
+        ("user", "b"),
+    )
+
+
+def _options(chance: random.Random) -> dict[str, Any]:
+    return {"temperature": 0.5} | ({"num_predict": chance.choice(LIMITS)} if chance.random() < 0.5 else {})
+
+
+def ollama_chat(seed: int) -> dict[str, Any]:
+    """A valid request of Ollama's chat."""
+    chance = random.Random(seed)
+    said: list[dict[str, Any]] = [{"role": "system", "content": text(chance)}] if chance.random() < 0.5 else []
+    for _ in range(chance.choice((0, 1, 3, 10, 40))):
+        said.append({"role": "user", "content": text(chance)})
+        if chance.random() < 0.4:
+            calls = [{"function": {"name": "search", "arguments": {"q": text(chance, 10)}}}] * chance.choice((1, 2))
+            said.append({"role": "assistant", "content": "", "tool_calls": calls})
+            said += [{"role": "tool", "tool_name": "search", "content": text(chance, 400)} for _ in calls]
+        said.append({"role": "assistant", "content": text(chance)})
+    said.append({"role": "user", "content": text(chance)})
+    return _shuffled(
+        chance,
+        {"model": "llama3.2", "messages": said},
+        ("options", _options(chance)),
+        ("tools", [TOOL] * chance.choice((1, 8))),
+        ("stream", chance.choice((True, False))),
+        ("keep_alive", "5m"),
+    )
+
+
+def generated(seed: int) -> dict[str, Any]:
+    """A valid request of Ollama that continues a text."""
+    chance = random.Random(seed)
+    others = {"system": text(chance), "context": _ids(chance, 900)} if chance.random() < 0.4 else {"raw": True}
+    return _shuffled(
+        chance,
+        {"model": "llama3.2", "prompt": text(chance, 2_000), **(others if chance.random() < 0.6 else {})},
+        ("options", _options(chance)),
+        ("suffix", text(chance, 300)),
+        ("stream", chance.choice((True, False))),
+        ("keep_alive", "5m"),
+    )
+
+
+def _longest(body: bytes) -> int:
+    """Tokens of the longest input."""
+    asked = json.loads(body)
+    said = asked["input"]
+    texts = said if isinstance(said, list) and not isinstance(said[0], int) else [said]
+    return max(completions.tokens_of(asked["model"], one, "embeddings") for one in texts)
+
+
+def _longest_prompt(body: bytes) -> int:
+    asked = json.loads(body)
+    beside = completions.tokens_of(asked["model"], asked["suffix"]) if "suffix" in asked else 0
+    return beside + max(completions.tokens_of(asked["model"], one) for one in completions.prompts_of(asked))
+
+
 DIALECTS = (
+    Dialect("completions", "/v1/completions", "max_tokens", completion, _longest_prompt),
+    Dialect("embeddings", "/v1/embeddings", "", embedded, _longest),
+    Dialect("ollama", "/api/chat", "", ollama_chat, ollama.count_prompt, silent=True),
+    Dialect("generate", "/api/generate", "", generated, ollama_generate.count_prompt, silent=True),
     Dialect("chat", "/v1/chat/completions", "max_tokens", chat, count_prompt),
     Dialect("responses", "/v1/responses", "max_output_tokens", response, _counted),
     Dialect(
