@@ -1,14 +1,16 @@
-"""A client of a running proxy's admin endpoints: reads what it learned about a model, or makes it forget that."""
+"""A client of a running proxy's admin endpoints: what it learned about a model, its figures, its last requests."""
 
 from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 TIMEOUT_S = 5.0
 HEADER, NO_TOKEN = "x-plimsoll-admin", "1"
+LEARNED_KEYS = frozenset(("model", "limits", "counts", "agreed"))
 MAX_RESPONSE_BYTES = 16 << 20
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}  # to reach a proxy that listens on all addresses
 
@@ -32,15 +34,28 @@ def learned(url: str, model: str, token: str = NO_TOKEN) -> dict[str, Any]:
 
     Raises `RequestFailed`, and `ValueError` for an invalid URL.
     """
-    return _request(url, "GET", f"/learned?model={quote(model, safe='')}", token)
+    return _request(url, "GET", f"/learned?model={quote(model, safe='')}", token, LEARNED_KEYS)
+
+
+def overview(url: str, token: str = NO_TOKEN) -> dict[str, Any]:
+    """The figures of the proxy at `url` since its start, as JSON. Raises as `learned`."""
+    return _request(url, "GET", "/api/overview", token, ("requests", "tokens", "models"))
+
+
+def requests(url: str, count: int, token: str = NO_TOKEN) -> dict[str, Any]:
+    """Its last requests, newest first, as JSON. Raises as `learned`."""
+    return _request(url, "GET", f"/api/requests?limit={count}", token, ("requests",))
 
 
 def forget(url: str, model: str, token: str = NO_TOKEN) -> dict[str, Any]:
     """Makes the proxy at `url` forget what it learned about a model, and returns that. Raises as `learned`."""
-    return _request(url, "POST", "/forget", token, json.dumps({"model": model}))
+    return _request(url, "POST", "/forget", token, LEARNED_KEYS, json.dumps({"model": model}))
 
 
-def _request(url: str, method: str, path: str, token: str, body: str | None = None) -> dict[str, Any]:
+def _request(
+    url: str, method: str, path: str, token: str, keys: Collection[str], body: str | None = None
+) -> dict[str, Any]:
+    """The JSON object of a response; it has these keys."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -59,15 +74,15 @@ def _request(url: str, method: str, path: str, token: str, body: str | None = No
         raise RequestFailed(f"no proxy responds at {url}: {reason}", reached=False) from None
     finally:
         connection.close()
-    return _parse(url, status, payload)
+    return _parse(url, status, payload, keys)
 
 
-def _parse(url: str, status: int, payload: bytes) -> dict[str, Any]:
+def _parse(url: str, status: int, payload: bytes, keys: Collection[str]) -> dict[str, Any]:
     try:
         body = json.loads(payload)
     except ValueError:
         body = None
-    if status == 200 and isinstance(body, dict) and {"model", "limits", "counts", "agreed"} <= body.keys():
+    if status == 200 and isinstance(body, dict) and all(key in body for key in keys):
         return body
     error = body.get("error") if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else None

@@ -1,4 +1,4 @@
-"""The command line: plimsoll serve | inspect | replay | models | forget | check | demo | simulate.
+"""The command line: plimsoll serve | page | inspect | replay | top | models | forget | check | demo | simulate.
 
 Commands import what they need when they run, so that `plimsoll --help` starts quickly.
 """
@@ -124,6 +124,12 @@ def parser() -> argparse.ArgumentParser:
     forget_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
     page_parser = command(page, "page", PAGE_HELP, "plimsoll page [--url URL]")
     page_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
+    usage = "plimsoll top [--once | --json] [--url URL]"
+    top_parser = command(show_top, "top", TOP_HELP, usage)
+    shown = top_parser.add_mutually_exclusive_group()
+    shown.add_argument("--once", action="store_true", help="print once, as where the output is no terminal")
+    shown.add_argument("--json", action="store_true", help="print once, as JSON")
+    top_parser.add_argument("--url", help=f"the admin port of the running proxy ({URL_DEFAULT})")
     check_parser = command(check, "check", "check a folder of rules", "plimsoll check [FOLDER]")
     check_parser.add_argument(
         "folder", nargs="?", type=Path, metavar="FOLDER", help="default: PLIMSOLL_RULES, else the built-in rules"
@@ -161,6 +167,7 @@ REPLAY_FILES = "recordings, logs, exports or session files of other programs, or
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
 PAGE_HELP = "open the page of a running proxy: what it does, live"
+TOP_HELP = "show a running proxy's figures and last requests, live"
 FORGET_HELP = "make a running proxy forget what it learned about models"
 URL_DEFAULT = f"default: {ADMIN_URL}, else the admin port or port of the settings"
 SIMULATE_HELP = "serve a simulated upstream, as strict as the real ones"
@@ -347,6 +354,27 @@ def page(arguments: argparse.Namespace) -> int:
     print(url)
     webbrowser.open(url + (f"#token={quote(settings.admin_token)}" if settings.admin_token else ""))
     return 0
+
+
+def show_top(arguments: argparse.Namespace) -> int:
+    """`plimsoll top`: shows the figures of a running proxy until `q`; once if the output is no terminal.
+
+    Returns 1 if it is to show them once and the proxy does not respond.
+    """
+    from proxy.cli.top import live, once
+
+    settings = settings_of(arguments)
+    url, token = arguments.url or os.environ.get(ADMIN_URL, "").strip(), settings.admin_token or admin_client.NO_TOKEN
+    if not url and settings.admin_port:
+        url = _url_of(settings)
+    if not url:
+        raise ConfigError("the proxy's admin port is unknown: set PLIMSOLL_ADMIN_PORT, or --url")
+    try:
+        if arguments.once or arguments.json or not sys.stdout.isatty():
+            return once(url, token, arguments.json)
+        return live(url, token)
+    except ValueError as error:
+        raise ConfigError(f"--url {error}") from None
 
 
 def _url_of(settings: Settings) -> str:
