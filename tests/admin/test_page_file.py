@@ -65,3 +65,20 @@ def test_every_state_of_a_message_has_a_sign_of_its_own_and_a_sentence() -> None
 def test_every_step_has_a_sentence() -> None:
     steps = {path.stem for path in Path(proxy.fit.steps.__path__[0]).glob("[a-z]*.py")}
     assert set(words("STEPS")) == steps
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour `#rrggbb` (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return sum(share * x for share, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "muted", "accent", "alert", "on-accent"])
+def test_texts_are_readable_on_what_they_stand_on(scheme: int, text: str) -> None:
+    palette = re.findall(r":root \{(.*?)\}", STYLE[0], re.DOTALL)[scheme]
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", palette))
+    for ground in ("accent",) if text == "on-accent" else ("paper", "raised"):
+        high, low = sorted((luminance(colours[text]), luminance(colours[ground])), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, ground
