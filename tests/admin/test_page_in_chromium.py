@@ -117,10 +117,11 @@ def test_models_have_their_window_its_source_and_their_load(opened: Tab, here: P
     told = here.read("/api/overview")["models"]
     rows = opened.find("#models tbody tr")
     expect(rows).to_have_count(len(told))
-    for place, model in enumerate(told):
-        row = rows.nth(place).inner_text()
-        assert model["model"] in row
-        assert not model["window"] or figure(model["window"]) in row
+    shown = {line.split("\n")[0].strip(): line for line in rows.all_inner_texts()}
+    for model in told:
+        assert figure(model["requests"]) in shown[model["model"]]
+        assert f"{100 * model['load_max']:.0f} %" in shown[model["model"]]
+    assert "8,192" in shown["gpt-4"] and "litellm’s table" in shown["gpt-4"]
 
 
 def test_the_system_view_shows_upstreams_endpoints_redis_and_settings(opened: Tab, here: Place) -> None:
