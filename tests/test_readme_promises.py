@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README, DEPLOY = "README.md", "deploy/README.md"
+README, DEPLOY, RULES = "README.md", "deploy/README.md", "rules/README.md"
 
 # A document, a sentence of it, and the test that fails if the sentence is not true.
 PROMISES = (
+    (
+        RULES,
+        "It goes to the request's own upstream with the request's own key, and to no other",
+        "e2e/test_provider_counts.py::test_key_and_content_go_to_the_requests_own_upstream_alone",
+    ),
+    (
+        RULES,
+        "A request that surely fits is never asked about",
+        "e2e/test_provider_counts.py::test_nobody_is_asked_where_the_margin_decides_nothing",
+    ),
     (
         DEPLOY,
         "and nowhere else",

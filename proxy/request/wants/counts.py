@@ -53,7 +53,7 @@ LIMITS = (4, 2, 4, 2)
 MAX_BODY = 4 << 20  # bytes of a call; a window of a million tokens is as long
 ANSWER_BYTES = 8 << 20  # vLLM returns the number of each token, too
 INLINE_BYTES = 65_536  # longer bodies are written, hashed and read in a thread
-CALL_S = 5.0  # timeout of a call; the request stopped waiting long before
+CALL_S = 5.0  # timeout of a call, if its request does not wait longer
 MAX_PAUSES = 10_000  # that are remembered
 # Seconds without a question of a caller about a model, by the status that it got; else `PAUSE_S`.
 PAUSES = {401: 60.0, 403: 60.0, 404: 600.0, 405: 600.0, 501: 600.0, 429: 60.0}
@@ -89,7 +89,10 @@ class ProviderCounts:
         upstream = self.client.upstream
         if not self.seconds or not isinstance(upstream, Upstream):
             return None
-        return counter_for(self.counters, prompt.api, upstream.server, self.knowledge.listing.owner(prompt.model))
+        owner = self.knowledge.listing.owner(prompt.model)
+        found = counter_for(self.counters, prompt.api, upstream.server, owner)
+        # Another upstream gets no token of a client, so there is none to be moved.
+        return None if found is not None and found.key_header and upstream.access is not None else found
 
     async def fulfil(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> int:
         """The tokens of a prompt; 0 if they cannot be had in time. Without `ask` it makes no call. Never raises."""
@@ -162,7 +165,7 @@ class ProviderCounts:
         """Makes the calls of a count, caches and learns it; 0 after a failure. Never raises."""
         began, why, pause = time.perf_counter(), "", PAUSE_S
         try:
-            async with self.client.slot(caller_of(headers)), asyncio.timeout(CALL_S):
+            async with self.client.slot(caller_of(headers)), asyncio.timeout(max(CALL_S, self.seconds)):
                 tokens = await self._asked(counter, request.prompt.model, body, in_header(headers, counter.key_header))
             if not _is_believable(request, tokens):
                 raise NoCount("it is far from ours")

@@ -21,8 +21,10 @@ from proxy.model.plan import CountRequest, Draft, Facts, Want
 from proxy.model.structs import replace
 from proxy.request.wants import counts as module
 from proxy.request.wants.counts import ProviderCounts
+from proxy.upstreams.access import Access
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.upstream import Upstream
 from tests.makers import ladder, prompt, user, words
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 from tests.serving import eventually, run
@@ -149,6 +151,18 @@ def test_only_what_the_upstream_can_count_is_wanted(tmp_path: Path) -> None:
             (tmp_path / "counters.toml").write_text(off.replace(CALL, "").rstrip() + "\n" + CALL, "utf-8")
             assert not found.with_rules(load_rules(tmp_path), services.knowledge).counts(SENT)
             assert await replace(found, counters=()).fulfil(wanted(services), ALICE) == 0
+
+    run(check())
+
+
+def test_a_token_that_would_go_in_another_header_is_none_of_another_upstreams(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with counting(tmp_path, rows=GEMINI + 'key_header = "x-goog-api-key"\n') as (_, _services, found):
+            assert found.counts(SENT)
+            upstream = found.client.upstream
+            assert isinstance(upstream, Upstream)
+            upstream.access = Access()
+            assert not found.counts(SENT)
 
     run(check())
 
