@@ -164,7 +164,7 @@ async def ask(port: int, raw: bytes, bodyless: bool = False) -> Reply:
 
 def get(target: bytes = b"/v1/models", *headers: bytes, method: bytes = b"GET") -> bytes:
     """A request without a body."""
-    return b"\r\n".join((b"%b %b HTTP/1.1" % (method, target), b"host: proxy", *headers, b"", b""))
+    return b"\r\n".join((b"%b %b HTTP/1.1" % (method, target), b"host: localhost", *headers, b"", b""))
 
 
 def post(body: bytes = b"{}", *headers: bytes, target: bytes = b"/v1/things", method: bytes = b"POST") -> bytes:
