@@ -285,7 +285,7 @@ def replay(arguments: argparse.Namespace) -> int:
     """`plimsoll replay`: a report on recorded requests. Returns 1 if there are none that can be used."""
     from proxy.cli.replay import run
 
-    return run(arguments, replace(settings_of(arguments), redis=None))
+    return run(arguments, settings_of(arguments))
 
 
 def show_models(arguments: argparse.Namespace) -> int:

@@ -141,9 +141,12 @@ def drawn(found: dict[str, Any], view: View) -> RenderableType:
     """The report for a terminal."""
     columns = found["columns"]
     first = columns[0]
+    parts: list[RenderableType] = [_input(found, view)]
+    if (only := found["figures_only"]) is not None:
+        parts += [Text(), _recorded(only, view)]
     if not first["total"]["planned"]:
-        return _input(found, view)
-    parts: list[RenderableType] = [_input(found, view), Text(), _compared(columns, view)]
+        return Group(*parts)
+    parts += [Text(), _compared(columns, view)]
     for title, key in (("model", "models"), ("app", "apps")):
         parts += [Text(), _groups(title, first[key], view)]
     if any(column["steps"] for column in columns):
@@ -234,6 +237,18 @@ def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Table:
             f"{group['tokens']['removed']:,}",
             dollars(group["money"]["saved_net"]) if group["money"]["priced"] else "no price",
         )
+    return table
+
+
+def _recorded(only: dict[str, Any], view: View) -> RenderableType:
+    """What requests say of themselves of which only the figures are recorded."""
+    table = _plain("recorded figures", "requests", "near", "over", "cut", "tokens", "removed")
+    for group in only["models"][:MOST_SHOWN]:
+        tokens = (group["tokens"]["prompt"], group["tokens"]["removed"])
+        figures = (*(group[key] for key in ("requests", "near", "over", "cut")), *tokens)
+        table.add_row(view.text(group["name"]), *(f"{figure:,}" for figure in figures))
+    for step in only["steps"]:
+        table.add_row(view.text(f"by {step['step']}"), f"{step['requests']:,}", "", "", "", "", f"{step['tokens']:,}")
     return table
 
 

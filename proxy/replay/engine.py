@@ -10,6 +10,7 @@ again, one request at a time.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -119,6 +120,7 @@ def _chunks(first: Iterable[Placed], rest: Iterator[Placed]) -> Iterator[list[Pl
 
 
 def _start(options: Options) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     _planning.append(options.planning())
 
 

@@ -49,6 +49,7 @@ def page(report: dict[str, Any]) -> str:
         _head(report),
         _tiles(first),
         _section("Settings side by side", _compared(report["columns"])),
+        _recorded(report["figures_only"]),
         _section("By model", _groups("model", first["models"])),
         _section("By app", _groups("app", first["apps"])),
         _section("By step", _steps(report["columns"])),
@@ -172,6 +173,23 @@ def _groups(title: str, groups: Sequence[dict[str, Any]]) -> str:
     )
     more = len(groups) - MOST_SHOWN
     return _table(head, rows) + (_note(f"and {more:,} more") if more > 0 else "")
+
+
+def _recorded(only: dict[str, Any] | None) -> str:
+    if only is None:
+        return ""
+    head = ("model or step", "requests", "near", "over", "cut", "tokens", "removed")
+    rows = [
+        [
+            escape(group["name"]),
+            *(number(group[key]) for key in ("requests", "near", "over", "cut")),
+            *(number(group["tokens"][key]) for key in ("prompt", "removed")),
+        ]
+        for group in only["models"][:MOST_SHOWN]
+    ]
+    rows += [[escape(one["step"]), number(one["requests"]), *[""] * 4, number(one["tokens"])] for one in only["steps"]]
+    said = "Their bodies are not recorded: these are the figures of the proxy that recorded them."
+    return _section("Requests with figures only", _note(said) + _table(head, rows))
 
 
 def _steps(columns: Sequence[dict[str, Any]]) -> str:

@@ -131,7 +131,7 @@ class Planning:
     loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.new_event_loop)
 
     def __post_init__(self) -> None:
-        self.services = build(replace(self.settings, redis=None), lambda outcome: None, variables=None)
+        self.services = build(replace(self.settings, redis=None, record=None), lambda outcome: None, variables=None)
         self.services.go_offline()
 
     def __enter__(self) -> Planning:

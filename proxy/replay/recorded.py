@@ -20,8 +20,6 @@ class Figures(msgspec.Struct, frozen=True):
     prompt: int | None = None
     prompt_sent: int | None = None
     load: float | None = None
-    window: int = 0
-    result: str = ""
     steps: tuple[tuple[str, int, int], ...] = ()
 
 

@@ -11,7 +11,7 @@ from proxy import __version__
 from proxy.replay.engine import Result
 from proxy.replay.order import Coverage
 from proxy.replay.planning import Column, Cut
-from proxy.replay.sums import Errors, PricesOf, StepSums, Sums, Tally
+from proxy.replay.sums import Errors, FiguresOnly, PricesOf, StepSums, Sums, Tally
 
 MOST_SHOWN = 20  # rows of a table
 
@@ -25,7 +25,7 @@ class Replay:
     prices: PricesOf
     coverage: Coverage = field(default_factory=Coverage)
     tallies: list[Tally] = field(init=False)
-    figures_only: Sums = field(default_factory=Sums)
+    figures_only: FiguresOnly = field(default_factory=FiguresOnly)
     since: float | None = None
     until: float | None = None
     tokens: int = 0
@@ -41,7 +41,7 @@ class Replay:
             self.until = recorded.at if self.until is None else max(self.until, recorded.at)
         if not result.planned:
             if recorded.figures is not None:
-                self.figures_only.add_figures(recorded.figures)
+                self.figures_only.add(recorded.model, recorded.figures)
             return
         for place, tally in enumerate(self.tallies):
             tally.add(result, place)
@@ -69,7 +69,7 @@ def report(replay: Replay, files: Sequence[str], prices_at: str, seconds: float,
             "until": replay.until,
         },
         "columns": [_column(*pair, files) for pair in zip(replay.columns, replay.tallies, strict=True)],
-        "figures_only": _sums(replay.figures_only) if replay.figures_only.requests else None,
+        "figures_only": _figures(replay.figures_only) if replay.figures_only.total.requests else None,
         "speed": {
             "seconds": round(seconds, 3),
             "tokens": replay.tokens,
@@ -133,9 +133,27 @@ def _sums(s: Sums) -> dict[str, Any]:
     }
 
 
+def _figures(found: FiguresOnly) -> dict[str, Any]:
+    """What is known without bodies: nothing of refusals, of the cache, of money."""
+    return {**_known(found.total), "models": _known_groups(found.models), "steps": _steps(found.steps)}
+
+
+def _known(s: Sums) -> dict[str, Any]:
+    named = ("requests", "planned", "near", "over", "cut", "tokens")
+    whole = _sums(s)
+    return {name: whole[name] for name in named}
+
+
+def _known_groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
+    return [{"name": name, **_known(sums)} for name, sums in _ordered(groups)]
+
+
+def _ordered(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
+    return sorted(groups.items(), key=lambda one: (-one[1].over, -one[1].near, -one[1].requests, one[0]))
+
+
 def _groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
-    ordered = sorted(groups.items(), key=lambda one: (-one[1].over, -one[1].near, -one[1].requests, one[0]))
-    return [{"name": name, **_sums(sums)} for name, sums in ordered]
+    return [{"name": name, **_sums(sums)} for name, sums in _ordered(groups)]
 
 
 def _steps(steps: Mapping[str, StepSums]) -> list[dict[str, Any]]:

@@ -146,19 +146,6 @@ class Sums:
         self.sent_gross += after.gross
         self.sent_net += after.net
 
-    def add_figures(self, figures: Figures) -> None:
-        """Adds a request of which only the figures are recorded: they are those of the proxy that recorded it."""
-        self.requests += 1
-        if figures.prompt is None:
-            return
-        self.planned += 1
-        load = figures.load or 0.0
-        self.over += load > 1
-        self.near += NEAR <= load <= 1
-        self.prompt += figures.prompt
-        self.prompt_sent += figures.prompt_sent or 0
-        self.cut += figures.prompt_sent != figures.prompt
-
 
 @dataclass(slots=True)
 class StepSums:
@@ -166,6 +153,31 @@ class StepSums:
 
     requests: int = 0
     tokens: int = 0
+
+
+@dataclass(slots=True)
+class FiguresOnly:
+    """The sums of requests of which only the figures are recorded: they are those of the proxy that recorded them."""
+
+    total: Sums = field(default_factory=Sums)
+    models: dict[str, Sums] = field(default_factory=dict)
+    steps: dict[str, StepSums] = field(default_factory=dict)
+
+    def add(self, model: str, figures: Figures) -> None:
+        """Adds a request."""
+        for sums in (self.total, _group(self.models, model)):
+            sums.requests += 1
+            if figures.prompt is None:
+                continue
+            load = figures.load or 0.0
+            sums.planned += 1
+            sums.over += load > 1
+            sums.near += NEAR <= load <= 1
+            sums.prompt += figures.prompt
+            sums.prompt_sent += figures.prompt_sent or 0
+            sums.cut += figures.prompt_sent != figures.prompt
+        for name, before, after in figures.steps:
+            _count(self.steps, name, before, after)
 
 
 @dataclass(slots=True)
@@ -196,9 +208,7 @@ class Tally:
             self.unplanned[p.unplanned if len(self.unplanned) < MAX_GROUPS else OTHERS] += 1
             return
         for step in p.steps:
-            made = self.steps.setdefault(step.name, StepSums())
-            made.requests += 1
-            made.tokens += step.before - step.after
+            _count(self.steps, step.name, step.before, step.after)
         self._add_money(p, recorded, groups)
         if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
             self._keep(result, cut)
@@ -264,6 +274,14 @@ def _billed(prompt: int, reply: int, hit: Hit, trust: float) -> Usage:
 def cache_of(prices: Prices | None, api: str) -> PromptCache:
     """How the provider of a model caches: as the table says; of a model that is not in it, as most do with this API."""
     return CACHES_BY_API.get(api, DEFAULT_CACHE) if prices is None else prices.cache
+
+
+def _count(steps: dict[str, StepSums], name: str, before: int, after: int) -> None:
+    if name not in steps and len(steps) >= MAX_GROUPS:
+        name = OTHERS
+    made = steps.setdefault(name, StepSums())
+    made.requests += 1
+    made.tokens += before - after
 
 
 def _group(groups: dict[str, Sums], name: str) -> Sums:

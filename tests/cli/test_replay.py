@@ -115,6 +115,17 @@ def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert code == 2 and "no files" in err
 
 
+def test_figures_alone_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [{"step": "prune_history", "tokens_before": 9_000, "tokens_after": 5_000}]
+    line = {"v": 1, "time": 1.0, "api": "chat", "path": "/v1/chat/completions", "model": "gpt-4", "window": 8_192}
+    figures = {"prompt": 9_000, "prompt_sent": 5_000, "reserve": 3_000, "steps": steps}
+    (tmp_path / "meta.jsonl").write_text(json.dumps(line | figures))
+    code, out, _ = ended(capsys, "replay", str(tmp_path / "meta.jsonl"))
+    assert code == 0 and "1 over the line" in out and "by prune_history" in out and "as configured" not in out
+    found = told(capsys, str(tmp_path / "meta.jsonl"))["figures_only"]
+    assert (found["over"], found["models"][0]["name"], found["steps"][0]["tokens"]) == (1, "gpt-4", 4_000)
+
+
 def test_a_file_without_requests_is_a_failure_that_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.jsonl").write_text('{"weather": "rain"}\n\x1b[2J\n')
     code, out, _ = ended(capsys, "replay", str(tmp_path / "a.jsonl"), str(tmp_path / "absent"))

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.model.outcome import Usage
 from proxy.replay.html import STYLE, page
-from proxy.replay.recorded import Recorded
+from proxy.replay.recorded import Figures, Recorded
 from tests.makers import user, words
 from tests.replay.recordings import chat
 from tests.replay.test_report import reported
@@ -79,6 +79,11 @@ def test_the_policy_allows_its_own_style_and_nothing_else() -> None:
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     assert policy.split("; ")[:2] == ["default-src 'none'", f"style-src 'sha256-{digest}'"]
     assert "url(" not in text and "@import" not in text and "http://" not in text and "https://" not in text
+
+
+def test_figures_alone_have_a_section() -> None:
+    text = page(reported(chat(3), Recorded(figures=Figures(900, 500, 1.1, ((HOSTILE, 900, 500),)), model=HOSTILE)))
+    assert "Requests with figures only" in text and "<script" not in text
 
 
 def test_contents_are_shown_only_where_they_were_asked_for() -> None:

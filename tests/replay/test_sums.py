@@ -13,7 +13,7 @@ from proxy.replay.engine import Result
 from proxy.replay.order import Placed
 from proxy.replay.planning import Cut, Planned, Step
 from proxy.replay.recorded import Figures, Recorded
-from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, Sums, Tally
+from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally
 
 PRICES = Prices(Rates(1.0, 10.0, 0.1))
 
@@ -176,8 +176,23 @@ def test_errors_have_quantiles() -> None:
 
 
 def test_figures_alone_are_those_of_the_recording() -> None:
-    sums = Sums()
-    for figures in (Figures(900, 500, 1.1), Figures(800, 800, 0.85), Figures(), Figures(10, 10, 0.1)):
-        sums.add_figures(figures)
+    only = FiguresOnly()
+    steps = (("prune_history", 900, 500),)
+    for model, figures in (
+        ("a", Figures(900, 500, 1.1, steps)),
+        ("a", Figures(800, 800, 0.85)),
+        ("b", Figures()),
+        ("b", Figures(10, 10, 0.1)),
+    ):
+        only.add(model, figures)
+    sums = only.total
     assert (sums.requests, sums.planned, sums.over, sums.near, sums.cut) == (4, 3, 1, 1, 1)
-    assert (sums.prompt, sums.prompt_sent) == (1_710, 1_310)
+    assert (sums.prompt, sums.prompt_sent, only.models["a"].prompt) == (1_710, 1_310, 1_700)
+    assert (only.steps["prune_history"].requests, only.steps["prune_history"].tokens) == (1, 400)
+
+
+def test_steps_are_bounded() -> None:
+    only = FiguresOnly()
+    for number in range(MAX_GROUPS + 5):
+        only.add("m", Figures(9, 5, 1.0, ((f"step {number}", 9, 5),)))
+    assert len(only.steps) == MAX_GROUPS + 1 and only.steps[OTHERS].requests == 5

@@ -88,8 +88,6 @@ def _figures(fields: RawFields) -> Figures:
         prompt,
         prompt if sent is None else sent,
         None if prompt is None or not window else (prompt + (reserve or 0)) / window,
-        window or 0,
-        text(of(fields, "result")),
         tuple(_steps(of(fields, "steps"))),
     )
 
