@@ -101,8 +101,10 @@ def _progress(stack: ExitStack, sources: Sequence[Source]) -> Callable[[Replay],
         nonlocal last
         if (now := time.monotonic()) - last > EVERY_S:
             last = now
-            done = sum(one.position for one in sources)
-            bar.update(task, completed=done, description=f"{state.tallies[0].total.requests:,} requests")
+            read, done = sum(one.position for one in sources), state.done
+            bar.update(
+                task, completed=read * done // max(done, state.coverage.requests), description=f"{done:,} requests"
+            )
 
     return tick
 

@@ -19,7 +19,7 @@ MOST_SHOWN = 20  # rows of a table
 @dataclass(slots=True)
 class Replay:
     """What is known of a replay so far. `figures_only`: of requests whose bodies are not recorded. `since`, `until`:
-    the times of the first and last request. `tokens`: that were planned, under all columns."""
+    the times of the first and last request. `done`: requests. `tokens`: that were planned, under all columns."""
 
     columns: Sequence[Column]
     prices: PricesOf
@@ -28,6 +28,7 @@ class Replay:
     figures_only: FiguresOnly = field(default_factory=FiguresOnly)
     since: float | None = None
     until: float | None = None
+    done: int = 0
     tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -36,6 +37,7 @@ class Replay:
     def add(self, result: Result) -> None:
         """Adds the result of one request."""
         recorded = result.placed.recorded
+        self.done += 1
         if recorded.at is not None:
             self.since = recorded.at if self.since is None else min(self.since, recorded.at)
             self.until = recorded.at if self.until is None else max(self.until, recorded.at)

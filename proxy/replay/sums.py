@@ -249,15 +249,14 @@ class Tally:
         return store.add((caller, p.model_sent if sent else p.model), pieces, at, cache)
 
     def _compare(self, p: Planned, recorded: Recorded, asked: Hit, trust: Trust) -> None:
-        """Compares the count and the model of the cache with what was reported, where what was sent is the whole
-        request, as the client sent it."""
+        """Compares the count and the model of the cache with what was reported of a request that was sent as it is
+        recorded. Without its tools no count can agree, but the same share of it is cached."""
         usage, figures = recorded.usage, recorded.figures
-        if usage is None or not usage.prompt or recorded.missing:
-            return
-        if figures is not None and figures.prompt_sent != figures.prompt:
+        if usage is None or not usage.prompt or (figures is not None and figures.prompt_sent != figures.prompt):
             return
         name = p.model
-        _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
+        if not recorded.missing:
+            _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
         if usage.prompt >= NOTABLE:
             expected = min(usage.prompt, round(asked.read * usage.prompt / p.prompt) if p.prompt else 0)
             _errors(self.caches, name).add(expected, usage.cached, usage.prompt)

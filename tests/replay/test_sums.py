@@ -142,12 +142,18 @@ def test_counts_and_cache_are_compared_with_what_was_reported() -> None:
     [
         {"usage": None},
         {"usage": Usage(0)},
-        {"usage": Usage(9), "missing": ("tools",)},
         {"usage": Usage(9), "figures": Figures(9, 5)},
     ],
 )
 def test_what_was_not_sent_as_it_is_recorded_is_not_compared(recorded: dict[str, Any]) -> None:
-    assert tally(result(planned(), **recorded)).counts == {}
+    found = tally(result(planned(), **recorded))
+    assert found.counts == found.caches == {}
+
+
+def test_without_the_tools_the_share_that_is_cached_is_compared() -> None:
+    usage = Usage(16_384, 0, 16_000)
+    found = tally(*(result(planned(), float(i), usage=usage, missing=("tools",)) for i in range(2)))
+    assert found.counts == {} and (found.caches["m"].estimated, found.caches["m"].reported) == (16_384, 32_000)
 
 
 def test_a_provider_that_reports_fewer_cached_tokens_is_expected_to_hold_fewer() -> None:
