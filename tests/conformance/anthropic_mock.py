@@ -40,19 +40,23 @@ Answers = dict[tuple[str, re.Pattern[str], bool], tuple[str, bytes]]  # by metho
 def answers(text: str) -> Answers:
     """The media type and the body of the answer to each method and path of an api.md."""
     found: Answers = {}
-    for method, path, beta, module, name, plain in ENDPOINT.findall(text):
+    rows = sorted(ENDPOINT.findall(text), key=lambda row: row[1].count("{"))  # /x/y is no /x/{id}
+    for method, path, beta, module, name, plain in rows:
         pattern = re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)))
         found[method.upper(), pattern, bool(beta)] = NOTHING if plain else answer(module.replace("/", "."), name)
     return found
 
 
 def answer(module: str, name: str) -> tuple[str, bytes]:
-    """The answer of an endpoint that returns this type: a value, a page of values, or lines of them."""
+    """The answer of an endpoint that returns this type: a value, null where it may be none, a page of values, or lines
+    of them."""
     generic = GENERIC.fullmatch(name)
     one = value(getattr(importlib.import_module(module), generic[2] if generic else name))
     if generic and generic[1].startswith("JSONL"):
         return "application/x-jsonl", json.dumps(one).encode() + b"\n"
-    if generic:
+    if generic and generic[1] == "Optional":
+        one = None
+    elif generic:
         one = {"data": [one], "has_more": False, "first_id": None, "last_id": None, "next_page": None}
     return "application/json", json.dumps(one).encode()
 

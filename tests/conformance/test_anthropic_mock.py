@@ -19,6 +19,8 @@ API_MD = """
 <a href="./src/anthropic/types/beta/beta_model_info.py">SyncPage[BetaModelInfo]</a></code>
 - <code title="get /v1/files/{file_id}/content">client.files.<a href="./x.py">download</a>() -> \
 BinaryAPIResponse</code>
+- <code title="get /v1/files/all/content">client.files.<a href="./x.py">all</a>() -> \
+<a href="./src/anthropic/types/model_info.py">ModelInfo</a></code>
 """
 
 
@@ -26,6 +28,8 @@ def test_every_endpoint_of_the_document_has_an_answer() -> None:
     found = {(method, path.pattern, beta): told for (method, path, beta), told in answers(API_MD).items()}
     assert {(method, beta) for method, _, beta in found} == {("POST", False), ("GET", False), ("GET", True)}
     assert NOTHING in found.values()
+    first = next(told for (_, path, _), told in found.items() if "content" in path)
+    assert first != NOTHING  # the path without a parameter is tried first
     pages = [json.loads(told) for (_, _, beta), (_, told) in found.items() if beta]
     assert pages[0]["data"][0]["type"] == "model" and pages[0]["has_more"] is False
 
@@ -36,6 +40,7 @@ def test_an_answer_is_a_value_of_its_type() -> None:
     kind, told = answer("anthropic.types.message", "Message")
     assert kind == "application/json"
     assert Message.model_validate_json(told).role == "assistant"
+    assert answer("anthropic.types.message", "Optional[Message]")[1] == b"null"
     kind, told = answer("anthropic.types.model_info", "JSONLDecoder[ModelInfo]")
     assert kind == "application/x-jsonl" and told.endswith(b"\n")
 

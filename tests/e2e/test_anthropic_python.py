@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.simulator.app import SimulatorConfig
+from tests.e2e.client_scripts import CALLS, RESULTS
 from tests.e2e.world import World, eventually, world
 
 anthropic: Any = pytest.importorskip("anthropic", reason="of the dev group: make sure that it is installed")
@@ -182,6 +183,38 @@ def test_a_run_of_tools_far_past_a_window_that_nobody_knew_goes_on(here: World, 
     sent = here.seen(tag)[-1].json()
     assert sent["messages"][0]["role"] == "user" and sent["messages"][-1] == run(40)[-1]
     assert len(sent["messages"]) < 81 and sent["system"] == "You are an agent."
+
+
+def runner(url: str, tag: str, **fields: Any) -> tuple[int, Any]:
+    """The package's own loop: it calls the function and asks again. The number of calls, and its last message."""
+    calls: list[str] = []
+
+    def read_file(path: str) -> str:
+        """Reads a file."""
+        calls.append(path)
+        return RESULTS[len(calls) - 1]
+
+    headers = {"x-sim-window": "7000"} if fields else {}
+    with client(url, tag, **headers) as ai:
+        talk: Any = {"model": f"{MODEL}-sim-tools-loop", "max_tokens": 1000, "messages": HELLO, **fields}
+        last = ai.beta.messages.tool_runner(tools=[anthropic.beta_tool(read_file)], **talk).until_done()
+    return len(calls), last.model_dump()
+
+
+def test_the_packages_own_loop_goes_on_past_a_window_that_nobody_knew(here: World) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
+        runner(here.straight, "loop", thread=False)
+    calls, last = runner(here.through, "loop", thread=False)
+    assert (calls, last["stop_reason"]) == (CALLS, "end_turn") and last["usage"]["input_tokens"] < 7000
+
+
+def test_a_conversation_that_the_upstream_holds_is_the_same_through_the_proxy(here: World) -> None:
+    """Unless it is told otherwise, the loop sends what is new and names the answer that it goes on from."""
+    straight, through = (runner(url, f"held {way}") for way, url in enumerate(here.ways))
+    assert straight == through and through[0] == CALLS
+    sent = [[(r.path, r.query, r.body) for r in here.seen(f"held {way}")] for way in (0, 1)]
+    assert sent[0] == sent[1]
+    assert here.seen("held 1")[-1].json()["thread"]["previous_message_id"].startswith("msg_")
 
 
 def test_the_marks_of_caching_are_never_more_than_four(here: World) -> None:
