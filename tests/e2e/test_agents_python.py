@@ -65,6 +65,14 @@ def test_an_agent_runs_on_past_a_window_that_nobody_knew(found: Found, script: s
     assert "".join(answer["said"]).startswith("The simulator read")
 
 
+def test_a_conversation_that_the_upstream_stores_is_the_same_through_the_proxy(here: World, found: Found) -> None:
+    straight, through = (way["responses stored"] for way in found[OPENAI])
+    assert straight == through and through["answer"]["calls"] == CALLS
+    sent = here.seen("responses stored through")
+    assert sent[-1].json()["previous_response_id"] and len(sent[-1].json()["input"]) == 1
+    assert [request.body for request in sent] == [r.body for r in here.seen("responses stored straight")]
+
+
 @pytest.mark.parametrize("api", APIS[PYDANTIC])
 def test_what_nothing_makes_fit_is_the_error_that_means_it(here: World, found: Found, api: str) -> None:
     """pydantic-ai reads it in the code, or in Anthropic's words."""

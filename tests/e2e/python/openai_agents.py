@@ -31,6 +31,7 @@ async def ask(
     headers: Any = None,
     streams: bool = False,
     tool: bool = False,
+    stored: bool = False,
     **fields: Any,
 ) -> Any:
     """The end of a run, the calls of its tool and the tokens of its newest prompt."""
@@ -43,7 +44,7 @@ async def ask(
             result = agents.Runner.run_streamed(agent, QUESTION, max_turns=40)
             kinds = [event.type async for event in result.stream_events()]
         else:
-            result, kinds = await agents.Runner.run(agent, QUESTION, max_turns=40), []
+            result, kinds = await agents.Runner.run(agent, QUESTION, max_turns=40, auto_previous_response_id=stored), []
     said = result.final_output
     return {
         "said": said if isinstance(said, str) else said.model_dump(),
@@ -90,6 +91,8 @@ for api in MODELS:
         f"{api} impatient": partial(impatient, api=api),
     }
 thinks: Any = {"api": "responses", "name": "gpt-5-sim-tools-loop-sim-reasons", "headers": NARROW, "tool": True}
+# the upstream holds the conversation: only what is new is sent
+scenarios["responses stored"] = partial(ask, api="responses", name="gpt-4o-sim-tools-loop", tool=True, stored=True)
 scenarios["reasoning agent"] = partial(ask, **thinks)
 
 run(scenarios, client)
