@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -18,7 +19,7 @@ from proxy.model.structs import replace
 from proxy.simulator.app import Simulator, SimulatorConfig
 from tests.e2e.client_scripts import CALLS, RESULTS
 from tests.e2e.services import Running, plimsoll, sentence, simulating, talk
-from tests.serving import ask, eventually, get, run
+from tests.serving import eventually, run
 
 anthropic: Any = pytest.importorskip("anthropic", reason="of the dev group: make sure that it is installed")
 
@@ -59,6 +60,11 @@ class Providers:
     def sent(self, name: str) -> Any:
         """The newest request that an upstream got."""
         return self.simulators[name].received[-1].json()
+
+    async def metrics(self) -> str:
+        """The proxy's metrics."""
+        async with httpx.AsyncClient() as client:
+            return (await client.get(f"http://127.0.0.1:{self.proxy.port}/metrics", timeout=20)).text
 
     def ai(self, **headers: str) -> openai.AsyncOpenAI:
         """A client of OpenAI's API, with the client's own key."""
@@ -149,7 +155,7 @@ def test_every_client_gets_its_answer_and_no_key_goes_astray(tmp_path: Path) -> 
             assert counts == {"default": 4, "large": 8, "claude": 4, "behind": 4, "far": 4}
             check_canaries(all_of_them)
             await eventually(lambda: len(all_of_them.proxy.outcomes) >= 25, 20)
-            told = (await ask(all_of_them.proxy.port, get(b"/metrics"))).body.decode()
+            told = await all_of_them.metrics()
             for name, count in counts.items():
                 assert f'plimsoll_upstream_requests_total{{status="200",upstream="{name}"}} {count}.0' in told
 
@@ -247,7 +253,7 @@ def test_an_upstream_that_fails_is_the_matter_of_its_own_requests_alone(tmp_path
                 asked: Any = {"model": "gpt-4", "messages": LONG, "max_tokens": 400}
                 raw = await ai.chat.completions.with_raw_response.create(**asked)  # moved, refused there, and cut here
                 assert "x-plimsoll-upstream" not in raw.headers and "prune_history" in raw.headers["x-plimsoll-steps"]
-            told = (await ask(all_of_them.proxy.port, get(b"/metrics"))).body.decode()
+            told = await all_of_them.metrics()
             for name, status in (("behind", 503), ("claude", 503), ("large", 200), ("far", 200)):
                 assert f'plimsoll_upstream_requests_total{{status="{status}",upstream="{name}"}} 3.0' in told
             check_canaries(all_of_them)
