@@ -47,6 +47,7 @@ KEY_IN_BODY = re.compile(
     re.IGNORECASE,
 )
 HIDDEN = b"***"
+MODEL = re.compile(r"[\w.:/@+-]{1,120}")
 
 
 class Sender(NamedTuple):
@@ -293,8 +294,8 @@ def figures(request: Request) -> _Line:
         int(1000 * request.at) / 1000,
         o.endpoint,
         o.path,
-        printable(o.model),
-        printable(o.model_sent) if o.model_sent != o.model else "",
+        _named(o.model),
+        _named(o.model_sent) if o.model_sent != o.model else "",
         o.upstream,
         "",
         o.result,
@@ -327,6 +328,11 @@ def figures(request: Request) -> _Line:
             None if o.first_byte_seconds is None else int(10_000 * o.first_byte_seconds) / 10,
         ),
     )
+
+
+def _named(model: str) -> str:
+    """A model's name; what is no name is a text of the client, which nothing may show."""
+    return model if not model or MODEL.fullmatch(model) else "?"
 
 
 def _steps(notes: Sequence[Note]) -> list[_Step]:

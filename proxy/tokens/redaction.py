@@ -40,6 +40,7 @@ COMMON = "time year people way day man thing woman life child world school state
 RANKS = 40_000  # of the vocabulary that are looked at: the first ones are the commonest
 MAX_CORRECTIONS = 3
 MIN_DATA = 40  # characters: shorter data is a text
+MODEL = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)  # a name, as any provider has it; all else is a text
 DATED = re.compile(r"_20\d{6}$")  # Anthropic dates the types of its tools
 
 PUNCTUATION = r"!-/:-@\[-`{-~"
@@ -114,7 +115,7 @@ class Redactor:
             name = self._field(field)
             while name in made:  # two names with the same replacement
                 name += "_"
-            is_model = top and field == "model" and isinstance(value, str)
+            is_model = top and field == "model" and isinstance(value, str) and MODEL.fullmatch(value)
             made[name] = value if is_model else self._value(value, field)
         return made
 
@@ -136,7 +137,7 @@ class Redactor:
             if text.startswith(scheme):
                 return scheme + self.text(text.removeprefix(scheme))
         if field in DESCRIPTIONS:
-            return self.text(" " + text)[1:]
+            return self.text(" " + text).removeprefix(" ")
         return self.text(text)
 
     def _id(self, text: str) -> str:

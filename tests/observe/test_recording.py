@@ -133,6 +133,13 @@ def test_words_of_a_client_in_its_headers_are_not_recorded(desk: Desk) -> None:
     assert "CANARY" not in json.dumps(line) and "controls" in line
 
 
+@pytest.mark.parametrize("text", ["CANARY is here", "CANARY" * 30, "CANARY\n"])
+def test_a_text_in_place_of_a_model_is_not_recorded(desk: Desk, text: str) -> None:
+    outcome = Outcome("chat", "passed", 200, model=text, model_sent="ft:gpt-4o:acme/é@1")
+    (line,) = desk.recorded(Request(outcome, (), True))
+    assert (line["model"], line["model_sent"]) == ("?", "ft:gpt-4o:acme/é@1")
+
+
 def test_figures_alone_have_no_body(desk: Desk) -> None:
     desk.content = META
     (line,) = desk.recorded(of(b'{"a":"CANARY"}'))

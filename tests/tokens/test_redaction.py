@@ -170,6 +170,15 @@ def test_no_field_but_a_setting_keeps_a_number_of_a_client() -> None:
 def test_a_model_elsewhere_is_a_word_of_the_client() -> None:
     assert "zanzibar" not in json.dumps(redacted({"model": "gpt-4o", "metadata": {"model": "zanzibar"}}))
     assert redacted({"model": {"name": "zanzibar"}}) != {"model": {"name": "zanzibar"}}
+    for text in ("my name is zanzibar", "zanzibar" * 20):
+        assert "zanzibar" not in redacted({"model": text})["model"]
+    assert redacted({"model": "ft:gpt-4o-mini:acme/x@1"}) == {"model": "ft:gpt-4o-mini:acme/x@1"}
+
+
+def test_a_description_is_counted_behind_a_space() -> None:
+    for text in ("Unfortunately", "The pilot's harbour.", ", late", " spaced", ""):
+        made = redacted({"description": text})["description"]
+        assert O200K.count(" " + made) == O200K.count(" " + text)
 
 
 def test_types_of_tools_keep_their_dates() -> None:
