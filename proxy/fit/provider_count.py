@@ -16,6 +16,7 @@ from proxy.model.structs import replace
 KIND = "count"  # of the want, and its key
 # Anthropic calls its counts estimates: "the actual number of input tokens used may differ by a small amount".
 WHOLE_MARGIN = Margin(100, 0.01)
+BELIEVABLE = 0.3  # by which an upstream's count may differ from ours, as a share of ours
 # A ratio is rounded up to a multiple of this. It differs a little at each turn of a conversation, and cuts that moved
 # with it would lose the provider's prompt cache.
 RATIO_STEP = 0.02
@@ -24,6 +25,11 @@ RATIO_STEP = 0.02
 def is_near(draft: Draft) -> bool:
     """Whether a draft is nearer to its window than the margin of its count: `|window - prompt - reply| < margin`."""
     return draft.meter.quality is not Quality.EXACT and 0 < draft.excess < 2 * draft.margin
+
+
+def is_believable(draft: Draft, tokens: int) -> bool:
+    """Whether an upstream's count of a prompt may be true: ours, as far as it is calibrated, is near it."""
+    return (1 - BELIEVABLE) * draft.prompt <= tokens <= (1 + BELIEVABLE) * draft.prompt
 
 
 def with_count(facts: Facts, request: CountRequest, tokens: int) -> Facts:

@@ -33,7 +33,6 @@ MIN_SAMPLE_TOKENS = 1000  # of a prompt that a ratio is learned from: in shorter
 # As multiples of the family's ratio. Usage outside this range does not count what was sent: some gateways leave out
 # cached tokens, some servers truncate silently, and a web search may be many times the prompt.
 PLAUSIBLE = (0.7, 3.0)
-BELIEVABLE = 0.3  # by which an upstream's count on request may differ from the family's, as a share of it
 ONLINE = ":online"  # suffix of models for which OpenRouter inserts web results into the prompt
 
 
@@ -104,15 +103,6 @@ def learned_ratio(model: str, family: Family, unit: float | None, counted: int, 
         return None
     ratio, expected = usage.prompt / counted * unit, family.factor
     return ratio if PLAUSIBLE[0] * expected <= ratio <= PLAUSIBLE[1] * expected else None
-
-
-def is_believable(meter: Meter, counted: int, told: int) -> bool:
-    """Whether an upstream's count of a prompt may be true: it is within `BELIEVABLE` of what the model's family gives.
-    `counted` is our count by this meter."""
-    if not isinstance(meter, RequestMeter) or counted <= 0:
-        return False
-    ratio, expected = told / counted * meter.factor, meter.counting.family.factor
-    return (1 - BELIEVABLE) * expected <= ratio <= (1 + BELIEVABLE) * expected
 
 
 def is_noise(family: Family, ratio: float) -> bool:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from proxy.fit.plan import plan
-from proxy.fit.provider_count import KIND, RATIO_STEP, WHOLE_MARGIN, is_near, with_count, without_count
+from proxy.fit.provider_count import (
+    KIND,
+    RATIO_STEP,
+    WHOLE_MARGIN,
+    is_believable,
+    is_near,
+    with_count,
+    without_count,
+)
 from proxy.model.conversation import Prompt
 from proxy.model.limits import Margin, Quality, Window
 from proxy.model.plan import CountRequest, Draft, Facts, Ladder, LadderStep, Plan
@@ -82,6 +90,11 @@ def test_an_empty_prompt_is_no_measure() -> None:
     assert with_count(known, CountRequest(SENT, replace(draft([user("a")], 100), prompt=0)), 7) == replace(
         known, counter=False
     )
+
+
+@pytest.mark.parametrize(("tokens", "believed"), [(700, True), (1300, True), (699, False), (1301, False), (-7, False)])
+def test_a_count_is_believed_near_ours(tokens: int, believed: bool) -> None:
+    assert is_believable(replace(draft([user("a")], 100), prompt=1000), tokens) is believed
 
 
 def test_a_ratio_moves_in_steps() -> None:

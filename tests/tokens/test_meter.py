@@ -20,7 +20,7 @@ from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN
 from proxy.tokens.formats import FORMATS
 from proxy.tokens.messages import CountingRules
-from proxy.tokens.meter import is_believable, is_noise, learned_ratio, meter_for, unit_of
+from proxy.tokens.meter import is_noise, learned_ratio, meter_for, unit_of
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user
 from tests.tokens.remembering import Remembering
 from tests.tokens.vocabulary import write
@@ -221,18 +221,6 @@ def test_usage_of_what_the_upstream_counted_teaches_the_whole_ratio() -> None:
     name, used = "claude-sonnet-4-5", Usage(2200)
     told = unit_of(meter(model=name).counted(1.1))
     assert learned_ratio(name, BUILT_IN.find(name), told, 2200, used) == pytest.approx(1.18 * 1.1)
-
-
-@pytest.mark.parametrize(("told", "believed"), [(1299, True), (1301, False), (701, True), (699, False), (-5, False)])
-def test_a_count_is_believed_near_what_the_family_gives(told: int, believed: bool) -> None:
-    name = "claude-sonnet-4-5"
-    assert is_believable(meter(model=name), 1000, told) is believed
-    assert is_believable(meter(model=name, ratio=0.59), 500, told) is believed  # whatever was learned
-
-
-def test_without_a_count_of_ours_no_count_is_believed() -> None:
-    assert not is_believable(meter(), 0, 100)
-    assert not is_believable(WordMeter(), 100, 100)
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro"])

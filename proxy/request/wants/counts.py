@@ -30,7 +30,7 @@ from hashlib import blake2b
 from proxy.apis.gemini import count as gemini
 from proxy.cache.breaker import Breaker
 from proxy.config.rules import Rules
-from proxy.fit.provider_count import KIND, WHOLE_MARGIN
+from proxy.fit.provider_count import KIND, WHOLE_MARGIN, is_believable
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Prompt
@@ -41,7 +41,7 @@ from proxy.observe import log
 from proxy.request.facts import Knowledge
 from proxy.request.wants import Parts, WantKind
 from proxy.request.work import cancelled
-from proxy.tokens.meter import is_believable, is_noise, learned_ratio, unit_of
+from proxy.tokens.meter import is_noise, learned_ratio, unit_of
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
 from proxy.upstreams.models_listing import Headers
@@ -117,7 +117,7 @@ class ProviderCounts:
         known = await self.knowledge.cache.counted.get(tenant_of(headers), key.hex())
         if known:
             self.client.extra_calls.record_call(KIND, "cached")
-            return known if _is_believable(request, known) else 0
+            return known if is_believable(request.draft, known) else 0
         task = self._calls.get(key)
         if task is None:
             if not ask or len(body) > MAX_BODY or self._is_paused(headers, request.prompt):
@@ -167,7 +167,7 @@ class ProviderCounts:
         try:
             async with self.client.slot(caller_of(headers)), asyncio.timeout(max(CALL_S, self.seconds)):
                 tokens = await self._asked(counter, request.prompt.model, body, in_header(headers, counter.key_header))
-            if not _is_believable(request, tokens):
+            if not is_believable(request.draft, tokens):
                 raise NoCount("it is far from ours")
         except CallDenied:
             return 0
@@ -223,10 +223,6 @@ class ProviderCounts:
     async def close(self) -> None:
         """Cancels the calls under way."""
         await cancelled(set(self._calls.values()))
-
-
-def _is_believable(request: CountRequest, tokens: int) -> bool:
-    return is_believable(request.draft.meter, request.draft.prompt, tokens)
 
 
 def _create(parts: Parts) -> ProviderCounts:
