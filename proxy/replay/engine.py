@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -27,7 +27,6 @@ from proxy.replay.planning import Column, Cut, Planned, Planning
 
 CHUNK_REQUESTS, CHUNK_BYTES = 64, 2 << 20
 AHEAD = 3  # chunks on the way for each worker
-FEW = 64  # requests that are planned in this process: starting others takes a second
 WORST = 3  # cuts to look at
 LEAST_CUT = 0.01  # of the prompt
 DIED = "planning it ended the process: it needs too much memory"
@@ -60,18 +59,17 @@ class Options:
 
 
 def results(requests: Iterable[Placed], options: Options) -> Iterator[Result]:
-    """The results of all requests, in their order."""
-    requests = iter(requests)
-    first = list(islice(requests, FEW))
-    if options.jobs == 0 or len(first) < FEW:
+    """The results of all requests, in their order. One chunk alone is planned here: starting workers takes a second."""
+    chunks = _chunks(requests)
+    first = list(islice(chunks, 2))
+    if options.jobs == 0 or len(first) < 2:
         with options.planning() as planning:
-            yield from _here(planning, first)
-            while chunk := list(islice(requests, FEW)):
+            for chunk in chain(first, chunks):
                 yield from _here(planning, chunk)
         return
     workers = Workers(options)
     try:
-        yield from workers.results(_chunks(first, requests))
+        yield from workers.results(chain(first, chunks))
     finally:
         workers.close()
 
@@ -105,16 +103,15 @@ def is_among(worst: dict[int, float], talk: int, share: float) -> bool:
     return True
 
 
-def _chunks(first: Iterable[Placed], rest: Iterator[Placed]) -> Iterator[list[Placed]]:
+def _chunks(requests: Iterable[Placed]) -> Iterator[list[Placed]]:
     chunk: list[Placed] = []
     size = 0
-    for requests in (first, rest):
-        for placed in requests:
-            chunk.append(placed)
-            size += len(placed.recorded.body)
-            if len(chunk) >= CHUNK_REQUESTS or size >= CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
+    for placed in requests:
+        chunk.append(placed)
+        size += len(placed.recorded.body)
+        if len(chunk) >= CHUNK_REQUESTS or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
     if chunk:
         yield chunk
 

@@ -39,6 +39,7 @@ from proxy.wire.rows import as_json, rows
 NUMBERS = re.compile(r"\d+")
 MAX_ROWS = 200  # of a cut that is shown
 MAX_TEXT = 4_000  # characters of a message that is shown
+TOO_LARGE = "a body above PLIMSOLL_MAX_BODY, which gets a 413"
 NOT_PLANNED = "our own error: please report it"
 
 
@@ -144,6 +145,9 @@ class Planning:
     def plan(self, recorded: Recorded) -> Iterator[tuple[Planned, Plan | None]]:
         """What would have been done with a request under each column. Never raises."""
         for column in self.columns:
+            if len(recorded.body) > self.settings.max_body:
+                yield Planned(unplanned=TOO_LARGE), None
+                continue
             try:
                 yield self.loop.run_until_complete(self._plan(recorded, column))
             except ClientError as error:

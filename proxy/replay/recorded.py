@@ -56,6 +56,8 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 Found = Recorded | Skipped
+MAX_SESSION = 32 << 20  # bytes of a conversation that is rebuilt from a session's lines
+TOO_LONG = Skipped(f"a conversation of more than {MAX_SESSION >> 20} MiB, which is begun anew")
 
 
 class Read(Protocol):

@@ -14,6 +14,7 @@ from proxy.model.outcome import Usage
 
 MILLISECONDS, NANOSECONDS = 1e11, 1e17  # a larger number of seconds is one of these units
 MAX_TOKENS = 10**12
+MAX_NESTED, NESTED_BYTES = 1 << 16, 32  # values in such a text, and its bytes for each one more
 MAX_NAME = 200  # characters of names that a report shows
 # The names that APIs and logs give to the parts of usage. The first that is there counts. Prompts with one of `CACHED`
 # or `WRITTEN` beside `input_tokens` as Anthropic counts it are without them.
@@ -35,12 +36,14 @@ def value(raw: msgspec.Raw | None) -> Json:
 
 def nested(found: Json) -> Json:
     """The value, or what its text says where it is a text with JSON in it (tables, attributes of spans)."""
-    if isinstance(found, str) and found[:1] in ("{", "[", '"'):
-        try:
-            return msgspec.json.decode(found)
-        except BROKEN:
-            return found
-    return found
+    if not isinstance(found, str) or found[:1] not in ("{", "[", '"'):
+        return found
+    if found.count(",") > MAX_NESTED + len(found) // NESTED_BYTES:
+        return found
+    try:
+        return msgspec.json.decode(found)
+    except BROKEN:
+        return found
 
 
 def of(fields: RawFields, *names: str) -> Json:

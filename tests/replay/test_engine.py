@@ -53,7 +53,7 @@ def test_figures_alone_are_not_planned() -> None:
 
 
 def test_other_processes_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "FEW", 2)
+    monkeypatch.setattr(engine, "CHUNK_REQUESTS", 2)
     bodies = [chat(turns) for turns in (1, 100, 2, 3)]
     theirs = list(results(placed(*bodies), Options(settings(), (Column(),), 1)))
     assert [one.planned for one in theirs] == [one.planned for one in run(*bodies)]
@@ -75,7 +75,7 @@ def test_chunks_are_bounded_by_number_and_bytes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(engine, "CHUNK_BYTES", 10)
     monkeypatch.setattr(engine, "CHUNK_REQUESTS", 3)
     requests = placed(b"x" * 20, b"", b"", b"", b"x")
-    chunks = engine._chunks(requests[:1], iter(requests[1:]))
+    chunks = engine._chunks(requests)
     assert [len(chunk) for chunk in chunks] == [1, 3, 1]
 
 

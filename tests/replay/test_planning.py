@@ -10,7 +10,7 @@ import pytest
 
 from proxy.apis import api_of
 from proxy.app import build
-from proxy.replay.planning import Column, Cut, Planned, Planning
+from proxy.replay.planning import TOO_LARGE, Column, Cut, Planned, Planning
 from proxy.replay.recorded import Recorded
 from tests.replay.recordings import chat, settings
 
@@ -99,6 +99,11 @@ def test_the_path_decides_before_the_body() -> None:
 def test_what_is_no_request_is_told_without_its_text(body: bytes) -> None:
     (found,) = planned(body)
     assert found.unplanned.startswith("Nothing to inspect: ") and not any(c.isdigit() for c in found.unplanned)
+
+
+def test_a_body_that_the_proxy_refuses_is_told() -> None:
+    with Planning(settings(PLIMSOLL_MAX_BODY="1KiB"), (Column(),)) as planning:
+        assert [made.unplanned for made, _ in planning.plan(Recorded(LONG))] == [TOO_LARGE]
 
 
 def test_our_own_error_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,11 @@ def test_json_in_a_text_is_read() -> None:
     assert nested('{"a": 1}') == {"a": 1} and nested("[broken") == "[broken" and nested("plain") == "plain"
 
 
+def test_a_text_with_a_value_in_every_second_byte_is_not_decoded() -> None:
+    crowded = "[" + "1," * (1 << 18) + "1]"
+    assert nested(crowded) == crowded and len(nested("[" + "1," * 1_000 + "1]")) == 1_001
+
+
 def test_a_body_is_written_without_what_is_missing() -> None:
     assert body({"a": 1, "b": None, "c": msgspec.Raw(b" 2 ")}) == b'{"a":1,"c": 2 }'
     deep: list[Any] = []

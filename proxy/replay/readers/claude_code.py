@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from proxy.model.lenient_json import Json, RawFields, mapping
-from proxy.replay.recorded import Found, Reader, Recorded, Skipped
+from proxy.replay.recorded import MAX_SESSION, TOO_LONG, Found, Reader, Recorded, Skipped
 from proxy.replay.values import body, moment, of, text, usage, value
 
 MISSING = ("system prompt", "tools")
@@ -38,6 +38,7 @@ class _Session:
     def __init__(self) -> None:
         self._chains: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
         self._answer: dict[bool, str] = {}
+        self._sizes = {False: 0, True: 0}
 
     def __call__(self, entry: bytes, fields: RawFields) -> Iterator[Found]:
         """See `Read`."""
@@ -47,8 +48,11 @@ class _Session:
             yield Skipped("a line of a session that is no message", other=True)
             return
         side = of(fields, "isSidechain") is True
-        if of(fields, "isCompactSummary") is True:
-            self._chains[side] = []
+        self._sizes[side] += len(entry)
+        if (too_long := self._sizes[side] > MAX_SESSION) or of(fields, "isCompactSummary") is True:
+            self._chains[side], self._sizes[side] = [], len(entry)
+        if too_long:
+            yield TOO_LONG
         if kind == "assistant":
             yield from self._assistant(fields, message, side)
         else:

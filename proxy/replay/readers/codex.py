@@ -16,7 +16,7 @@ from typing import Any
 
 from proxy.model.lenient_json import Json, RawFields, mapping
 from proxy.model.structs import replace
-from proxy.replay.recorded import Found, Reader, Recorded, Skipped
+from proxy.replay.recorded import MAX_SESSION, TOO_LONG, Found, Reader, Recorded, Skipped
 from proxy.replay.values import body, moment, of, text, usage
 
 KINDS = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
@@ -35,12 +35,17 @@ class _Session:
         self._model = self._app = ""
         self._instructions: str | None = None
         self._items: list[Json] = []
+        self._size = 0
         self._answering = False
         self._waiting: Recorded | None = None  # for its usage
 
     def __call__(self, entry: bytes, fields: RawFields) -> Iterator[Found]:
         """See `Read`."""
         kind, payload = of(fields, "type"), mapping(of(fields, "payload"))
+        self._size += len(entry)
+        if self._size > MAX_SESSION:
+            self._items, self._size = [], len(entry)
+            yield TOO_LONG
         if kind == "response_item" and payload:
             yield from self._item(fields, payload)
             return
@@ -54,6 +59,7 @@ class _Session:
         elif kind == "compacted":
             history = payload.get("replacement_history")
             self._items = list(history) if isinstance(history, list) else [_said(payload.get("message"))]
+            self._size = len(entry)
         yield Skipped("a line of a session that is no item", other=True)
 
     def _item(self, fields: RawFields, item: Any) -> Iterator[Found]:

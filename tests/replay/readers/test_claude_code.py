@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from proxy.model.outcome import Usage
+from proxy.replay.recorded import TOO_LONG
 from tests.replay.readers.reading import body, requests, skipped, survives
 
 USAGE = {"input_tokens": 3, "cache_creation_input_tokens": 50, "cache_read_input_tokens": 900, "output_tokens": 7}
@@ -67,6 +70,13 @@ def test_what_claude_code_wrote_itself_is_no_answer() -> None:
     error = line("assistant", TEXT, "x", 24, isApiErrorMessage=True)
     assert len(requests("Claude Code", *SESSION, error)) == 2
     assert skipped("Claude Code", line("assistant", TEXT, "msg_1")) == ["an answer whose request is not in the file"]
+
+
+def test_a_conversation_without_an_end_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.replay.readers.claude_code.MAX_SESSION", 3_000)
+    lines = [*SESSION, *(line("user", f"More {i}", second=24) for i in range(30)), line("assistant", TEXT, "msg_3", 25)]
+    found = requests("Claude Code", *lines)
+    assert TOO_LONG.why in skipped("Claude Code", *lines) and len(found[-1].body) < 3_000 and len(found) == 3
 
 
 def test_wrong_types_are_survived() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from proxy.model.outcome import Usage
+from proxy.replay.recorded import TOO_LONG
 from tests.replay.readers.reading import body, requests, skipped, survives
 
 
@@ -60,6 +63,13 @@ def test_a_compaction_begins_anew() -> None:
 
 def test_an_answer_without_a_model_is_told() -> None:
     assert "an answer whose request or model is not in the file" in skipped("Codex", *SESSION[2:])
+
+
+def test_a_conversation_without_an_end_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.replay.readers.codex.MAX_SESSION", 3_000)
+    lines = [*SESSION, *(message("user", f"More {i}", 24) for i in range(30)), message("assistant", "Yes", 25)]
+    found = requests("Codex", *lines)
+    assert TOO_LONG.why in skipped("Codex", *lines) and len(found[-1].body) < 3_000 and len(found) == 3
 
 
 def test_wrong_types_are_survived() -> None:
