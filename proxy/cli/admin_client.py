@@ -87,4 +87,6 @@ def _parse(url: str, status: int, payload: bytes, keys: Collection[str]) -> dict
     error = body.get("error") if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
     reason = f": {message}" if isinstance(message, str) else "; is this Plimsoll's admin port?"
+    if status == 401:
+        reason += " Set PLIMSOLL_ADMIN_TOKEN as for the proxy."
     raise RequestFailed(f"{url} returned {status}{reason}", reached=True)

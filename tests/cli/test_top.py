@@ -145,7 +145,7 @@ def test_the_token_of_the_settings_is_sent(capsys: pytest.CaptureFixture[str], m
     with admin_server(Admin(token="a-token-of-32-characters-or-more")) as admin:
         monkeypatch.setenv("PLIMSOLL_ADMIN_URL", admin.url)
         assert main(["top", "--once"]) == 1
-        assert "The token is missing or wrong" in capsys.readouterr().err
+        assert "The token is missing or wrong. Set PLIMSOLL_ADMIN_TOKEN" in capsys.readouterr().err
         monkeypatch.setenv("PLIMSOLL_ADMIN_TOKEN", admin.token)
         assert main(["top", "--once"]) == 0
         assert admin.asked[-1] == ("/api/requests?limit=20", admin.token)
