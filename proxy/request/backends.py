@@ -110,7 +110,7 @@ class Builder:
             client = InternalClient(
                 upstream, kind, self.extra_calls, queue, dedicated=upstream.has_key, anyone=row.callers == ANY
             )
-            providers[kind] = want.create(Parts(self.settings, self.rules, knowledge, knowledge.cache, client))
+            providers[kind] = want.create(Parts(self.settings, self.rules, knowledge, knowledge.cache, client, row.api))
         return providers
 
 

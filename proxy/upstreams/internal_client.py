@@ -88,11 +88,18 @@ class InternalClient:
             raise CallDenied("busy") from None
 
     async def post(
-        self, target: bytes, body: bytes, headers: Headers, limit: int, cost: CallCost | None = None
+        self,
+        target: bytes,
+        body: bytes,
+        headers: Headers,
+        limit: int,
+        cost: CallCost | None = None,
+        needed: Headers = (),
     ) -> tuple[int, bytes]:
         """Returns the status and the body of the response; of a body over `limit` bytes only the beginning.
 
-        Adds what the call cost to `cost`. Raises UpstreamError, and CallDenied if the budget is spent.
+        `needed`: headers that the call itself needs. Adds what the call cost to `cost`. Raises UpstreamError, and
+        CallDenied if the budget is spent.
         """
         caller = caller_of(headers)
         paid, estimate = self._operator_pays(caller), len(body) // BYTES_PER_TOKEN
@@ -105,7 +112,7 @@ class InternalClient:
         if paid:
             self.extra_calls.charge(estimate)
         try:
-            status, payload = await self._send(target, body, headers, limit)
+            status, payload = await self._send(target, body, headers, limit, needed)
             result = "ok" if status == 200 else "failed"
             reported = await _reported_tokens(payload) if status == 200 else 0
             tokens = estimate if reported is None else reported
@@ -137,9 +144,11 @@ class InternalClient:
         finally:
             await answer.close()
 
-    async def _send(self, target: bytes, body: bytes, headers: Headers, limit: int) -> tuple[int, bytes]:
+    async def _send(
+        self, target: bytes, body: bytes, headers: Headers, limit: int, needed: Headers
+    ) -> tuple[int, bytes]:
         forwarded = [] if self.dedicated else [h for h in headers if not h[0].startswith(DROPPED_PREFIXES)]
-        answer = await self.upstream.send("POST", target, [*forwarded, JSON], body)
+        answer = await self.upstream.send("POST", target, [*forwarded, *needed, JSON], body)
         try:
             return answer.status, await answer.read(limit)
         finally:

@@ -20,6 +20,7 @@ from proxy.request.facts import Knowledge
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import InternalClient
 from proxy.upstreams.models_listing import Headers
+from proxy.upstreams.routing import OPENAI
 
 
 class Provider(Protocol):
@@ -38,13 +39,14 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a provider is made of; `client` makes its calls."""
+    """What a provider is made of; `client` makes its calls, to an upstream that has `api`."""
 
     settings: Settings
     rules: Rules
     knowledge: Knowledge
     cache: Cache
     client: InternalClient
+    api: str = OPENAI
 
 
 @dataclass(frozen=True, slots=True)

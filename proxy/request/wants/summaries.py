@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.apis.openai_chat import API
-from proxy.apis.openai_chat.call import request_body, text_in
+from proxy.apis import anthropic_messages, openai_chat
+from proxy.apis.anthropic_messages import call as messages_call
+from proxy.apis.openai_chat import call as chat_call
 from proxy.cache.contents import Contents
 from proxy.config.rules import Rules
 from proxy.fit.transcripts import packed, transcript
@@ -30,12 +31,16 @@ from proxy.tokens.meter import meter_for
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
+from proxy.upstreams.routing import OPENAI
+from proxy.wire.headers import value_of
 from proxy.wire.summary_prompt import NoSummary, prompt_for, summary_in
 
 KIND = "summary"
 # Summaries under way, in all and for one caller, and those that wait: each takes minutes at worst.
 LIMITS = (8, 2, 64, 8)
-TARGET = API.paths[0].encode()
+CHAT_TARGET, MESSAGES_TARGET = (api.API.paths[0].encode() for api in (openai_chat, anthropic_messages))
+# The APIs of upstreams, as upstreams.toml names them. Of those that are in neither no summary is asked.
+CHAT_APIS, MESSAGES_APIS = frozenset({"openai", "ollama", "litellm"}), frozenset({"anthropic"})
 AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
 CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
 MOST_FAILURES = 10_000  # remembered
@@ -43,21 +48,31 @@ MOST_PIECES = 32  # that an old part is read in: more would take minutes
 ANSWER_BYTES = 1 << 20
 FRAME = 200  # tokens of what stands around the text, and of the request's own
 LEAST_ROOM = 500  # tokens of text in one question; a window that holds less is none to sum up with
+VERSION = messages_call.VERSION[0]  # the header with which a client shows that it speaks the Messages API
 ABOUT_THE_TEXT = frozenset({400, 413, 422})  # statuses that may be another for another text
 
 
 @dataclass(slots=True)
 class Summaries:
     """Summaries of one upstream's models. `instructions` is the prompt (None: there is none, and no summary);
-    `seconds` the time that one answer gets, and that a request waits."""
+    `seconds` the time that one answer gets, and that a request waits. `api`: that of the upstream.
+
+    The clients' own upstream is asked in the API in which the client speaks to it.
+    """
 
     knowledge: Knowledge
     contents: Contents
     client: InternalClient
     instructions: str | None
     seconds: float
+    api: str = OPENAI
     _calls: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
+
+    def __post_init__(self) -> None:
+        if self.instructions is not None and self.api not in CHAT_APIS | MESSAGES_APIS:
+            self.instructions = None
+            log.event("no summaries: the upstream has no API in which they can be asked", api=self.api)
 
     def with_rules(self, rules: Rules, knowledge: Knowledge) -> Summaries:
         """The same summaries under other rules. One that is cached or under way stays as it is."""
@@ -147,11 +162,16 @@ class Summaries:
         self, model: str, most: int, before: str, piece: str, headers: Headers, spent: CallCost | None
     ) -> str:
         """One question, and the summary in its answer."""
-        body = request_body(model, *prompt_for(self.instructions or "", most, before, piece))
-        status, payload = await self.client.post(TARGET, body, headers, ANSWER_BYTES, spent)
+        said = prompt_for(self.instructions or "", most, before, piece)
+        if self.api in MESSAGES_APIS or (not self.client.dedicated and value_of(headers, VERSION) is not None):
+            body, read, target = messages_call.request_body(model, *said, most), messages_call.text_in, MESSAGES_TARGET
+            needed = [messages_call.VERSION] if self.client.dedicated else []
+        else:
+            body, read, target, needed = chat_call.request_body(model, *said), chat_call.text_in, CHAT_TARGET, []
+        status, payload = await self.client.post(target, body, headers, ANSWER_BYTES, spent, needed)
         if status != 200:
             raise NoSummary(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
-        reply = text_in(payload)
+        reply = read(payload)
         if reply is None:
             raise NoSummary("it is no response of this API", lasting=True)
         return summary_in(reply)
@@ -170,9 +190,8 @@ class Summaries:
 
 
 def _create(parts: Parts) -> Summaries:
-    return Summaries(
-        parts.knowledge, parts.cache.contents, parts.client, parts.rules.summary, parts.settings.summary_timeout
-    )
+    seconds = parts.settings.summary_timeout
+    return Summaries(parts.knowledge, parts.cache.contents, parts.client, parts.rules.summary, seconds, parts.api)
 
 
 WANT = WantKind(KIND, LIMITS, lambda settings: (settings.summary_upstream, settings.summary_api_key), _create)

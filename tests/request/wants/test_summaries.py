@@ -16,6 +16,7 @@ from proxy.config.settings import read_settings
 from proxy.fit.steps.summarise_history import SummaryRequest
 from proxy.model.conversation import Block
 from proxy.model.plan import Want
+from proxy.model.structs import replace
 from proxy.request.wants.summaries import MOST_PIECES, Summaries
 from proxy.upstreams.models_listing import Headers
 from tests.makers import draft, tool_round, user
@@ -244,3 +245,49 @@ def test_replicas_share_a_summary_only_sealed_and_only_for_its_caller(server: Re
             assert other.requests == [] and len(up.requests) == 1
 
     run(check())
+
+
+async def in_messages(request: Request, peer: Peer) -> None:
+    """An upstream that has the Messages API alone."""
+    told = json.dumps({"content": [{"type": "text", "text": "<summary>short</summary>"}]}).encode()
+    await peer.send(answer(told) if request.target == b"/v1/messages" else answer(b"{}", b"404 Not Found"))
+
+
+def test_a_client_of_the_messages_api_is_summed_up_in_it() -> None:
+    async def check() -> None:
+        async with summing(in_messages) as (up, _, summaries):
+            headers = [*ALICE, (b"anthropic-version", b"2026-10-21")]
+            assert await summaries.fulfil(wanted(FIRST), headers) == "short"
+            (sent,) = up.requests
+            assert sent.header(b"anthropic-version") == [b"2026-10-21"]
+            asked = json.loads(sent.body)
+            assert asked["max_tokens"] >= 100 and asked["messages"][0]["role"] == "user" and asked["system"]
+
+    run(check())
+
+
+def test_an_upstream_of_the_messages_api_is_asked_in_it_whoever_the_client_is() -> None:
+    async def check() -> None:
+        async with summing(in_messages) as (up, _, summaries):
+            theirs = replace(summaries, api="anthropic", client=replace(summaries.client, dedicated=True, anyone=True))
+            assert await theirs.fulfil(wanted(FIRST), ALICE) == "short"
+            assert up.requests[0].header(b"anthropic-version") == [b"2023-06-01"]
+
+    run(check())
+
+
+def test_an_upstream_without_an_api_for_it_is_not_asked_and_that_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr("proxy.observe.log.event", lambda message, **fields: logged.append(message))
+
+    async def check() -> None:
+        async with summing() as (up, _, summaries):
+            theirs = replace(summaries, api="gemini")
+            for _ in range(2):
+                assert await theirs.fulfil(wanted(FIRST), ALICE) == ""
+            assert up.requests == []
+
+    run(check())
+    assert [message for message in logged if message.startswith("no summaries")] == [logged[0]]
