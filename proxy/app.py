@@ -7,7 +7,7 @@ import contextlib
 import platform
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -49,7 +49,7 @@ from proxy.observe.recent import Recent
 from proxy.observe.recording import Recorder
 from proxy.observe.spans import upstream_server
 from proxy.request.answers import AnswerLearning
-from proxy.request.backends import Builder
+from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
@@ -125,14 +125,15 @@ class Services:
     recorder: Recorder | None = None
     page: Page | None = None
     ready: bool = False
-    _watch: asyncio.Task[None] | None = None
+    dropped: Dropped = field(default_factory=Dropped)
+    _watches: tuple[asyncio.Task[None], ...] = ()
 
     async def open(self) -> None:
         """Loads what requests need, so that the first request does not wait for it."""
         await self.cache.start()
         encoding(FIRST_ENCODING)
         asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
-        self._watch = asyncio.create_task(self.reloader.watch())
+        self._watches = tuple(map(asyncio.create_task, (self.reloader.watch(), self.dropped.watch())))
         for backend in () if self.routes is None else self.routes.backends.values():
             if isinstance(backend.upstream, LiteLLM):
                 await backend.upstream.ready()
@@ -151,8 +152,8 @@ class Services:
         self.ready = False
         if self.page is not None:
             await self.page.close()
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         await self.gateway.close()
         await asyncio.gather(*(one.close() for one in (self.traces, self.recorder) if one is not None))
         await self.background.close()
@@ -161,6 +162,7 @@ class Services:
         self.pool.close()
         if self.routes is not None:
             await close_routes(self.routes)
+        await self.dropped.close()
         await self.knowledge.close()
         await self.cache.close()
         await self.upstream.close()
@@ -179,6 +181,7 @@ class Services:
         models = ModelsList(default, rules.ladders[fixed.ladder], routes, fixed.models_windows)
         refusals, labels = RefusalDetector(rules.refusals), _known_labels(rules)
         providers_named = _provider_names(fixed, rules)
+        self.dropped.add(self.routes, routes)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
         self.knowledge, self.providers, self.routes = knowledge, providers, routes

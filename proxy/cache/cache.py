@@ -72,6 +72,11 @@ class Cache:
         other.use_upstream(upstream)
         return other
 
+    def leave(self) -> None:
+        """Ends the records of this upstream: they are neither refreshed nor shared any more."""
+        self._records.left = True
+        self._upstreams[:] = [records for records in self._upstreams if records is not self._records]
+
     def use_secret(self, secret: bytes) -> None:
         """Uses another secret of the operator from now on."""
         self._keyring.use(secret)

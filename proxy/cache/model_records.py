@@ -90,6 +90,7 @@ class ModelRecords:
         self._unreachable_at = -math.inf
         self._probed: Bounded[Key, float] = Bounded(MAX_TENANT_RECORDS)
         self._changed = asyncio.Event()
+        self.left = False  # set where the upstream is not in use any more
 
         def model_parts(model: str) -> tuple[bytes, ...]:
             return base, _encoded(model)
@@ -274,8 +275,8 @@ class ModelRecords:
         return sealer.name("caller", tenant)[-8:].decode()
 
     async def refresh_loop(self) -> None:
-        """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled."""
-        while True:
+        """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled or `left`."""
+        while not self.left:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), REFRESH_S)
             self._changed.clear()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -24,6 +25,9 @@ from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import Route, routing
 from proxy.upstreams.upstream import Sender, Upstream
+
+SWEEP_S = 2.0
+QUIET_SWEEPS = 30  # a minute: longer than a request waits for what its plan wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,54 @@ async def close(routes: Routes) -> None:
     """Ends the extra calls for requests to the upstreams of rows, and closes these."""
     for backend in routes.backends.values():
         if backend.row is not None:
-            for kind, provider in backend.planner.plans.providers.items():
-                if provider is not routes.backends[DEFAULT].planner.plans.providers[kind]:
-                    await provider.close()
-            await backend.knowledge.listing.close()
-            await backend.upstream.close()
+            await _close(backend, routes.backends[DEFAULT])
+
+
+async def _close(backend: Backend, default: Backend) -> None:
+    """Ends the extra calls for requests to an upstream, and closes it. What is `default`'s stays."""
+    for kind, provider in backend.planner.plans.providers.items():
+        if provider is not default.planner.plans.providers[kind]:
+            await provider.close()
+    await backend.knowledge.listing.close()
+    await backend.upstream.close()
+
+
+@dataclass(slots=True)
+class Dropped:
+    """Upstreams that the rules do not name any more. Each is closed when its requests have ended: those that began
+    under earlier rules go to it still, and one that is being planned has no connection yet."""
+
+    _waiting: list[tuple[Backend, Backend]] = field(default_factory=list)  # with the default one of its time
+    _quiet: dict[int, int] = field(default_factory=dict)  # sweeps without a request, by `id` of a backend
+
+    def add(self, before: Routes | None, now: Routes | None) -> None:
+        """Takes those of `before` that are not in use `now`."""
+        if before is None:
+            return
+        used = [] if now is None else [backend.upstream for backend in now.backends.values()]
+        for backend in before.backends.values():
+            if backend.row is not None and all(backend.upstream is not one for one in used):
+                self._waiting.append((backend, before.backends[DEFAULT]))
+                backend.knowledge.cache.leave()
+
+    async def watch(self) -> None:
+        """Closes what may be closed, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Closes each that had no request for the last `QUIET_SWEEPS` sweeps."""
+        for backend, default in tuple(self._waiting):
+            busy = isinstance(backend.upstream, Upstream) and backend.upstream.in_use
+            quiet = 0 if busy else self._quiet.get(id(backend), 0) + 1
+            self._quiet[id(backend)] = quiet
+            if quiet >= QUIET_SWEEPS:
+                self._waiting.remove((backend, default))
+                del self._quiet[id(backend)]
+                await _close(backend, default)
+
+    async def close(self) -> None:
+        """Closes all."""
+        while self._waiting:
+            await _close(*self._waiting.pop())

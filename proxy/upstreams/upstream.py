@@ -191,6 +191,11 @@ class Upstream:
         return other
 
     @property
+    def in_use(self) -> int:
+        """The number of requests under way."""
+        return self._link.in_use if isinstance(self._link, Pool) else 0
+
+    @property
     def connections(self) -> int:
         """How many connections of our own are open."""
         return len(self._link) if isinstance(self._link, Pool) else 0

@@ -576,3 +576,13 @@ def test_the_records_of_two_upstreams_are_kept_apart_and_forgotten_together() ->
     assert other.learned_limits("m", b"t").window == 9_000
     cache.forget("m")
     assert other.proofs() == cache.proofs() == []
+
+
+def test_an_upstream_that_is_left_keeps_its_records_to_itself() -> None:
+    first = Cache(secret=b"s" * 32)
+    other = first.beside("other")
+    other.record_proof("m", b"t", LearnedLimits(window=9_000), Proof(0, 0))
+    other.leave()
+    other.leave()
+    first.use_secret(b"x" * 32)
+    assert other.learned_limits("m", b"t").window == 9_000

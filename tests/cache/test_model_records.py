@@ -431,3 +431,9 @@ def test_after_a_change_of_the_secret_a_tenant_has_still_one_vote() -> None:
         for _ in range(3):
             records.record_ratio("m", b"%d" % number, 1.2)
     assert records.consensus("m", 1.0)[0] == 6
+
+
+def test_the_records_of_an_upstream_that_is_left_are_refreshed_no_more() -> None:
+    records = alone()
+    records.left = True
+    asyncio.run(asyncio.wait_for(records.refresh_loop(), 20))

@@ -9,10 +9,12 @@ from proxy.app import Loaded, Services, build
 from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
-from proxy.request.backends import close
+from proxy.request.backends import QUIET_SWEEPS, close
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
 from proxy.upstreams.upstream import Upstream
+from tests.recorder import Peer, Request, answer, recording
+from tests.serving import eventually, run
 
 ROW = '[[upstream]]\nname = "{name}"\nurl = "{url}"\nmodels = ["{name}-*"]\n{more}\n'
 
@@ -80,3 +82,57 @@ def test_an_upstream_for_summaries_serves_requests_to_every_upstream(tmp_path: P
         await services.close()
 
     asyncio.run(ends())
+
+
+def test_an_upstream_that_is_dropped_is_closed_when_its_requests_have_ended(tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    async def script(request: Request, peer: Peer) -> None:
+        await held.wait()
+        await peer.send(answer(b"{}"))
+
+    async def check() -> None:
+        async with recording(script) as up:
+            services = made(tmp_path, row("a", up.url), row("b"))
+            assert services.routes is not None
+            a = services.routes.backends["a"]
+            assert isinstance(a.upstream, Upstream)
+            sending = asyncio.create_task(a.upstream.send("POST", b"/v1/x", [], b"{}"))
+            await eventually(lambda: up.requests, 20)
+            reload(services, tmp_path, row("b"))
+            for _ in range(2 * QUIET_SWEEPS):
+                await services.dropped.sweep()
+            assert a.upstream.in_use == 1 and a.upstream.connections == 1
+            held.set()
+            got = await sending
+            assert await got.read(100) == b"{}"
+            await got.close()
+            for _ in range(QUIET_SWEEPS):
+                assert a.upstream.connections == 1
+                await services.dropped.sweep()
+            assert (a.upstream.in_use, a.upstream.connections) == (0, 0)
+            await services.close()
+
+    run(check(), 60)
+
+
+def test_what_is_dropped_is_closed_with_the_process_at_the_latest(tmp_path: Path) -> None:
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(answer(b"{}"))
+
+    async def check() -> None:
+        async with recording(script) as up:
+            services = made(tmp_path, row("a", up.url))
+            assert services.routes is not None
+            a = services.routes.backends["a"]
+            assert isinstance(a.upstream, Upstream)
+            got = await a.upstream.send("POST", b"/v1/x", [], b"{}")
+            await got.read(100)
+            await got.close()
+            for _ in range(2):
+                reload(services, tmp_path)
+            assert a.upstream.connections == 1
+            await services.close()
+            assert a.upstream.connections == 0
+
+    run(check(), 60)

@@ -99,6 +99,11 @@ class Pool:
         return sum(map(len, self._idle)) + len(self._busy)
 
     @property
+    def in_use(self) -> int:
+        """The number of requests under way, those included that wait for a connection."""
+        return len(self._busy) + self._dialling + len(self._waiters)
+
+    @property
     def proxy(self) -> str:
         """Host and port of the forward proxy, or an empty string."""
         return str(self._dialer.proxy.address) if self._dialer.proxy else ""
