@@ -33,6 +33,7 @@ from proxy.tokens.meter import prompt_tokens
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
+MAX_BYTES = 32 << 20  # of a request
 PATHS = (PATH, COUNT_PATH)
 API = "messages"  # the name of its recipe in `proxy.tokens`
 THREAD_MIN_BYTES = 65_536  # smaller bodies are counted in less time than a thread takes to start
@@ -81,6 +82,8 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, threads: Thr
     if request.header(b"anthropic-version") is None:
         raise AnthropicError(400, "anthropic-version: header is required")
     raw = request.decompressed()
+    if len(raw) > MAX_BYTES:
+        raise AnthropicError(413, "Request exceeds the maximum size")
     body = decode_object(raw)
     if body is None:
         raise AnthropicError(400, "The request body is not valid JSON")
@@ -89,7 +92,8 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, threads: Thr
         raw = msgspec.json.encode(body)
     counting = request.path == COUNT_PATH
     betas = tuple((request.header(b"anthropic-beta") or b"").decode("latin-1").replace(" ", "").split(","))
-    error = validate(Request(body, betas, config.max_output, counting))
+    version = (request.header(b"anthropic-version") or b"").decode("latin-1")
+    error = validate(Request(body, betas, config.max_output, counting, version))
     if error is not None:
         raise error
     count = config.count or count_prompt

@@ -41,6 +41,9 @@ BETAS: Mapping[str, tuple[str, ...]] = {
     "thread": ("message-threads-",),
 }
 NOT_COUNTED = frozenset(("max_tokens", "stream", "metadata", "stop_sequences", "temperature", "top_p", "top_k"))
+SAMPLING = ("temperature", "top_p", "top_k")
+STRICT_VERSION = "2026-10-21"  # of the header anthropic-version
+SERVER_TOOLS = ("web_search_", "web_fetch_", "code_execution_")
 MAX_MARKS = 4
 MIN_BUDGET = 1024
 OLD = re.compile(r"claude-(?:[23]|instant|[a-z]+-4(?:-[01]\b|-2\d{7}|$|@))")  # models before 4.5
@@ -74,6 +77,7 @@ class Request:
     betas: tuple[str, ...] = ()
     max_output: int | None = None
     counting: bool = False
+    version: str = ""
 
     @property
     def model(self) -> str:
@@ -423,6 +427,45 @@ def _digest(value: Json) -> str:
     return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=8).hexdigest()
 
 
+def _sampling_is_not_set(request: Request) -> ApiError | None:
+    """Since the version of October 2026, even at its default."""
+    found = next((name for name in SAMPLING if name in request.body), None)
+    old = request.version < STRICT_VERSION
+    return None if found is None or old else invalid(f"{found}: Extra inputs are not permitted")
+
+
+def _blocks_stand_where_they_may(request: Request) -> ApiError | None:
+    """Since the version of October 2026: documents and citations."""
+    if request.version < STRICT_VERSION:
+        return None
+    for i, m in enumerate(request.messages):
+        for k, block in enumerate(blocks_of(m)):
+            if m["role"] == "assistant" and block.get("type") == "document":
+                return invalid(f"messages.{i}.content.{k}: `document` blocks are not permitted in `assistant` messages")
+            if m["role"] == "user" and block.get("type") == "text" and block.get("citations"):
+                return invalid(
+                    f"messages.{i}.content.{k}.text.citations: citations are not permitted in `user` messages"
+                )
+    return None
+
+
+def _can_be_counted(request: Request) -> ApiError | None:
+    """The counter runs no tool and fetches nothing."""
+    if not request.counting:
+        return None
+    for i, tool in enumerate(request.body.get("tools") or ()):
+        kind = str(tool.get("type") or "custom")
+        if kind.startswith(SERVER_TOOLS):
+            return invalid(f"tools.{i}: server tools are not supported by the token counting endpoint")
+    for i, m in enumerate(request.messages):
+        for k, block in enumerate(blocks_of(m)):
+            source = block.get("source") or {}
+            if block.get("type") in ("image", "document") and source.get("type") in ("url", "file"):
+                text = f"messages.{i}.content.{k}.source: `{source['type']}` sources are not supported by the token "
+                return invalid(text + "counting endpoint")
+    return None
+
+
 CHECKS: tuple[Check, ...] = (
     _fields_are_known,
     _has_messages,
@@ -439,4 +482,7 @@ CHECKS: tuple[Check, ...] = (
     _marks_are_few,
     _thinking_comes_first,
     _thinking_is_unmodified,
+    _sampling_is_not_set,
+    _blocks_stand_where_they_may,
+    _can_be_counted,
 )

@@ -32,6 +32,10 @@ LINES = ((b"content-type", b"application/x-ndjson"),)
 JSON_HEADERS = ((b"content-type", b"application/json; charset=utf-8"),)
 CREATED = "2026-01-01T00:00:00Z"  # constant, so that responses are reproducible
 DURATIONS = {"total_duration": 3_000, "load_duration": 1_000, "prompt_eval_duration": 1_000, "eval_duration": 1_000}
+TOO_LONG_TO_SHIFT = (
+    "the prompt is longer than the context length currently available to the model; shorten the prompt, adjust the "
+    "context length in settings, or use a model with a longer context length"
+)
 # The words of Go's decoder, in which Ollama refuses a value of another type: the field's path and its type.
 ARGUMENTS = "api.ToolCallFunctionArguments"
 
@@ -104,6 +108,8 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Load
         if body.get("truncate") is False:
             raise OllamaError(400, refusal(prompt, window))
         prompt = _count(truncated(body, window))
+        if prompt > window and body.get("shift") is False:
+            raise OllamaError(400, TOO_LONG_TO_SHIFT)
         prompt = prompt if prompt <= window else window // 2
     reply = reply_to(body, prompt, config.text)
     if body.get("stream") is False:

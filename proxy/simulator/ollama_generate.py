@@ -16,6 +16,7 @@ from proxy.simulator.ollama import (
     CREATED,
     LINES,
     THREAD_MIN_BYTES,
+    TOO_LONG_TO_SHIFT,
     Loaded,
     OllamaError,
     check_image,
@@ -74,6 +75,8 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Load
     if prompt > window:
         if body.get("truncate") is False:
             raise OllamaError(400, refusal(prompt, window))
+        if body.get("shift") is False:
+            raise OllamaError(400, TOO_LONG_TO_SHIFT)
         prompt = window // 2
     reply = reply_to(body, prompt, config.text)
     if body.get("stream") is False:

@@ -19,6 +19,7 @@ WRITTEN = ("output_text", "refusal")  # content parts of the assistant's message
 GIVEN = ("input_text", "input_image", "input_file")  # of all others
 MAX_CALL_ID = 64
 MIN_OUTPUT_TOKENS = 16
+MIN_COMPACT_THRESHOLD = 1_000  # tokens
 # The types of items, with the fields that each requires.
 ITEMS: Mapping[str, tuple[str, ...]] = {
     "message": ("role", "content"),
@@ -275,6 +276,29 @@ def _reasoning_is_complete(body: Body) -> ApiError | None:
     return None
 
 
+def _references_are_stored(body: Body) -> ApiError | None:
+    if body.get("store") is not False:
+        return None
+    for _, kind, item in items_of(body):
+        if kind == "item_reference":
+            return ApiError(
+                404,
+                f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false. Try "
+                "again with `store` set to true, or remove this item from your input.",
+                param="input",
+            )
+    return None
+
+
+def _thresholds_are_large(body: Body) -> ApiError | None:
+    for i, edit in enumerate(body.get("context_management") or ()):
+        least, path = edit.get("compact_threshold"), f"context_management[{i}].compact_threshold"
+        if least is not None and least < MIN_COMPACT_THRESHOLD:
+            text = f"Invalid '{path}': integer below minimum value. Expected a value >= {MIN_COMPACT_THRESHOLD}, but "
+            return invalid(text + f"got {least} instead.", "integer_below_min_value", path)
+    return None
+
+
 def _secrets_are_its_own(body: Body) -> ApiError | None:
     for _, _, item in items_of(body):
         secret = item.get("encrypted_content")
@@ -351,6 +375,8 @@ CHECKS: tuple[Check, ...] = (
     _call_ids_are_short,
     _ids_are_valid,
     _trigger_is_last,
+    _references_are_stored,
+    _thresholds_are_large,
     _secrets_are_its_own,
     _calls_are_answered,
     _reasoning_is_complete,

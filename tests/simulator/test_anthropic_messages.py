@@ -11,7 +11,7 @@ import pytest
 from proxy.apis.anthropic_messages import response
 from proxy.model.api import ResponseState
 from proxy.model.outcome import Usage
-from proxy.simulator.anthropic_messages import COUNT_PATH, PATH, count_prompt
+from proxy.simulator.anthropic_messages import COUNT_PATH, MAX_BYTES, PATH, count_prompt
 from proxy.simulator.app import Simulator
 from proxy.simulator.check import ApiError
 from proxy.simulator.replies import END
@@ -180,3 +180,9 @@ def test_a_model_that_goes_on_calls_until_a_result_says_that_it_was_the_last() -
         result = {"type": "tool_result", "tool_use_id": call[0]["id"], "content": text}
         told = [ASK, {"role": "assistant", "content": call}, {"role": "user", "content": [result]}]
         assert asked(tools=[TOOL], model="claude-sim-tools-loop", messages=told).json["content"][0]["type"] == kind
+
+
+def test_a_request_that_is_too_large_is_refused_unread() -> None:
+    got = asked(raw=b" " * (MAX_BYTES + 1))
+    assert (got.status, got.json["error"]["type"]) == (413, "request_too_large")
+    assert got.json["error"]["message"] == "Request exceeds the maximum size"

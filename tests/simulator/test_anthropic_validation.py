@@ -36,9 +36,15 @@ def body(*messages: Any, **fields: Any) -> dict[str, Any]:
     return {"model": "claude-opus-4-8", "max_tokens": 2048, "tools": TOOLS, **fields, "messages": list(messages)}
 
 
-def error(sent: dict[str, Any], *betas: str, max_output: int | None = None, counting: bool = False) -> str:
+def error(
+    sent: dict[str, Any],
+    *betas: str,
+    max_output: int | None = None,
+    counting: bool = False,
+    version: str = "2023-06-01",
+) -> str:
     """The text of the error; empty for a valid request."""
-    found = validate(Request(sent, betas, max_output, counting))
+    found = validate(Request(sent, betas, max_output, counting, version))
     assert found is None or found.status == 400
     return "" if found is None else found.message
 
@@ -277,3 +283,39 @@ def test_the_envelope() -> None:
     }
     kinds = [json.loads(AnthropicError(status, "x").body())["error"]["type"] for status in (400, 500, 529)]
     assert kinds == ["invalid_request_error", "api_error", "overloaded_error"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ({**body(ASK), "temperature": 1}, "temperature: Extra inputs are not permitted"),
+        ({**body(ASK), "top_k": 5}, "top_k: Extra inputs are not permitted"),
+        (
+            body(ASK, {"role": "assistant", "content": [{"type": "document", "source": {}}]}, ASK),
+            "messages.1.content.0: `document` blocks are not permitted in `assistant` messages",
+        ),
+        (
+            body({"role": "user", "content": [{"type": "text", "text": "x", "citations": [{}]}]}),
+            "messages.0.content.0.text.citations: citations are not permitted in `user` messages",
+        ),
+    ],
+)
+def test_what_the_newer_version_refuses_the_older_takes(sent: dict[str, Any], text: str) -> None:
+    assert error(sent, version="2026-10-21") == text and error(sent) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "content", "text"),
+    [
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "x", "tools.0: server tools"),
+        (
+            {},
+            [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}],
+            "`url` sources are not supported",
+        ),
+        ({}, [{"type": "document", "source": {"type": "file", "file_id": "f"}}], "`file` sources are not supported"),
+    ],
+)
+def test_what_cannot_be_counted(fields: dict[str, Any], content: Any, text: str) -> None:
+    sent = {"model": "claude-opus-4-8", **fields, "messages": [{"role": "user", "content": content}]}
+    assert text in error(sent, counting=True) and error({**sent, "max_tokens": 9}) == ""

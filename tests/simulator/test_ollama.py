@@ -111,3 +111,10 @@ def test_what_its_decoder_does_not_take_is_refused(fields: dict[str, Any], said:
 def test_its_errors_are_texts() -> None:
     assert asked(raw=b"{").json.keys() == asked(status=500).json.keys() == {"error"}
     assert asyncio.run(exchange(Simulator(SimulatorConfig()), "PUT", PATH, b"{}", [])).status == 405
+
+
+def test_what_is_too_long_to_be_shortened_is_refused_where_nothing_may_shift() -> None:
+    alone = [{"role": "user", "content": "word " * 900}]
+    got = asked(messages=alone, window=500, shift=False)
+    assert got.status == 400 and "currently available to the model; shorten the prompt" in got.json["error"]
+    assert asked(messages=alone, window=500).status == asked(messages=LONG, window=500, shift=False).status == 200

@@ -68,6 +68,8 @@ def test_what_is_too_long_is_discarded_in_silence_or_refused() -> None:
     refused = asked(prompt=long, window=500, truncate=False)
     assert refused.status == 400 and "exceeds the available context size (500 tokens)" in refused.json["error"]
     assert asked(prompt="x", context=list(range(900)), window=500, truncate=False).status == 400
+    still = asked(prompt=long, window=500, shift=False)
+    assert still.status == 400 and "currently available to the model; shorten the prompt" in still.json["error"]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,18 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
     [
         ([ASKED], {"model": None}, "Missing required parameter: 'model'.", "model"),
         ([], {"input": None}, "Missing required parameter: 'input'.", "input"),
+        (
+            [{"type": "item_reference", "id": "rs_1"}, ASKED],
+            {"store": False},
+            "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
+            "input",
+        ),
+        (
+            [ASKED],
+            {"context_management": [{"type": "compaction", "compact_threshold": 999}]},
+            "Invalid 'context_management[0].compact_threshold': integer below minimum value. Expected a value >= 1000",
+            "context_management[0].compact_threshold",
+        ),
         ([], {}, "Invalid 'input': empty array.", "input"),
         ([5], {}, "Invalid type for 'input[0]'", "input[0]"),
         ([{"type": "news"}], {}, "Invalid value: 'news'. Supported values are: 'message'", "input[0]"),
