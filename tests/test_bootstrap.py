@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, listen, on_terminal, shown
+from proxy.bootstrap import aged, check_page, listen, on_terminal, shown
 from proxy.config.model_table import read_table
+from proxy.config.settings import read_settings
 from proxy.config.window_rules import WindowRules
 from proxy.config.windows import Windows
 from proxy.errors import ConfigError
@@ -114,3 +115,26 @@ def test_only_on_a_terminal_a_hangup_is_the_end(monkeypatch: pytest.MonkeyPatch)
             found.append(on_terminal())
     monkeypatch.setattr(sys, "stdin", nothing)  # closed
     assert [*found, on_terminal()] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, ""),
+        ({"PLIMSOLL_PAGE_CONTENT": "1"}, "needs PLIMSOLL_ADMIN_PORT"),
+        ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9"}, ""),
+        ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_HOST": "::1"}, ""),
+        ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_HOST": "0.0.0.0"}, "ADMIN_TOKEN"),
+        ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "10.0.0.1"}, "ADMIN_TOKEN"),
+        ({"PLIMSOLL_PAGE_CONTENT": "0", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "10.0.0.1"}, ""),
+    ],
+)
+def test_texts_are_shown_to_this_machine_or_behind_a_token(given: dict[str, str], problem: str) -> None:
+    token = {"PLIMSOLL_ADMIN_TOKEN": "0123456789abcdef"}
+    if not problem:
+        check_page(read_settings(given))
+        return
+    with pytest.raises(ConfigError, match=problem):
+        check_page(read_settings(given))
+    if problem == "ADMIN_TOKEN":
+        check_page(read_settings({**given, **token}))

@@ -49,6 +49,9 @@ class Kept(NamedTuple):
     outcome: Outcome
 
 
+_Raw = tuple[int, float, Outcome]  # a `Kept`: to make one takes as long as all else that a request adds
+
+
 class Recent:
     """The last requests. `worker` is the number of this process. Times are in seconds since 1970."""
 
@@ -57,8 +60,8 @@ class Recent:
         self.count = 0
         self._clock = clock
         self.begin()
-        self._latest: deque[Kept] = deque(maxlen=KEPT)
-        self._remarkable: deque[Kept] = deque(maxlen=KEPT)
+        self._latest: deque[_Raw] = deque(maxlen=KEPT)
+        self._remarkable: deque[_Raw] = deque(maxlen=KEPT)
         self._breakdowns: Bounded[int, bytes] = Bounded(MAX_BREAKDOWNS, MAX_BREAKDOWN_BYTES)
         self._texts: dict[int, tuple[float, TextSource]] = {}  # oldest first
         self._text_bytes = 0
@@ -75,20 +78,20 @@ class Recent:
     def add(self, outcome: Outcome, shown: Shown | None = None) -> None:
         """Adds a finished request."""
         self.count = number = self.count + 1
-        if len(outcome.model) > MAX_NAME or len(outcome.model_sent) > MAX_NAME:
+        if len(outcome.model) > MAX_NAME:  # that of another model is the operator's
             outcome = _shortened(outcome)
-        kept = Kept(number, self._clock(), outcome)
-        self._latest.append(kept)
-        if outcome.result != ORDINARY or outcome.notes or outcome.planned:
-            self._remarkable.append(kept)
+        raw = (number, self._clock(), outcome)
+        self._latest.append(raw)
+        if outcome.result != ORDINARY or outcome.planned:
+            self._remarkable.append(raw)
         if shown is not None:
-            self._keep(kept, shown)
+            self._keep(number, raw[1], shown)
 
-    def _keep(self, kept: Kept, shown: Shown) -> None:
+    def _keep(self, number: int, at: float, shown: Shown) -> None:
         if shown.breakdown:
-            self._breakdowns.put(kept.number, shown.breakdown, len(shown.breakdown) + 100)
+            self._breakdowns.put(number, shown.breakdown, len(shown.breakdown) + 100)
         if shown.texts is not None:
-            self._texts[kept.number] = (kept.at, shown.texts)
+            self._texts[number] = (at, shown.texts)
             self._text_bytes += shown.texts.weight
             self.expire()
 
@@ -104,9 +107,9 @@ class Recent:
 
     def since(self, number: int = 0) -> Iterator[Kept]:
         """The requests after a number, newest first."""
-        later = (kept for kept in reversed(self._remarkable))
+        later = (Kept(*raw) for raw in reversed(self._remarkable))
         other = next(later, None)
-        for kept in reversed(self._latest):
+        for kept in (Kept(*raw) for raw in reversed(self._latest)):
             if kept.number <= number:
                 return
             while other is not None and other.number >= kept.number:

@@ -417,7 +417,10 @@ def figures_of(context: RequestContext) -> Figures:
 
 def _kept(context: RequestContext, scanned: Scanned) -> Shown | None:
     """What the page shows of a request that was not planned."""
-    return None if context.keeping is None else context.keeping.of_body(scanned.plain, context.received.api)
+    keeping = context.keeping
+    if keeping is None or not keeping.texts:  # as always but where a setting wants texts
+        return None
+    return keeping.of_body(scanned.plain, context.received.api)
 
 
 def _of_plan(context: RequestContext, scanned: Scanned, plan: Plan, was_sent: bool) -> Figures:

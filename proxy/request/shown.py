@@ -36,9 +36,9 @@ class Keeping:
             PlannedTexts(tuple(plan.before.messages), tuple(plan.draft.messages), tuple(rows(plan, lines=False))),
         )
 
-    def of_body(self, body: bytes, api: Api) -> Shown | None:
-        """What is kept of a request that was not planned."""
-        return Shown(b"", BodyTexts(api, body)) if self.texts else None
+    def of_body(self, body: bytes, api: Api) -> Shown:
+        """What is kept of a request that was not planned, if texts are kept."""
+        return Shown(b"", BodyTexts(api, body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from proxy.config.settings import SETTINGS
 from tests.makers import body, system, user, words
 from tests.redis_server import free_port
 
-COMMANDS = ("serve", "inspect", "replay", "models", "forget", "check", "demo", "simulate")
+COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
 
 
@@ -325,6 +325,22 @@ def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_wher
     monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")
     code, _, err = ended(capsys, "forget", "gpt-4o")
     assert (code, err) == (2, "plimsoll: the proxy's address is unknown: set --url\n")
+
+
+def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert ended(capsys, "page")[0] == 2  # port 0: nobody knows which
+    monkeypatch.delenv("PLIMSOLL_ADMIN_PORT")
+    code, _, err = ended(capsys, "page")
+    assert code == 2 and "set PLIMSOLL_ADMIN_PORT" in err
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "8081")
+    assert ended(capsys, "page") == (0, "http://127.0.0.1:8081/\n", "")
+    monkeypatch.setenv("PLIMSOLL_ADMIN_TOKEN", "0123456789abc#&?")
+    assert ended(capsys, "page", "--url", "http://host:1/p") == (0, "http://host:1/p/\n", "")
+    assert opened == ["http://127.0.0.1:8081/", "http://host:1/p/#token=0123456789abc%23%26%3F"]
 
 
 def test_the_built_in_rules_have_no_problems(capsys: pytest.CaptureFixture[str]) -> None:
