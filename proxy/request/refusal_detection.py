@@ -36,20 +36,23 @@ REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: 
 
 @dataclass(frozen=True, slots=True)
 class RefusalDetector:
-    """Detects refusals by the rows of rules/refusals.toml. It remembers the models that refused a caller's requests:
-    their windows are smaller than what is known of them, so that no stream of theirs is let through unread."""
+    """Detects refusals by the rows of rules/refusals.toml. It remembers the sizes of requests that a model refused a
+    caller: its window may be smaller than what is known of it, so that no stream of that size is let through unread."""
 
     rules: Rules
-    _refused: Bounded[tuple[bytes, str], bool] = field(default_factory=lambda: Bounded(MOST_REFUSED))
+    _refused: Bounded[tuple[bytes, str], int] = field(default_factory=lambda: Bounded(MOST_REFUSED))
 
     def remember(self, headers: Sequence[Header], model: str) -> None:
         """A model refused a request with these headers for its length."""
         if len(model) <= MAX_LENGTH:
-            self._refused.put((tenant_of(headers), model), True)
+            self._refused.put((tenant_of(headers), model), _size_of(headers))
 
     def has_refused(self, headers: Sequence[Header], model: str) -> bool:
-        """Whether the model refused a request of the same caller."""
-        return self._refused.filled and self._refused.get((tenant_of(headers), model)) is not None
+        """Whether the newest request that the model refused the same caller was at most twice as long."""
+        if not self._refused.filled:
+            return False
+        refused = self._refused.get((tenant_of(headers), model))
+        return refused is not None and 2 * _size_of(headers) >= refused
 
     def in_relayed(self, tap: Tap) -> Refusal | None:
         """The refusal that a stream turned out to be after its first events had gone to the client; or None."""
@@ -100,6 +103,12 @@ class RefusalDetector:
         except TimeoutError:
             pass
         return seen, shown.refusal
+
+
+def _size_of(headers: Sequence[Header]) -> int:
+    """The bytes of a request's body, as its client said; 0 if it did not."""
+    told = value_of(headers, b"content-length") or b""
+    return int(told) if told.isdigit() else 0
 
 
 def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:

@@ -218,6 +218,9 @@ def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
     detector.remember(other, "m" * 10_000)
     asked = [(mine, "m"), (mine, "n"), (other, "m"), (other, "m" * 10_000)]
     assert [detector.has_refused(*one) for one in asked] == [True, False, False, False]
+    detector.remember([*mine, (b"content-length", b"1000")], "m")
+    sizes = [[*mine, (b"content-length", size)] for size in (b"499", b"500", b"2000")]
+    assert [detector.has_refused(headers, "m") for headers in sizes] == [False, True, True]
 
 
 @pytest.mark.parametrize(
