@@ -28,7 +28,7 @@ from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
 OLD = "older than the window holds"
-QUOTED, MOST_QUOTED = 1.2, 0.9  # of `recall`, and of the room at most, if older turns are quoted (measured)
+OLDER, MOST_OLDER = 1.2, 0.9  # of `recall`, and of the room at most, for older turns or blocks (measured)
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
 FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
 HIGHEST = 1 + REUSE  # the largest worth of an older block of a run
@@ -52,7 +52,7 @@ class Params:
     arguments by which a call can be repeated for what its short form lacks (`rules/tools.toml`).
     """
 
-    low: float = 0.6
+    low: float = 0.65
     target: float | None = None
     max_messages: int | None = None
     keep_last: int | None = None
@@ -253,7 +253,7 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
             return blocks[place].tokens
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
-    marks = Marks(draft.room, draft.fixed, params.low, params.recall, exact=exact)
+    marks = Marks(draft.room, draft.fixed, params.low, _older(params), exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
     brief = found.brief(blocks)
     made = [
@@ -264,6 +264,12 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     if len(made) == len(blocks) and not brief:
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+
+
+def _older(params: Params) -> float:
+    """The share of the room for what is chosen by relevance. With `recall` 0.5 that is more than a half, because it is
+    rarely full."""
+    return min(MOST_OLDER, OLDER * params.recall)
 
 
 def _weighed(block: Block) -> Block:
@@ -280,8 +286,7 @@ def _with_excerpts(
     """
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
-    quoted = min(MOST_QUOTED, QUOTED * params.recall)
-    window = always + int((1 - quoted) * max(0, draft.room - always))
+    window = always + int((1 - _older(params)) * max(0, draft.room - always))
     kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
     places = {place: number for number, place in enumerate(sorted(kept))}
     return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)

@@ -5,8 +5,9 @@ Theory of operation
 
 Providers bill a repeated prefix of a prompt at a fraction of its price, so a cut must not move at every turn. The upper
 mark is the room: as long as the run fits, nothing is cut. When it no longer fits, it is cut to the lower mark, a share
-`low` of the room that is not pinned: half of that for the newest blocks, half for older blocks that are relevant to the
-current task. The cut then stays until the room is exceeded again.
+`low` of the room that is not pinned: part of that for the newest blocks, the rest for older blocks that are relevant to
+the current task. The cut then stays until the room is exceeded again. The next cut keeps the older blocks of this one
+and adds to them while there is room, so that the prompt still begins as before; then they are chosen anew.
 
 No state is needed for that: the run is replayed from its start with the token counts of its blocks, and every cut is
 made again as it was made then. A cut depends only on the blocks up to it, so every replica and every later turn cuts in
@@ -15,11 +16,13 @@ the same place. Cuts are cached, which only saves time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
+from heapq import heapify, heappop, heapreplace
 
 from proxy.fit.blocks import closings
-from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, Reuse, asked_now, rank_blocks
+from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.text.bm25 import Document, Index, acquire_index, release_index
 from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
@@ -27,6 +30,7 @@ from proxy.model.conversation import Block, Kind
 
 BRIEF = 150  # tokens of a result in its short form (measured)
 WHOLE = 4  # the newest blocks, whose results stay whole; older ones are kept in their short form (measured)
+FILLED = 0.8  # share of their room that a new choice of older blocks fills; the cuts after it add to them (measured)
 LATER = 1000  # characters used of a result that is not shortened yet (measured: 6,000 gain hardly more)
 CUTS, CUTS_BYTES = 4096, 8 << 20  # cached
 PLACE = 150  # bytes of a cut for each block in it
@@ -41,7 +45,7 @@ class Marks:
 
     room: int
     fixed: int
-    low: float = 0.6
+    low: float = 0.65
     recalled: float = 0.5
     brief: int = BRIEF
     exact: bool = False
@@ -79,7 +83,7 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
         live[place] = blocks[place].tokens
         used += live[place]
         if used > marks.room:
-            kept = _cut(seen, live, pins, marks, brief)
+            kept = _cut(seen, live, pins, marks, brief, kept)
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
@@ -132,6 +136,17 @@ class _Replayed:
         """The readings of the assistant's messages in a block."""
         return _spoken(self.blocks[place], self._documents[place])
 
+    def news(self, kept: Mapping[int, int], places: Iterable[int]) -> News:
+        """What these blocks would tell besides the kept ones (index -> tokens). A short form surely has no more than
+        what the assistant said."""
+        _, reuse = self.upto(max(kept) + 1)
+        known = set[str]()
+        for place, cost in kept.items():
+            known |= reuse.named[place]
+            if cost >= self.blocks[place].tokens:
+                known.update([name for reading in self._documents[place] for name in reading.names])
+        return News(reuse, known, places)
+
     def user(self, place: int) -> Reading:
         """The reading of the first user message in a block."""
         kinds = [message.kind for message in self.blocks[place].messages]
@@ -156,7 +171,16 @@ def _spoken(block: Block, document: Document) -> list[Reading]:
     ]
 
 
-def _cut(seen: _Replayed, live: Mapping[int, int], pins: Set[int], marks: Marks, brief: Callable[[int], int]) -> Kept:
+def _cut(
+    seen: _Replayed,
+    live: Mapping[int, int],
+    pins: Set[int],
+    marks: Marks,
+    brief: Callable[[int], int],
+    before: Kept,
+) -> Kept:
+    """The blocks that stay. The older ones that the cut `before` chose stay as they are while they leave room for
+    others: the prompt then begins as before. Else all are chosen anew, and room is left for the next cut."""
     users = [place for place in live if seen.blocks[place].user is not None]
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
@@ -172,14 +196,26 @@ def _cut(seen: _Replayed, live: Mapping[int, int], pins: Set[int], marks: Marks,
     kept |= newest
     older = [place for place in live if place not in kept]
     worth = _worth(seen, live, users, older) if marks.recalled and older else {}
+    left = room - sum(newest.values())
 
-    def closer(place: int) -> dict[int, int]:
+    def closer(place: int, blocks: Mapping[int, float]) -> dict[int, int]:
         after = seen.closing.get(place)
-        return {after: short(after)} if after is not None and after in worth else {}
+        return {after: short(after)} if after is not None and after in blocks else {}
 
-    recalled = _recalled(worth, room - sum(newest.values()), live, own, closer)
-    kept |= recalled
-    return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(recalled)})
+    held = {place: live[place] for place in before.worth if place in worth}
+    for place in tuple(held):
+        held = closer(place, worth) | held
+    if sum(held.values()) > FILLED * left:
+        held, left = {}, int(FILLED * left)
+    kept |= held
+    loose = {place: value for place, value in worth.items() if place not in held}
+    if loose:
+        news = seen.news(kept, loose)
+        order = _best_first(loose, live, news)
+        kept |= _recalled(order, left - sum(held.values()), own, partial(closer, blocks=loose), news.keep)
+    chosen = {place: loose[place] for place in kept if place in loose}
+    worth = chosen | {place: before.worth.get(place, worth[place]) for place in held}
+    return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(worth)})
 
 
 def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Callable[[int], int]) -> dict[int, int]:
@@ -202,20 +238,34 @@ def _worth(seen: _Replayed, live: Mapping[int, int], users: Sequence[int], older
     return rank_blocks(index, asked, reuse, older)
 
 
+def _best_first(worth: Mapping[int, float], live: Mapping[int, int], news: News) -> Iterator[int]:
+    """The older blocks of some value, the best for its cost first. The value of the others falls with `news`."""
+
+    def key(place: int) -> tuple[float, int]:
+        return -(worth[place] + NEW * news[place]) / max(1, live[place]) ** COST_EXPONENT, place
+
+    waiting = [key(place) for place in worth]
+    heapify(waiting)
+    while waiting and waiting[0][0] < 0:
+        now = key(waiting[0][1])
+        if now > waiting[0]:
+            heapreplace(waiting, now)
+        else:
+            yield heappop(waiting)[1]
+
+
 def _recalled(
-    worth: Mapping[int, float],
+    order: Iterable[int],
     room: int,
-    live: Mapping[int, int],
     own: Callable[[int], int],
     closer: Callable[[int], Mapping[int, int]],
+    keep: Callable[[int], None],
 ) -> dict[int, int]:
-    """The older blocks that fit, index -> tokens, the best value for its cost first, rounds in their short form. With a
-    round the block that closes it is kept (`closer`: its index and tokens), in its short form unless it is chosen
-    itself."""
+    """The older blocks that fit, index -> tokens, in that order of preference, rounds in their short form. With a round
+    the block that closes it is kept (`closer`: its index and tokens), in its short form unless it is chosen itself.
+    `keep` is called with each that is chosen."""
     found: dict[int, int] = {}
-    for place in sorted(worth, key=lambda p: (-worth[p] / max(1, live[p]) ** COST_EXPONENT, p)):
-        if worth[place] <= 0:
-            break
+    for place in order:
         wanted = {place: own(place)}
         if wanted[place] - found.get(place, 0) > room:
             continue
@@ -224,4 +274,5 @@ def _recalled(
         if cost <= room:
             found |= wanted
             room -= cost
+            keep(place)
     return found

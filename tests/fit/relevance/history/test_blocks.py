@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.fit.relevance.history.blocks import REUSE, Reuse, asked_now, rank_blocks
+from proxy.fit.relevance.history.blocks import REUSE, News, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.text.bm25 import Index
 from proxy.fit.relevance.text.reading import Reading, read_text
 
@@ -60,3 +60,24 @@ def test_a_block_is_worth_its_match_and_what_it_brought() -> None:
     worth = rank_blocks(index, asked_now(read_text("What does the parser do?"), [], index), reuse, [0, 1, 2])
     assert worth == {0: 1.0, 1: 0.0, 2: REUSE}
     assert rank_blocks(index, asked_now(None, [], index), reuse, []) == {}
+
+
+def named(*texts: str) -> Reuse:
+    """What the assistant said in each block."""
+    reuse = Reuse()
+    for document in read(*texts):
+        reuse.add(document, document)
+    return reuse
+
+
+def test_what_the_assistant_named_often_is_news_until_a_block_tells_it() -> None:
+    reuse = named("src/alpha.py", "src/alpha.py", "src/beta.py", "nothing")
+    news = News(reuse, (), range(4))
+    assert [news[place] for place in range(4)] == [1, 1, 0.5, 0]
+    news.keep(1)
+    assert [news[place] for place in range(4)] == [0, 0, 0.5, 0]
+
+
+def test_what_the_kept_blocks_tell_is_no_news() -> None:
+    news = News(named("src/alpha.py", "src/beta.py"), ["src/alpha.py", "src/beta.py"], range(2))
+    assert news[0] == news[1] == 0
