@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ STREAM = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),  # nginx
 )
+EXPIRY_S = 30.0  # between two looks for texts that are too old
 LEARNED_S = 10.0  # what was learned is read again after that time
 LAST_EVENT = b"last-event-id"
 
@@ -73,6 +75,7 @@ class Page:
         self.token = configured or secrets.token_urlsafe(24)
         self.feed = Feed(peers, self.overview)
         self._began = time.time()
+        self._expiry: asyncio.Task[None] | None = None
         self._learned: tuple[float, list[Any]] = (0.0, [])
         self._reading: Mapping[str, Handler] = {"overview": self._overview, "requests": self._requests}
         self._changing: Mapping[str, Handler] = {"inspect": self._inspect, "forget": self._forget}
@@ -81,9 +84,19 @@ class Page:
         """Answers the other workers from now on."""
         self.recent.begin()
         await self.peers.open()
+        if self._served.gateway.settings.page_content:
+            self._expiry = asyncio.create_task(self._expire())
+
+    async def _expire(self) -> None:
+        """Drops texts that are too old, also where no request comes and nobody looks."""
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            self.recent.expire()
 
     async def close(self) -> None:
         """Ends the viewers, and answers no more."""
+        if self._expiry is not None:
+            self._expiry.cancel()
         self.feed.close()
         await self.peers.close()
 

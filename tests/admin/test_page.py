@@ -1,0 +1,123 @@
+"""The page and its API in one process: what each path answers, and that texts go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from proxy.admin import page as module
+from proxy.app import Services, build, create_admin
+from proxy.config.settings import read_settings
+from proxy.model.outcome import Outcome
+from proxy.observe import recent
+from proxy.observe.recent import Shown
+from tests.serving import eventually, run
+
+FITTED = Outcome("chat", "fitted", 200, "fit", "default", "gpt-4o", "gpt-4o", 1000, prompt=900, load_before=1.1)
+
+
+class Texts:
+    """Texts that weigh nothing."""
+
+    weight = 0
+
+
+def services(**settings: str) -> Services:
+    url = {"PLIMSOLL_UPSTREAM": "http://me.example/v1", "PLIMSOLL_ADMIN_PORT": "1"}
+    return build(read_settings({**url, **settings}), lambda outcome: None)
+
+
+async def asked(made: Services, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> tuple[int, Any]:
+    """The status and the body of an answer; JSON is decoded."""
+    sent: list[Any] = []
+    path, _, query = path.partition("?")
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": given}
+    await create_admin(made)({**scope, "query_string": query.encode()}, receive, send)
+    raw = b"".join(message.get("body", b"") for message in sent)
+    kind = dict(sent[0]["headers"])[b"content-type"]
+    return sent[0]["status"], json.loads(raw) if raw and kind == b"application/json" else raw
+
+
+def test_each_path_answers_with_its_methods() -> None:
+    async def test() -> None:
+        made = services()
+        assert (await asked(made, "/"))[1].startswith(b"<!doctype html>")
+        assert await asked(made, "/", "HEAD") == (200, b"")
+        for path in ("/", "/api/overview", "/api/requests"):
+            assert (await asked(made, path, "POST"))[0] == 405
+        assert (await asked(made, "/api/inspect"))[0] == 405
+        for path in ("/api", "/api/", "/api/x", "/api/overview/x", "/favicon.ico"):
+            assert (await asked(made, path))[0] == 404
+        status, found = await asked(made, "/api/inspect?path=/v1/nothing", "POST", b"{}")
+        assert (status, found["error"]["code"]) == (400, "unknown_path")
+        body = json.dumps(
+            {"model": "gpt-4o", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        ).encode()
+        made.go_offline()
+        status, found = await asked(made, "/api/inspect", "POST", body)
+        assert (status, found["messages"]["detail"][0]["state"]) == (200, "kept")
+        await made.close()
+
+    run(test())
+
+
+def test_requests_are_found_filtered_and_paged() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        for number in range(5):
+            made.page.recent.add(FITTED if number % 2 else Outcome("embeddings", "passed", 200, model="ada"))
+        _, found = await asked(made, "/api/requests?limit=2")
+        assert len(found["requests"]) == 2 and found["more"] is True
+        _, found = await asked(made, "/api/requests?result=fitted&model=GPT&min_load=1")
+        assert [entry["endpoint"] for entry in found["requests"]] == ["chat", "chat"] and found["more"] is False
+        first = found["requests"][0]["id"]
+        status, detail = await asked(made, f"/api/requests/{first}")
+        assert (status, detail["id"], detail["rows"]) == (200, first, None)
+        assert (await asked(made, "/api/requests?before=nothing"))[0] == 404
+        await made.close()
+
+    run(test())
+
+
+def test_the_overview_names_upstreams_settings_and_versions() -> None:
+    async def test() -> None:
+        made = services(PLIMSOLL_API_KEY="sk-secret")
+        _, found = await asked(made, "/api/overview")
+        assert found["upstreams"] == [
+            {"name": "default", "url": "http://me.example/v1", "requests": None, "failed": None}
+        ]
+        assert found["version"]["plimsoll"] and found["workers"] == {"count": 1, "reached": 1}
+        assert "sk-secret" not in json.dumps(found) and found["content"] is False
+        await made.close()
+
+    run(test())
+
+
+def test_texts_go_where_no_request_comes_and_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXPIRY_S", 0.01)
+
+    async def test() -> None:
+        made = services(PLIMSOLL_PAGE_CONTENT="1")
+        assert made.page is not None
+        await made.page.open()
+        made.page.recent.add(FITTED, Shown(texts=Texts()))
+        assert made.page.recent.texts(1)
+        monkeypatch.setattr(recent, "TEXT_SECONDS", -1.0)
+        kept = made.page.recent._texts
+        await eventually(lambda: not kept, 20)
+        await made.close()
+        await asyncio.sleep(0)
+
+    run(test())
