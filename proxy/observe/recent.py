@@ -53,12 +53,13 @@ _Raw = tuple[int, float, Outcome]  # a `Kept`: to make one takes as long as all 
 
 
 class Recent:
-    """The last requests. `worker` is the number of this process. Times are in seconds since 1970."""
+    """The last requests. `worker` is the number of this process. Times are in seconds since 1970; the age of texts is
+    measured by a clock that does not jump."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, age_clock: Callable[[], float] = time.monotonic) -> None:
         self.worker = 0
         self.count = 0
-        self._clock = clock
+        self._clock, self._age_clock = clock, age_clock
         self.begin()
         self._latest: deque[_Raw] = deque(maxlen=KEPT)
         self._remarkable: deque[_Raw] = deque(maxlen=KEPT)
@@ -85,19 +86,19 @@ class Recent:
         if outcome.result != ORDINARY or outcome.planned:
             self._remarkable.append(raw)
         if shown is not None:
-            self._keep(number, raw[1], shown)
+            self._keep(number, shown)
 
-    def _keep(self, number: int, at: float, shown: Shown) -> None:
+    def _keep(self, number: int, shown: Shown) -> None:
         if shown.breakdown:
             self._breakdowns.put(number, shown.breakdown, len(shown.breakdown) + 100)
         if shown.texts is not None:
-            self._texts[number] = (at, shown.texts)
+            self._texts[number] = (self._age_clock(), shown.texts)
             self._text_bytes += shown.texts.weight
             self.expire()
 
     def expire(self) -> None:
         """Drops texts that are too old, and the oldest ones of too many."""
-        oldest = self._clock() - TEXT_SECONDS
+        oldest = self._age_clock() - TEXT_SECONDS
         while self._texts:
             number, (at, source) = next(iter(self._texts.items()))
             if at >= oldest and self._text_bytes <= MAX_TEXT_BYTES and len(self._texts) <= KEPT:

@@ -78,7 +78,7 @@ def test_what_became_of_messages_is_kept_by_number() -> None:
 
 def test_texts_are_gone_after_minutes() -> None:
     clock = Clock()
-    recent = Recent(clock)
+    recent = Recent(age_clock=clock)
     recent.add(PASSED, Shown(texts=Source()))
     assert recent.texts(1) == Source() and recent.texts(2) is None
     clock.now += TEXT_SECONDS + 1
