@@ -99,13 +99,14 @@ class Local:
         return source.shown() if isinstance(source, PlannedTexts | BodyTexts) else None
 
     def _state(self, question: Question) -> dict[str, Any]:
-        loads: dict[str, tuple[float, float, float]] = {}  # by model: the largest load, the last one, and its time
+        # By model: the largest load; of the newest request its load, its time, and its window with the source.
+        loads: dict[str, tuple[float, float, float, int, str]] = {}
         for kept in self.recent.since():
-            load = kept.outcome.load_before
+            o, load = kept.outcome, kept.outcome.load_before
             if load is not None:
-                label = self._served.metrics.label(kept.outcome.model)
-                most, last, at = loads.get(label, (load, load, kept.at))
-                loads[label] = (max(most, load), last, at)
+                label = self._served.metrics.label(o.model)
+                newest = loads.get(label, (load, load, kept.at, o.window, o.window_source))
+                loads[label] = (max(newest[0], load), *newest[1:])
         return {"learned": self._learned(), "unfitted_paths": list(self._served.gateway.unfitted), "loads": loads}
 
     def _learned(self) -> list[dict[str, Any]]:

@@ -149,8 +149,9 @@ class Page:
         found = figures(values)
         for model in found["models"]:
             loads = [state["loads"][model["model"]] for state in states if model["model"] in state["loads"]]
-            model["load_max"] = max((load for load, _, _ in loads), default=None)
-            model["load_last"] = max(loads, key=lambda load: load[2])[1] if loads else None
+            model["load_max"], model["load_last"] = max((load[0] for load in loads), default=None), None
+            if loads:  # a model has a sample for each source that its window ever had: the newest request's holds
+                _, model["load_last"], _, model["window"], model["source"] = max(loads, key=lambda load: load[2])
         return {
             "at": round(time.time(), 3),
             "started_at": round(self._began, 3),
