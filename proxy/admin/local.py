@@ -15,7 +15,7 @@ from proxy.config.settings import Settings
 from proxy.http.memory_budget import Budget
 from proxy.observe.entries import Entry, entry, matching, phases_ms
 from proxy.observe.metrics import Metrics
-from proxy.observe.recent import Kept, Recent
+from proxy.observe.recent import ORDINARY, Kept, Recent
 from proxy.request.gateway import Gateway
 from proxy.request.inspect import Inspecting
 from proxy.request.model_records import learned_everywhere
@@ -75,7 +75,7 @@ class Local:
         limit, new = question["limit"], self.recent.count - number
         found = list(islice(self.recent.since(number), limit if new <= limit else None))
         if len(found) > limit:
-            remarkable = [kept for kept in found if kept.outcome.result != "passed"][: limit // 2]
+            remarkable = [kept for kept in found if kept.outcome.result != ORDINARY][: limit // 2]
             known = {kept.number for kept in remarkable}
             rest = islice((kept for kept in found if kept.number not in known), limit - len(remarkable))
             found = [*remarkable, *rest]

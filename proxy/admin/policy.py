@@ -13,8 +13,6 @@ FILE = Path(__file__).with_name("page.html")
 SCRIPTS = re.compile(rb"<script(?: type=\"module\")?>(.*?)</script>", re.DOTALL)
 STYLES = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
 
-EMPTY = b"<!doctype html><html lang=en><title>Plimsoll</title><p><a href=api/overview>The figures as JSON</a>"
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -27,7 +25,7 @@ class Document:
 @cache
 def document() -> Document:
     """The page, read once."""
-    body = FILE.read_bytes() if FILE.exists() else EMPTY
+    body = FILE.read_bytes()
     return Document(body, policy(body).encode())
 
 
