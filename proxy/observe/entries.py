@@ -22,7 +22,7 @@ def entry(recent: Recent, kept: Kept) -> Entry:
     error = count_error(o)
     return {
         "id": f"{recent.name}-{number}",
-        "at": round(kept.at, 3),
+        "at": round(kept.at, 6),  # pages of requests are told apart by it
         "worker": recent.worker,
         "endpoint": o.endpoint,
         "path": printable(o.path),

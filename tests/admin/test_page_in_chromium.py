@@ -232,6 +232,33 @@ def test_older_requests_are_fetched(opened: Tab) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_every_request_that_is_kept_is_found_by_its_number(browser: Browser) -> None:
+    with day.place() as alone:  # the stream begins with the unfit request and the newest others
+        alone.play((REST[0], *SMALL[:150]))
+        alone.settled(151)
+        kept = [one["id"] for one in alone.read("/api/requests?limit=1000")["requests"]]
+        with tab(browser, alone.page) as opened:
+            opened.go()
+            opened.find("#f-text").fill("#30")
+            expect(opened.find(f"#requests tbody tr[data-id='{kept[-30]}']")).to_be_visible()
+            opened.find("#f-clear").click()
+            opened.find("#older").click()
+            expect(opened.find("#requests tbody tr")).to_have_count(len(kept))
+            assert opened.ask(LISTED) == kept
+
+
+def test_the_list_is_reached_from_a_note_and_shows_only_what_changed(opened: Tab) -> None:
+    for _ in range(2):  # the second time the address is the same
+        opened.ask("() => scrollTo(0, 0)")
+        opened.find("#notes a:text('Show')").first.click()
+        expect(opened.find("#requests-title")).to_be_focused()
+        expect(opened.find("#requests-title")).to_be_in_viewport()
+        expect(opened.find("#requests tbody tr")).to_have_count(1)
+    opened.find("#f-clear").click()
+    opened.find("#f-changed").check()
+    expect(opened.find("#requests tbody tr")).to_have_count(len(CUT) + len(HEALED))
+
+
 # Before and after
 
 
