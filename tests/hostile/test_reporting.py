@@ -167,7 +167,7 @@ def test_U8_a_request_that_was_never_sent_has_no_attempts_and_nothing_was_cut(
 
 def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
     azure, unknown = "/openai/deployments/mine/images/generations", f"/v1/{CANARY}"
-    asked = ("/v1/responses/input_tokens", "/v1/messages/count_tokens", azure, "/api/generate", unknown)
+    asked = ("/v1/responses/input_tokens", "/v1/messages/count_tokens", azure, "/api/embed", unknown)
     with upstream() as there, running(there.url, workers=workers) as proxy:
         for _ in range(6):
             for path in asked:
