@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
+from proxy.admin.upstreams import LAST, Asked, asked_of
 from proxy.cache.cache import Cache
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -107,7 +108,18 @@ class Local:
                 label = self._served.metrics.label(o.model)
                 newest = loads.get(label, (load, load, kept.at, o.window, o.window_source))
                 loads[label] = (max(newest[0], load), *newest[1:])
-        return {"learned": self._learned(), "unfitted_paths": list(self._served.gateway.unfitted), "loads": loads}
+        asked = {name: [(a.at, a.result, a.status) for a in answers] for name, answers in self._asked().items()}
+        unfitted = list(self._served.gateway.unfitted)
+        return {"learned": self._learned(), "unfitted_paths": unfitted, "loads": loads, "asked": asked}
+
+    def _asked(self) -> dict[str, list[Asked]]:
+        """By upstream, its last requests, newest first."""
+        found: dict[str, list[Asked]] = {}
+        for kept in self.recent.since():
+            asked = asked_of(kept)
+            if asked is not None and len(last := found.setdefault(kept.outcome.upstream, [])) < LAST:
+                last.append(asked)
+        return found
 
     def _learned(self) -> list[dict[str, Any]]:
         served, families = self._served, self._served.rules.families

@@ -17,6 +17,7 @@ from proxy.admin.guard import PLAIN
 from proxy.admin.local import MAX_ENTRIES, Served
 from proxy.admin.peers import Peers
 from proxy.admin.policy import document
+from proxy.admin.upstreams import recent
 from proxy.apis import api_of, by_path, error_body
 from proxy.apis.openai_chat import API as CHAT
 from proxy.config.shown import shown_settings, without_credentials
@@ -164,7 +165,7 @@ class Page:
             **found,
             "learned": _without_duplicates([one for state in states for one in state["learned"]], "model"),
             "unfitted_paths": sorted({path for state in states for path in state["unfitted_paths"]}),
-            "upstreams": self._upstreams(values),
+            "upstreams": self._upstreams(values, states),
             "settings": shown_settings(settings),
         }
 
@@ -175,11 +176,15 @@ class Page:
             self._learned = (time.monotonic(), found)
         return found
 
-    def _upstreams(self, values: Values) -> list[dict[str, Any]]:
+    def _upstreams(self, values: Values, states: Sequence[Any]) -> list[dict[str, Any]]:
         served = self._served
+
+        def last(name: str) -> dict[str, Any]:
+            return recent(state["asked"].get(name, ()) for state in states)
+
         default = {"name": "default", "url": without_credentials(served.gateway.settings.upstream)}
         if served.routes is None:
-            return [{**default, "requests": None, "failed": None}]
+            return [{**default, "requests": None, "failed": None, "recent": last("")}]
         asked = values.by_pair("plimsoll_upstream_requests_total", "upstream", "status")
         urls = {row.name: without_credentials(row.url or row.provider) for row in served.rules.upstreams}
         return [
@@ -188,6 +193,7 @@ class Page:
                 "url": urls.get(name, default["url"]),
                 "requests": int(sum(count for (one, _), count in asked.items() if one == name)),
                 "failed": int(sum(n for (one, status), n in asked.items() if one == name and status >= "500")),
+                "recent": last(name),
             }
             for name in served.routes.backends
         ]

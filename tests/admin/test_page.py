@@ -95,11 +95,27 @@ def test_the_overview_names_upstreams_settings_and_versions() -> None:
     async def test() -> None:
         made = services(PLIMSOLL_API_KEY="sk-secret")
         _, found = await asked(made, "/api/overview")
-        assert found["upstreams"] == [
-            {"name": "default", "url": "http://me.example/v1", "requests": None, "failed": None}
-        ]
+        (upstream,) = found["upstreams"]
+        assert upstream.pop("recent")["requests"] == 0
+        assert upstream == {"name": "default", "url": "http://me.example/v1", "requests": None, "failed": None}
         assert found["version"]["plimsoll"] and found["workers"] == {"count": 1, "reached": 1}
         assert "sk-secret" not in json.dumps(found) and found["content"] is False
+        await made.close()
+
+    run(test())
+
+
+def test_the_overview_says_since_when_the_only_upstream_fails() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        for result, status in (("passed", 200), ("upstream_error", 504), ("upstream_error", 502), ("unfit", 400)):
+            made.page.recent.add(Outcome("chat", result, status))
+        _, found = await asked(made, "/api/overview")
+        told, failed = found["upstreams"][0]["recent"], (await asked(made, "/api/requests"))[1]["requests"][1:3]
+        assert (told["requests"], told["failed"], told["failed_in_a_row"]) == (3, 2, 2)
+        assert (told["last_result"], told["last_status"]) == ("upstream_error", 502)
+        assert told["failing_since"] == round(failed[1]["at"], 3)
         await made.close()
 
     run(test())

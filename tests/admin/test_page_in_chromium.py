@@ -315,6 +315,30 @@ def test_a_request_that_could_not_fit_says_what_takes_the_room(opened: Tab, here
     )
 
 
+def test_an_unfit_request_says_that_nothing_was_sent_and_what_takes_most_room(opened: Tab, here: Place) -> None:
+    told = here.entry(REST[0])
+    opened.at(f"#/requests/{told['id']}")
+    expect(opened.find("#request .lead")).to_contain_text(
+        f"most room is taken by: tools, {figure(told['parts']['sent']['tools'])}"
+    )
+    expect(opened.find("#request")).to_contain_text("nothing was sent")
+    assert "Nothing was counted" not in opened.text("#request")
+    assert opened.find("#request th:text-is('sent')").count() == 0
+    assert opened.find("#request th:text-is('after all steps')").count() == 2
+
+
+def test_a_reply_without_a_limit_that_gets_less_than_is_reserved_is_told(opened: Tab, here: Place) -> None:
+    told = here.entry(CUT[1])
+    sent = told["parts"]["sent"]
+    left = told["window"] - sum(tokens for part, tokens in sent.items() if part != "reply")
+    assert left < sent["reply"]
+    expect(opened.find(f"#requests tr[data-id='{told['id']}']")).to_contain_text("→ 100 %")
+    opened.at(f"#/requests/{told['id']}")
+    expect(opened.find("table:has(caption:text('Steps'))")).to_contain_text(
+        f"reply {figure(sent['reply'])} → {figure(left)}"
+    )
+
+
 def test_a_request_that_is_no_longer_kept_says_so(opened: Tab) -> None:
     opened.lost = True  # the 404 is on the console
     opened.at("#/requests/0-none-7")
