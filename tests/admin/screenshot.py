@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.admin import day
 from tests.admin.chromium import chromium, tab
 
-WIDTH, HEIGHT = 1200, 1040
+WIDTH, HEIGHT = 1200, 1100
 LAST = (*day.SMALL[::60], day.CUT[2], day.CUT[0], day.SMALL[0], day.HEALED[3])  # at the head of the list
 
 
