@@ -51,10 +51,10 @@ def values(found: list[Entry]) -> list[Any]:
         b"\0\0" + LINES,
         json.dumps([A, B]).encode(),
         json.dumps([A, B], indent=2).encode(),
-        gzip.compress(LINES),
-        gzip.compress(LINES[:12]) + gzip.compress(LINES[12:]),
-        gzip.compress(LINES) + b"\0" * 600,
-        gzip.compress(json.dumps([A, B], indent=1).encode()),
+        gzip.compress(LINES, mtime=0),
+        gzip.compress(LINES[:12], mtime=0) + gzip.compress(LINES[12:], mtime=0),
+        gzip.compress(LINES, mtime=0) + b"\0" * 600,
+        gzip.compress(json.dumps([A, B], indent=1).encode(), mtime=0),
     ],
 )
 def test_every_form_has_the_same_entries(read: Reading, content: bytes) -> None:
