@@ -245,6 +245,13 @@ def test_every_request_that_is_kept_is_found_by_its_number(browser: Browser) -> 
             opened.find("#older").click()
             expect(opened.find("#requests tbody tr")).to_have_count(len(kept))
             assert opened.ask(LISTED) == kept
+            opened.ask(HIDE, True)
+            alone.play(SMALL[:150])  # more than the stream tells of when it comes back
+            opened.ask(HIDE, False)
+            expect(opened.find("#newer")).to_have_text("150 new requests: show")
+            opened.find("#newer").click()
+            newest = [one["id"] for one in alone.read("/api/requests?limit=200")["requests"]]
+            assert opened.ask(LISTED) == newest
 
 
 def test_the_list_is_reached_from_a_note_and_shows_only_what_changed(opened: Tab) -> None:
