@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.fit import alternation, binding, placement
+from proxy.fit import alternation, binding, placement, stored_ids
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
@@ -18,6 +18,7 @@ from proxy.model.structs import replace
 SETTLING = (
     (placement.NAME, placement.in_place),
     (binding.NAME, binding.unbound),
+    (stored_ids.NAME, stored_ids.detached),
     (alternation.NAME, alternation.in_turn),
 )
 CLAMP = "clamp_output"  # the step that lowers reply limits

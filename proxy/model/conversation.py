@@ -93,6 +93,9 @@ class MessageFormat(Protocol):
     def without_reasoning(self, message: Message) -> bytes | None:
         """The message's JSON without its reasoning, empty if nothing else is in it; None if it has none."""
 
+    def detached(self, before: Sequence[Message], after: Sequence[Message]) -> Mapping[int, bytes]:
+        """The JSON of messages of `after` without what refers to messages of `before` that are gone, by place."""
+
     def write(self, text: str) -> bytes:
         """The JSON of a message of our own. The user speaks in it: what we write must not rank as instructions."""
 
@@ -175,6 +178,11 @@ def nowhere_misplaced(messages: Sequence[Message]) -> Collection[int]:
 def never_reasoning(message: Message) -> bytes | None:
     """None. For the `MessageFormat` of an API whose reasoning is not bound to other messages."""
     return None
+
+
+def never_detached(before: Sequence[Message], after: Sequence[Message]) -> Mapping[int, bytes]:
+    """Nothing. For the `MessageFormat` of an API whose messages do not refer to others."""
+    return {}
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ Raws = dict[str, msgspec.Raw]
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
 without_reasoning = conversation.never_reasoning
+detached = conversation.never_detached
 
 
 class _Entry(msgspec.Struct):

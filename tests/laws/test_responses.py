@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.apis.openai_responses.request import parse, render
@@ -79,6 +79,14 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     return {"model": draw(st.sampled_from(MODELS)), **told, "store": stored, "input": items, "max_output_tokens": 50}
 
 
+# An agent's calls after one question: a cut drops the reasoning, and with it the ids of the calls that stay.
+AFTER_REASONING = {
+    **{"model": "gpt-4o", "store": True, "max_output_tokens": 50},
+    "input": [*user(0, 0), *turn(1, 3, 3, stored=True), *turn(2, 3, 4, stored=True)],
+}
+
+
+@example(asked=AFTER_REASONING, ladder="agent", share=0.125)
 @given(
     asked=requests(),
     ladder=st.sampled_from(sorted(LADDERS)),

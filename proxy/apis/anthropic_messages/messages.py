@@ -30,6 +30,8 @@ Place = tuple[str | int, ...]
 Raws = dict[str, msgspec.Raw]
 _BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
 
+detached = conversation.never_detached
+
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The messages in runs: calls with their results; a system message inside the conversation with what it follows."""

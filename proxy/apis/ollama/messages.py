@@ -26,6 +26,7 @@ _CALLS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
 without_reasoning = conversation.never_reasoning
+detached = conversation.never_detached
 
 
 def parts(message: Message) -> tuple[Part, ...]:

@@ -37,6 +37,7 @@ _CALLS = msgspec.json.Decoder(list[Raws])
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
 without_reasoning = conversation.never_reasoning
+detached = conversation.never_detached
 
 
 def parts(message: Message) -> tuple[Part, ...]:

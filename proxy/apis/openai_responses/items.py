@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.model import conversation
 from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
-from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, string
+from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, object_of, string
 
 INSTRUCTIONS = "instructions"
 USER = "user"
@@ -94,6 +94,31 @@ def _continues(before: Message, message: Message) -> bool:
     if message.kind is not Kind.ASSISTANT or before.kind is not Kind.ASSISTANT:
         return False
     return before.role in GENERATED or message.role in GENERATED
+
+
+def detached(before: Sequence[Message], after: Sequence[Message]) -> dict[int, bytes]:
+    """The JSON of items that followed reasoning which is gone, without their ids, by place in `after`.
+
+    An id names the stored form of an item. For it the provider requires the reasoning, too. Nothing tells where a
+    response ends, so that all items up to the next message of the user count as its own.
+    """
+    kept = {m.index for m in after if m.role == REASONING}
+    bound = set[int]()
+    lost = False
+    for m in before:
+        lost = m.index not in kept if m.role == REASONING else lost and m.role != USER
+        if lost:
+            bound.add(m.index)
+    found = {place: _without_id(m) for place, m in enumerate(after) if m.index in bound}
+    return {place: raw for place, raw in found.items() if raw is not None}
+
+
+def _without_id(message: Message) -> bytes | None:
+    """The JSON of what the model said without its id; None where it has none, or consists of it."""
+    if message.kind is not Kind.ASSISTANT or message.role == REFERENCE or b'"id"' not in message.raw:
+        return None
+    fields = RAWS.decode(message.raw)
+    return object_of((key, bytes(raw)) for key, raw in fields.items() if key != "id") if "id" in fields else None
 
 
 def parts(message: Message) -> tuple[Part, ...]:

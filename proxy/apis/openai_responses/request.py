@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,6 @@ from proxy.apis.openai_responses.items import (
     REFERENCE,
     REQUIRED,
     ROLES,
-    USER,
     type_of,
 )
 from proxy.apis.openai_responses.scan import (
@@ -33,7 +32,7 @@ from proxy.apis.openai_responses.scan import (
 )
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RAWS, RawFields, object_of, raw_value
+from proxy.model.lenient_json import RawFields, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -154,7 +153,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.blocks is not plan.before.blocks:
         sent = list(draft.messages)
         changed |= {m.role: m.raw for m in sent if m.role == INSTRUCTIONS}
-        changed[INPUT] = b"[" + b",".join(_free(prompt, sent)) + b"]"
+        changed[INPUT] = b"[" + b",".join(m.raw for m in sent if m.role != INSTRUCTIONS) + b"]"
     return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
 
 
@@ -247,26 +246,6 @@ def _is_opaque(said: msgspec.Raw, messages: Sequence[Message]) -> bool:
     if oversized_json.holds(said, UNPROVABLE_PARTS):
         return True
     return any(m.role not in BOUNDED and m.role not in ROLES and m.role != INSTRUCTIONS for m in messages)
-
-
-def _free(prompt: Prompt, sent: Sequence[Message]) -> Iterable[bytes]:
-    """The JSON of the items that are sent. What followed reasoning that is not sent must not name its stored form: the
-    provider would require the reasoning, too."""
-    kept = {m.index for m in sent if m.role == REASONING}
-    lost = {m.index for m in prompt.messages if m.role == REASONING} - kept
-    bound = set[int]()
-    last = -1
-    for m in prompt.messages if lost else ():
-        last = m.index if m.role == REASONING else -1 if m.role == USER else last
-        if last in lost:
-            bound.add(m.index)
-    return [_without_id(m) if m.index in bound else m.raw for m in sent if m.role != INSTRUCTIONS]
-
-
-def _without_id(message: Message) -> bytes:
-    if message.kind is not Kind.ASSISTANT or message.role == REFERENCE or b'"id"' not in message.raw:
-        return message.raw
-    return object_of((key, bytes(raw)) for key, raw in RAWS.decode(message.raw).items() if key != "id")
 
 
 def _limit(raw: bytes | None) -> int | None:

@@ -24,6 +24,7 @@ _IDS = msgspec.json.Decoder(list[int])
 
 misplaced = conversation.nowhere_misplaced
 without_reasoning = conversation.never_reasoning
+detached = conversation.never_detached
 
 
 def inputs_in(said: msgspec.Raw) -> list[msgspec.Raw]:

@@ -166,3 +166,18 @@ def test_messages_are_joined_as_texts_or_as_lists_of_parts_and_other_items_are_n
 def test_what_we_write_ourselves_is_a_message_of_the_user() -> None:
     written = message(json.loads(items.write("Quoted.")))
     assert written.kind is Kind.USER and written.text() == "Quoted."
+
+
+def test_what_followed_dropped_reasoning_no_longer_names_its_stored_form() -> None:
+    spoken, reference = {**ANSWER, "id": "msg_1"}, {"type": "item_reference", "id": "fc_9"}
+    bare, later = call("b"), [{**THOUGHT, "id": "rs_2"}, call("d", id="fc_4"), output("d")]
+    told = messages(QUESTION, THOUGHT, call("c", id="fc_1"), output("c"), spoken, reference, bare, QUESTION, *later)
+    kept = [m for m in told if m.index != 1]
+    found = {place: json.loads(raw) for place, raw in items.detached(told, kept).items()}
+    assert found == {1: call("c"), 3: ANSWER}
+
+
+def test_what_is_sent_with_its_reasoning_keeps_its_id() -> None:
+    told = messages(QUESTION, THOUGHT, call("c", id="fc_1"), output("c"), QUESTION)
+    assert items.detached(told, told[1:]) == items.detached(told, told) == {}
+    assert items.detached(told[2:], told[3:]) == {}

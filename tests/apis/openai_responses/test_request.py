@@ -183,17 +183,6 @@ def test_limit_model_instructions_and_items_are_written_and_all_else_keeps_its_b
     )
 
 
-def test_what_followed_dropped_reasoning_no_longer_names_its_stored_form() -> None:
-    spoken = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
-    reference = {"type": "item_reference", "id": "fc_9"}
-    later = {**THOUGHT, "id": "rs_2"}
-    told = parse(body(ASKED, THOUGHT, CALL, OUTPUT, spoken, reference, ASKED, later, {**CALL, "call_id": "d"}))
-    found = sent_without(told, 1)["input"]
-    bare = [{key: value for key, value in item.items() if key != "id"} for item in (CALL, spoken)]
-    assert found == [ASKED, bare[0], OUTPUT, bare[1], reference, ASKED, later, {**CALL, "call_id": "d"}]
-    assert sent_without(told, 0)["input"][0] == THOUGHT and sent_without(told, 0)["input"][1] == CALL
-
-
 def test_our_own_key_is_taken_out_and_its_pins_count_the_instructions() -> None:
     keyed = {**ASKED, "plimsoll": {"pin": True}}
     plain, pins = without_extension(body(ASKED, keyed, {**ASKED, "plimsoll": 1}, instructions="x"))

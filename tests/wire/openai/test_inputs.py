@@ -89,3 +89,4 @@ def test_they_are_no_conversation() -> None:
     assert inputs.runs([one, one]) == [(one,), (one,)]
     assert inputs.join(one, [one]) is None and inputs.with_results(one, [""], "x") == one.raw
     assert not inputs.misplaced([one]) and inputs.without_reasoning(one) is None
+    assert not inputs.detached([one, one], [one])
