@@ -56,7 +56,7 @@ def handshake(
     target: str = "/v1/realtime?model=gpt-realtime", *headers: str, key: bytes = b"dGhlIHNhbXBsZSBub25jZQ=="
 ) -> bytes:
     """The head of a client's handshake."""
-    lines = [f"GET {target} HTTP/1.1", "Host: proxy.test", "Connection: Upgrade", "Upgrade: websocket"]
+    lines = [f"GET {target} HTTP/1.1", "Host: localhost", "Connection: Upgrade", "Upgrade: websocket"]
     lines += [f"Sec-WebSocket-Key: {key.decode()}", "Sec-WebSocket-Version: 13", *headers]
     return "\r\n".join((*lines, "", "")).encode()
 

@@ -110,7 +110,7 @@ class Wire:
 
 def get(target: bytes = b"/v1/things", *headers: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
     """A request without a body."""
-    return b"\r\n".join((b"%b %b HTTP/%b" % (method, target, version), b"host: proxy", *headers, b"", b""))
+    return b"\r\n".join((b"%b %b HTTP/%b" % (method, target, version), b"host: localhost", *headers, b"", b""))
 
 
 def post(body: bytes, *headers: bytes, target: bytes = CHAT.encode()) -> bytes:

@@ -23,7 +23,7 @@ from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok
 from tests.recorder import EVENTS, Peer, Request, Script, chunk
 
 MIB = 1 << 20
-POST = b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer sk-test\r\n"
+POST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nauthorization: Bearer sk-test\r\n"
 TO_CHAT = POST % CHAT.encode()
 
 
@@ -373,7 +373,7 @@ def first_slow(over: threading.Event) -> Script:
 
 def test_F8_pipelined_requests_wait_unparsed_and_all_are_answered(workers: int) -> None:
     over, count = threading.Event(), 14_000
-    behind = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * count
+    behind = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n" * count
     body = json.dumps(HELLO).encode()
     with upstream(first_slow(over)) as there, running(there.url, workers=workers) as proxy:
         over.set()
@@ -395,7 +395,7 @@ def test_F8_pipelined_requests_wait_unparsed_and_all_are_answered(workers: int) 
 
 
 SLOWLY = b"/v1/images"
-A_GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
+A_GET = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
 A_POST = POST % SLOWLY + b"content-length: 2\r\n\r\n{}"
 
 
@@ -498,7 +498,7 @@ def test_ten_thousand_connections_that_rest_harm_nobody() -> None:
         for _ in range(count):
             socks.append(open_.enter_context(dial(proxy)))
             if len(socks) % 500 == 0:
-                socks[-1].sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+                socks[-1].sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert status(socks[-1]) == 200
         spent = proxy.cpu_seconds()
         for _ in range(20):
