@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,12 @@ def workers(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def rules(tmp_path: Path) -> Mount:
     return Mount(tmp_path / "rules", **{"ladder.toml": LADDER.format("chat")})
+
+
+def handles_hangup(pid: int) -> bool:
+    """Whether a process has a handler for SIGHUP (Linux: the signals that it catches, as bits)."""
+    caught = re.search(r"^SigCgt:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) & 1 << signal.SIGHUP - 1)
 
 
 def reloads(proxy: Running, result: str = "success") -> float:
@@ -104,6 +111,7 @@ def test_changed_rules_hold_for_new_requests_and_no_stream_ends(rules: Mount, wo
 
 def test_SIGHUP_loads_at_once_in_every_worker(rules: Mount, workers: int) -> None:
     with upstream() as there, running(there.url, workers=workers, PLIMSOLL_RULES=str(rules.folder)) as proxy:
+        until(lambda: sum(map(handles_hangup, proxy.workers)) == workers)  # the last one may still be starting
         pids = proxy.pids
         loaded = proxy.metric("plimsoll_rules_last_reload_success_timestamp_seconds")
         for number in range(1, 4):
