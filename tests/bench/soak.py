@@ -1,6 +1,6 @@
 """Whether it lives through a bad day: all kinds of traffic, while Redis, the upstream and a worker are killed in turn.
 
-python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24]
+python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 20]
 
 Two workers and a Redis. Each request must get the answer that is right for its moment: a 502, a 504 or a stream that
 breaks off visibly is right only while the upstream is gone; a connection that breaks is right only where a worker was
@@ -43,6 +43,7 @@ GROWTH_MB = 24.0  # of a worker after it is warm
 FILES = 40  # the same, of its file descriptors: connections come and go
 WEBSOCKET = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\r\n"
 GONE = (502, 503, 504)
+OWN = ("inspect", "metrics")  # kinds of requests for the proxy itself
 
 
 # The upstream: the simulator, and WebSockets that say what they are told.
@@ -101,7 +102,7 @@ class Kind:
 
 def request(path: str, body: bytes = b"", *headers: str, method: str = "POST") -> bytes:
     """A request's bytes."""
-    told = ("host: proxy", "authorization: Bearer sk-soak", "content-type: application/json", *headers)
+    told = ("host: localhost", "authorization: Bearer sk-soak", "content-type: application/json", *headers)
     return "\r\n".join((f"{method} {path} HTTP/1.1", *told, f"content-length: {len(body)}", "", "")).encode() + body
 
 
@@ -195,6 +196,7 @@ class Day:
     counts: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     samples: list[tuple[float, float, int]] = field(default_factory=list)
+    watched: int = 0
     over: bool = False
 
     def met(self, what: str, began: float) -> bool:
@@ -242,8 +244,9 @@ async def read_answer(reader: asyncio.StreamReader, websocket: bool) -> Got | No
 async def context(day: Day, kind: Kind) -> None:
     """One request on a connection of its own; some clients leave before they have their answer."""
     raw, began = kind.raw(day.chance), time.monotonic()
+    port = (kind.name in OWN and day.proxy.admin_port) or day.proxy.port
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", day.proxy.port, limit=1 << 22)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     except OSError as error:
         day.lost.append(f"{kind.name}: no connection: {error}")
         return
@@ -331,10 +334,33 @@ async def sampling(day: Day, survivor: int) -> None:
         await asyncio.sleep(1)
 
 
-async def live(day: Day, seconds: float, rate: float, every: float, clients: int) -> None:
-    """The day."""
+async def viewing(day: Day, slow: bool) -> None:
+    """Watches the page's events, and comes back when the worker that sends them is killed."""
+    while not day.over:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", day.proxy.admin_port, limit=1 << 16)
+            writer.write(b"GET /api/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            while not day.over and await _more(reader):
+                day.watched += 1
+                await asyncio.sleep(5.0 if slow else 0.0)
+            writer.close()
+        await asyncio.sleep(0.5)
+
+
+async def _more(reader: asyncio.StreamReader) -> bool:
+    """Whether the stream goes on: it has an event or a comment at least every 15 seconds."""
+    try:
+        async with asyncio.timeout(20):
+            return bool(await reader.read(1 << 16))
+    except TimeoutError:
+        return False
+
+
+async def live(day: Day, seconds: float, rate: float, every: float, clients: int, viewers: int) -> None:
+    """The day. Every second viewer reads slowly."""
     survivor = day.proxy.workers[0]
     work: list[Awaitable[None]] = [client(day, clients / rate) for _ in range(clients)]
+    work += [viewing(day, slow=bool(number % 2)) for number in range(viewers)]
     tasks = [asyncio.ensure_future(w) for w in (*work, killing(day, every), sampling(day, survivor))]
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
@@ -383,6 +409,7 @@ def main() -> int:
     arguments.add_argument("--rate", type=float, default=60.0, help="requests a second")
     arguments.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
     arguments.add_argument("--clients", type=int, default=24)
+    arguments.add_argument("--viewers", type=int, default=0, help="viewers of the page")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--upstream", type=int, default=0, help=argparse.SUPPRESS)
     given = arguments.parse_args()
@@ -393,11 +420,15 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(redis_server())
         settings = {"PLIMSOLL_REDIS": redis.url, "PLIMSOLL_SECRET": "s" * 32}
-        proxy = stack.enter_context(running(f"http://127.0.0.1:{port}/v1", workers=2, admin=False, **settings))
+        proxy = stack.enter_context(
+            running(f"http://127.0.0.1:{port}/v1", workers=2, admin=bool(given.viewers), **settings)
+        )
         day = Day(proxy, redis, process, port, random.Random(given.seed))
         stack.callback(lambda: day.upstream.kill())
-        asyncio.run(live(day, given.seconds, given.rate, given.every, given.clients))
+        asyncio.run(live(day, given.seconds, given.rate, given.every, given.clients, given.viewers))
         found = list(problems(day))
+        if given.viewers:
+            print(f"{given.viewers} viewers read {day.watched} times")
         kills = {what: len(spans) for what, spans in day.kills.items()}
         print(f"{sum(day.counts.values())} requests: {dict(day.counts)}; killed {kills}; lost {len(day.lost)}")
         code = proxy.stop()
