@@ -502,8 +502,7 @@ class Front:
 
     `fitted` has the handler of each fitted path, for POST only: other methods are about stored completions. `own` has
     the handlers of the proxy's own paths on this port, `deployed` serves paths of deployments. `through` gets all other
-    requests. Doubled and trailing slashes
-    do not change a path.
+    requests. Doubled and trailing slashes do not change a path.
     """
 
     fitted: Mapping[bytes, Asgi]

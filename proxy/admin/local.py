@@ -26,6 +26,7 @@ from proxy.wire.breakdown import as_figures
 
 MAX_LEARNED = 50  # models
 MAX_ENTRIES = 1_000
+MOST_DIGITS = 18  # of a number in an id; Python reads no number of thousands of digits
 Question = Mapping[str, Any]
 
 
@@ -85,7 +86,8 @@ class Local:
 
     def _kept(self, question: Question) -> Kept | None:
         name, _, number = question["id"].rpartition("-")
-        return self.recent.find(int(number)) if name == self.recent.name and number.isdecimal() else None
+        ours = name == self.recent.name and number.isdecimal() and len(number) <= MOST_DIGITS
+        return self.recent.find(int(number)) if ours else None
 
     def _detail(self, question: Question) -> Entry | None:
         kept = self._kept(question)

@@ -268,7 +268,7 @@ class Page:
         try:
             body = await read_body(scope, receive, MOST_BYTES, served.settings.body_timeout, room)
             model = _NAMED.decode(body).model
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise UNNAMED from None
         finally:
             room.release()

@@ -234,8 +234,8 @@ class Prompt:
     the id of what the upstream has stored and this request goes on from, `appends` that its reply becomes a part of it,
     `stored` its tokens (0: not known here).
     `texts`: its messages are no conversation, so that none may be added or left out. `apart`: each of them has the
-    window to itself. `embeds`: they become vectors, and there is no reply. `placed`: the path of
-    the request names its model.
+    window to itself. `embeds`: they become vectors, and there is no reply. `placed`: the path of the request names its
+    model.
     """
 
     model: str

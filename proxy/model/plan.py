@@ -94,8 +94,8 @@ class Draft:
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
     indices of the messages that the client pinned, which no step changes. `texts`, `apart`: see `Prompt`. `rounding`:
-    what the upstream's own count of the prompt has more than the counts of its parts. `prompt` is
-    what the window is compared with: where the messages are `apart`, that of the longest one.
+    what the upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the window is
+    compared with, which is the longest message where the messages are `apart`.
     """
 
     model: str

@@ -202,9 +202,13 @@ def test_hostile_queries_are_answered(proxy: Running) -> None:
         assert proxy.ask(path=f"/api/requests?{query}", admin=True).status == 400
     assert proxy.ask(path="/api/requests?limit=-5", admin=True).status == 200
     assert proxy.ask(path="/api/requests?before=0-0-0", admin=True).status == 404
+    proxy.ask({"model": "gpt-4o", "messages": LONG[:1]})
+    eventually(lambda: requests_of(proxy), 20)
+    worker = requests_of(proxy)[0]["id"].rpartition("-")[0]
+    assert proxy.ask(path=f"/api/requests/{worker}-{'9' * 5_000}", admin=True).status == 404
     for cursor in (",,,.", "a.b", "0-0." + "9" * 50, "x" * 5_000):
         assert b"event: overview" in events(proxy, 1.5, **{"last-event-id": cursor})
-    for body in (b"", b"{", b"[]", b'{"model": ""}', b'{"model": 5}', b"{" * 60_000):
+    for body in (b"", b"{", b"[]", b'{"model": ""}', b'{"model": 5}', b'{"model": "\xff"}', b"{" * 60_000):
         token = proxy.ask(path="/api/overview", admin=True).json["token"]
         assert proxy.ask(body, "/api/forget", headers={"x-plimsoll-admin": token}, admin=True).status == 400
         assert proxy.ask(body, "/api/inspect", admin=True).status == 400
