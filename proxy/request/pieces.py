@@ -107,13 +107,15 @@ class PieceSender:
                     await answer.close()
 
         tasks = [asyncio.create_task(one(payload)) for payload in payloads]
+        given: Answer | None = None
         try:
             bodies = await asyncio.gather(*tasks)
         except _Failed as failed:
             self.room.release()
-            return failed.answer
+            given = failed.answer
+            return given
         finally:
-            await _ended(tasks)
+            await _ended(tasks, given)
         parts = await self.pool.run(True, self.api.joined, bodies)
         if parts is None:
             raise UpstreamError(502, "upstream_error", FAILED)
@@ -155,8 +157,10 @@ def _pause(answer: Answer) -> float:
     return min(float(asked), MAX_PAUSE_S) if asked.isdigit() else PAUSE_S
 
 
-async def _ended(tasks: Sequence[asyncio.Task[bytes]]) -> None:
-    """Cancels what is still under way, and closes the answers of other pieces that failed."""
+async def _ended(tasks: Sequence[asyncio.Task[bytes]], given: Answer | None) -> None:
+    """Cancels what is still under way, and closes the answers of pieces that failed, but for the one that is given."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, _Failed) and ended.answer is not given:
+            await ended.answer.close()

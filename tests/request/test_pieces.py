@@ -34,6 +34,11 @@ class Piece(Joined):
         made = [(key.replace("_", "-").encode(), value.encode()) for key, value in headers.items()]
         super().__init__(made, [content], budget.room())
         self.status = status
+        self.closed = False
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self.closed = True
 
 
 class Provider:
@@ -42,6 +47,7 @@ class Provider:
     def __init__(self, fails: dict[bytes, list[int]] | None = None, total: int = 1 << 26) -> None:
         self.budget, self.fails = Budget(total), fails or {}
         self.asked: list[bytes] = []
+        self.answers: list[Piece] = []
         self.most = self.now = 0
         self.headers: Sequence[Header] = ()
 
@@ -57,7 +63,9 @@ class Provider:
         status = self.fails[payload].pop(0) if self.fails.get(payload) else 200
         if not status:
             raise UpstreamError(502, "upstream_error", "it hung up")
-        return Answer(Piece(status, body(payload) if status == 200 else b"no", self.budget, retry_after="0"))
+        made = Piece(status, body(payload) if status == 200 else b"no", self.budget, retry_after="0")
+        self.answers.append(made)
+        return Answer(made)
 
     def send(self, sent: Sequence[bytes] = PIECES) -> tuple[int, bytes]:
         async def ask() -> tuple[int, bytes]:
@@ -100,6 +108,12 @@ def test_a_piece_that_fails_for_good_is_the_answer_and_the_others_are_cancelled(
         assert provider.now == 0 and provider.budget.used == 0
     with pytest.raises(UpstreamError):
         Provider({b"0": [0, 0]}).send()
+
+
+def test_of_pieces_that_fail_together_one_answer_is_given_back_and_the_others_are_closed() -> None:
+    provider = Provider({b"%d" % i: [400] for i in range(AT_ONCE)})
+    assert provider.send() == (400, b"no")
+    assert len(provider.answers) == AT_ONCE and sum(not answer.closed for answer in provider.answers) == 1
 
 
 def test_answers_that_cannot_be_joined_are_an_error_of_the_upstream() -> None:
