@@ -121,7 +121,8 @@ class Knowledge:
     def learned(self, model: str, tenant: bytes) -> LearnedLimits:
         """The limits that refusals proved for a model and a tenant, and the correction of its counts from answers.
         A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`), the
-        tables do not: they know the model's name, not the server."""
+        tables do not: they know the model's name, not the server. What is loaded overrides none: another client may
+        have had it loaded."""
         learned = self.cache.learned_limits(model, tenant) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
             correction = self.cache.correction(model, tenant, self.families.find(model).factor)
@@ -129,7 +130,7 @@ class Knowledge:
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
         stated = self._stated(model)
-        if stated.source in (RULES, LOADED):
+        if stated.source == RULES:
             learned = replace(learned, window=None, max_input=None, supposed=False)
         if learned.supposed and not stated.guessed and stated.source not in (TABLE, GAP):
             learned = replace(learned, window=None, supposed=False)
@@ -210,6 +211,8 @@ class Knowledge:
         model = prompt.model
         await self.ready(model, ladder, cap, headers, learned, prompt.api)
         window = self.window_now(model, ladder, cap, learned)
+        if window.source == LOADED:
+            window = self.under_caps(_doubtful(self.known(model, learned)), ladder, cap)
         if prompt.embeds and window.max_inputs is None and window.source in (TABLE, GAP):
             window = replace(window, guessed=True)  # it is that of a model with a similar name which writes text
         found = {} if prompt.embeds or prompt.placed else self.candidates(ladder, prompt.api, headers, prompt.bound)
@@ -249,9 +252,9 @@ class Knowledge:
     def prove(self, sent: Draft, refusal: Refusal, after: LearnedLimits, tenant: bytes, *, opaque: bool) -> None:
         """Stores what a refusal of `sent` proves for later requests of the same tenant; `after` are the limits learned
         from it."""
-        stated = self._stated(sent.model)
+        stated = _doubtful(self._stated(sent.model))
         proved = proven(sent, refusal, after, stated, opaque=opaque)
-        if stated.source in (RULES, LOADED) or after.requested is not None:
+        if stated.source == RULES or after.requested is not None:
             proved = replace(proved, window=None, max_input=None, supposed=False)
         if proved != NOTHING_LEARNED:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
@@ -271,7 +274,7 @@ class Knowledge:
                 self._cuts.take(key)
             return
         cut = self._cuts.put(key, SilentTruncation(used, sent) if before is None else before.again(used, sent))
-        if cut is not before and cut.proves and self._stated(model).source not in (RULES, LOADED):
+        if cut is not before and cut.proves and self._stated(model).source != RULES:
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
             self.cache.record_proof(model, key[1], LearnedLimits(max_input=cut.read), proof)
 
@@ -306,6 +309,12 @@ class Knowledge:
     async def close(self) -> None:
         """Cancels a read of the upstream's list."""
         await self.listing.close()
+
+
+def _doubtful(window: Window) -> Window:
+    """What is loaded, as a guess: another client's request may have had it loaded, and for one that asks for no window
+    the server loads its own again. A refusal tells that one."""
+    return replace(window, guessed=True) if window.source == LOADED else window
 
 
 def _requested(window: Window, tokens: int) -> Window:

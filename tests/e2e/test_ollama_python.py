@@ -156,6 +156,16 @@ def test_what_is_loaded_is_asked_of_the_server(here: World) -> None:
     assert healed.healed and healed.refusals
 
 
+def test_the_window_that_one_client_has_loaded_cuts_nothing_of_anothers() -> None:
+    """The server loads its own window again for a request that asks for none."""
+    with world(SimulatorConfig(window=4096)) as here:
+        talk = asked(messages=[{"role": "user", "content": words(600)}])
+        client(here.through, "small").chat(**asked(), options={"num_ctx": 600})
+        client(here.through, "another's").chat(**talk)
+        assert any(r.path == "/api/ps" for r in here.simulator.received)
+        assert here.seen("another's")[-1].json()["messages"] == talk["messages"]
+
+
 def test_what_the_client_says_of_truncation_is_left_to_it(here: World) -> None:
     talk = {**asked(model="phi3:mini", messages=long(30)), "truncate": True, "stream": False}
     url = here.through.removesuffix("/v1") + "/api/chat"

@@ -117,15 +117,27 @@ def loading(one: Knowledge, **windows: int) -> Knowledge:
     return one
 
 
-def test_what_a_server_has_loaded_outranks_the_table_and_refusals_but_not_the_user(tmp_path: Path) -> None:
+def test_what_a_server_has_loaded_outranks_the_table_but_not_the_user(tmp_path: Path) -> None:
     (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
     for rules, known in ((None, (6_000, "loaded", False)), (tmp_path, (7_000, "rules", False))):
         one = loading(knowledge(rules=rules), **{"gpt-4": 6_000})
-        teach(one, "gpt-4", LearnedLimits(window=5_000))
         before = one.window_now("gpt-4", LEARNS, None)
         asyncio.run(one.read_loaded(()))
-        assert source(believed(one, "gpt-4")) == known
+        assert source(one.known("gpt-4")) == known
         assert one.window_now("gpt-4", LEARNS, None) == one.known("gpt-4") and (before.source == "loaded") is False
+
+
+def test_what_another_client_may_have_had_loaded_cuts_nothing_by_itself_and_overrides_no_refusal() -> None:
+    one = loading(knowledge(), **{"gpt-4": 600})
+    asyncio.run(one.read_loaded(()))
+    assert source(facts(one).window) == (600, "loaded", True)
+    assert source(facts(one, cap=3_000).window) == (3_000, "header", False)
+    refused = Refusal("x", limit=600)  # the same as what is loaded, and yet proven
+    sent = start(LONG, LEARNS, facts(one))
+    one.prove(sent, refused, LearnedLimits(window=600), TENANT, opaque=False)
+    assert source(believed(one, "gpt-4")) == (600, "refusal", False)
+    teach(one, "gpt-4", LearnedLimits(window=5_000))
+    assert source(believed(one, "gpt-4")) == (5_000, "refusal", False)
 
 
 def test_an_upstream_is_not_asked_offline() -> None:
