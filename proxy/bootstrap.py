@@ -53,9 +53,7 @@ def start(
     settings again, with their files; `variables` reads the environment, for the keys that rules name. Raises
     ConfigError for wrong settings and rules, and where it cannot listen.
     """
-    if settings.admin_host and settings.admin_port is None:
-        raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
-    check_page(settings)
+    check_admin(settings)
     log = make_access_log(settings.log)
     services = build(settings, log, folder, reread, variables)
     listeners = listen(settings.host, settings.port)
@@ -91,8 +89,10 @@ def start(
     )
 
 
-def check_page(settings: Settings) -> None:
-    """Raises `ConfigError` where texts of messages would be shown to others, or nowhere."""
+def check_admin(settings: Settings) -> None:
+    """Raises `ConfigError` where settings of the admin port lack the port, or others would see texts of messages."""
+    if settings.admin_host and settings.admin_port is None:
+        raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
     if not settings.page_content:
         return
     if settings.admin_port is None:

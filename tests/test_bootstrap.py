@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, check_page, listen, on_terminal, shown
+from proxy.bootstrap import aged, check_admin, listen, on_terminal, shown
 from proxy.config.model_table import read_table
 from proxy.config.settings import read_settings
 from proxy.config.window_rules import WindowRules
@@ -122,6 +122,7 @@ def test_only_on_a_terminal_a_hangup_is_the_end(monkeypatch: pytest.MonkeyPatch)
     [
         ({}, ""),
         ({"PLIMSOLL_PAGE_CONTENT": "1"}, "needs PLIMSOLL_ADMIN_PORT"),
+        ({"PLIMSOLL_ADMIN_HOST": "::1"}, "needs PLIMSOLL_ADMIN_PORT"),
         ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9"}, ""),
         ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_HOST": "::1"}, ""),
         ({"PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_HOST": "0.0.0.0"}, "ADMIN_TOKEN"),
@@ -132,9 +133,9 @@ def test_only_on_a_terminal_a_hangup_is_the_end(monkeypatch: pytest.MonkeyPatch)
 def test_texts_are_shown_to_this_machine_or_behind_a_token(given: dict[str, str], problem: str) -> None:
     token = {"PLIMSOLL_ADMIN_TOKEN": "0123456789abcdef"}
     if not problem:
-        check_page(read_settings(given))
+        check_admin(read_settings(given))
         return
     with pytest.raises(ConfigError, match=problem):
-        check_page(read_settings(given))
+        check_admin(read_settings(given))
     if problem == "ADMIN_TOKEN":
-        check_page(read_settings({**given, **token}))
+        check_admin(read_settings({**given, **token}))

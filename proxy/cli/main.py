@@ -123,16 +123,16 @@ def parser() -> argparse.ArgumentParser:
     forget_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     forget_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
     page_parser = command(page, "page", PAGE_HELP, "plimsoll page [--url URL]")
-    page_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
+    page_parser.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
     usage = "plimsoll top [--once | --json] [--url URL]"
     top_parser = command(show_top, "top", TOP_HELP, usage)
     shown = top_parser.add_mutually_exclusive_group()
     shown.add_argument("--once", action="store_true", help="print once, as where the output is no terminal")
     shown.add_argument("--json", action="store_true", help="print once, as JSON")
-    top_parser.add_argument("--url", help=f"the admin port of the running proxy ({URL_DEFAULT})")
-    check_parser = command(check, "check", "check a folder of rules", "plimsoll check [FOLDER]")
+    top_parser.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
+    check_parser = command(check, "check", CHECK_HELP, "plimsoll check [FOLDER]")
     check_parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: PLIMSOLL_RULES, else the built-in rules"
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: the rules of the settings, and the settings"
     )
     demo_parser = command(demo, "demo", "send an overlong conversation directly and through the proxy", "plimsoll demo")
     demo_parser.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
@@ -166,9 +166,11 @@ REPLAY_HELP = "show what the proxy would have done with recorded requests, witho
 REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
+CHECK_HELP = "list the problems of a folder of rules, or of the settings"
 PAGE_HELP = "open the page of a running proxy: what it does, live"
 TOP_HELP = "show a running proxy's figures and last requests, live"
 FORGET_HELP = "make a running proxy forget what it learned about models"
+ADMIN_DEFAULT = f"default: {ADMIN_URL}, else the admin port of the settings"
 URL_DEFAULT = f"default: {ADMIN_URL}, else the admin port or port of the settings"
 SIMULATE_HELP = "serve a simulated upstream, as strict as the real ones"
 
@@ -404,7 +406,7 @@ def check(arguments: argparse.Namespace) -> int:
     """`plimsoll check`: prints every problem of a rules folder; without one, of the settings' rules and of their folder
     for recordings. Returns 1 if there are any.
 
-    Raises `ConfigError` (exit code 2) if the folder does not exist.
+    Raises `ConfigError` (exit code 2) if the folder does not exist, or, without one, if settings would stop the start.
     """
     settings = None if arguments.folder else settings_of(arguments)
     folder: Path | None = arguments.folder if settings is None else settings.rules
@@ -416,9 +418,20 @@ def check(arguments: argparse.Namespace) -> int:
         problems.append(f"PLIMSOLL_RECORD: {settings.record} cannot be written")
     for problem in problems:
         print(problem)
+    if settings and not problems:
+        _check_start(settings)
     if not problems:
         print(f"{folder or 'the built-in rules'}: no problems")
     return 1 if problems else 0
+
+
+def _check_start(settings: Settings) -> None:
+    """Raises `ConfigError` for settings that the start refuses. It sends nothing, and reads no key that rules name."""
+    from proxy.app import build
+    from proxy.bootstrap import check_admin
+
+    check_admin(settings)
+    build(replace(settings, record=None), lambda outcome: None, variables=None)
 
 
 def demo(arguments: argparse.Namespace) -> int:

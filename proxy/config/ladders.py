@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from proxy.config.window_rules import as_rows, error_text
+from proxy.config.window_rules import as_rows, check_name, error_text
 from proxy.model.limits import DEFAULT_RESERVE, FLOOR
 from proxy.model.plan import Ladder, LadderStep
 
@@ -50,12 +50,18 @@ class LadderRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str
     ladder: str
 
+    def __post_init__(self) -> None:
+        check_name(self.model)
+
 
 class LorebookRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[lorebook]]`: a lorebook of the models whose names match the pattern `model`."""
 
     model: str
     name: str
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
 
 
 def parse_ladder(
@@ -125,10 +131,18 @@ def known_steps(package: str = STEPS) -> tuple[str, ...]:
 
 
 def _params(kind: Any, values: Mapping[str, Any]) -> Any:
-    known = [field.name for field in dataclasses.fields(kind)]
+    _check_names(kind, values)
+    return msgspec.convert(values, kind)
+
+
+def _check_names(kind: Any, values: Mapping[str, Any]) -> None:
+    """Raises `ValueError` for an unknown parameter, or an unknown key of a parameter that is a table."""
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
     if unknown := [key for key in values if key not in known]:
         raise ValueError(f"{', '.join(unknown)}: unknown parameter, known are {', '.join(known) or 'none'}")
-    return msgspec.convert(values, kind)
+    for key, value in values.items():
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(known[key]):
+            _check_names(known[key], value)
 
 
 def override(table: Mapping[str, Any], overrides: Params) -> dict[str, Any]:

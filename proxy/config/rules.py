@@ -44,9 +44,11 @@ from proxy.wire.counters import Counter
 
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
+SUMMARY = "summary.txt"
 FILES = frozenset(
-    {"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, counters.FILE, "summary.txt"}
+    {"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, counters.FILE, SUMMARY}
 )
+SUFFIX = ".toml"
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
 NO_PARAMS: Params = MappingProxyType({})
 
@@ -176,13 +178,12 @@ def read_rules(
     ladders, ladder_rules, lorebook_rules = _ladders(reader, defaults, steps, overrides, lorebooks)
     if default not in ladders:
         reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
-    summary = reader.top("summary.txt")
     rules = Rules(
         ladders=MappingProxyType(ladders),
         ladder_rules=ladder_rules,
         windows=_windows(reader),
         refusals=_refusals(reader),
-        summary=reader.text(summary, "summary.txt") if summary else None,
+        summary=_summary(reader),
         lorebooks=MappingProxyType(lorebooks),
         lorebook_rules=lorebook_rules,
         families=_families(reader),
@@ -197,9 +198,11 @@ def _report_unknown_files(reader: RulesReader) -> None:
     """A file with an unknown name is most likely misspelt."""
     known = ", ".join(sorted(FILES))
     for layer in reader.layers[:-1]:
-        for path in sorted(layer.folder.glob("*.toml")):
-            if path.name not in FILES:
-                reader.report(layer, path.name, [f"unknown file; known are {known} and ladders/*.toml"])
+        for path in sorted([*layer.folder.glob("[!.]*"), *layer.folder.glob("[!.]*/[!.]*")]):
+            name = path.relative_to(layer.folder)
+            is_ladder = name.match("ladders/*") and path.suffix == SUFFIX
+            if path.suffix.lower() == SUFFIX and not is_ladder and str(name) not in FILES:
+                reader.report(layer, str(name), [f"unknown file; known are {known} and ladders/*.toml"])
 
 
 def _ladders(
@@ -259,6 +262,14 @@ def _parse_lorebook(path: Path, text: str | None) -> tuple[Entry, ...]:
         suffixes = ", ".join(f"*{suffix}" for suffix in PARSERS)
         raise ValueError(f"a lorebook must be a file {suffixes} without a comma in its name")
     return () if text is None else parse(text)
+
+
+def _summary(reader: RulesReader) -> str | None:
+    layer = reader.top(SUMMARY)
+    text = None if layer is None else reader.text(layer, SUMMARY)
+    if layer is not None and text is not None and not text.strip():
+        reader.report(layer, SUMMARY, ["is empty"])
+    return text
 
 
 def _windows(reader: RulesReader) -> WindowRules:

@@ -26,7 +26,7 @@ PREFIX = "PLIMSOLL_"
 SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
 EITHER_CASE = frozenset(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))  # lower case is the older convention, and wins
 ADMIN_TOKEN = "PLIMSOLL_ADMIN_TOKEN"
-ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # used by `plimsoll models` and `plimsoll forget`, not by `serve`
+ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # of a running proxy, for the commands that ask it; not for `serve`
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
 META, REDACTED, BODIES = "meta", "redacted", "bodies"  # what a recording has of a request's body

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -156,13 +156,15 @@ class DeploymentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         check_name(self.name)
         check_name(self.runs)
+        if "*" in self.runs or "?" in self.runs:
+            raise ValueError("runs must be the name of one model, not a pattern")
 
 
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
-    input: int
-    output: int
+    input: Annotated[int, msgspec.Meta(ge=1)]
+    output: Annotated[int, msgspec.Meta(ge=1)]
 
 
 def check_row(row: WindowRow | FallbackRow) -> None:

@@ -16,6 +16,8 @@ FORMS = ("", "gemini")  # of bodies that are not made of the client's fields: ap
 BEARER = b"Bearer "
 MODEL = "{model}"  # the place of the model's name in a path
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
+PATH = re.compile(r"/[^\s?#{}]*")
+HEADER = re.compile(r"[a-z0-9-]{1,80}")  # as the server reads names of headers: in lower case
 MAX_CALLS = 2  # of one count: a template is applied, then its text is counted
 MAX_TOKENS = 10**9
 
@@ -39,8 +41,12 @@ class CounterCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     add: dict[str, bool | int | str] = {}
 
     def __post_init__(self) -> None:
-        if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
-            raise ValueError("path must begin with /, without a query")
+        if not PATH.fullmatch(self.path.replace(MODEL, "")):
+            raise ValueError(f"path must begin with /, without a query; {MODEL} stands for the model's name")
+        if self.beside and not PATH.fullmatch(self.beside):
+            raise ValueError("beside must be the end of a path, such as /v1")
+        if not self.answer:
+            raise ValueError("answer must not be empty")
 
     def target(self, model: str) -> bytes | None:
         """The path for a model, named without what stands before its last slash; None if no path may have its name."""
@@ -89,10 +95,16 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("name must not be empty")
         if not self.hosts and not self.owners:
             raise ValueError("needs hosts or owners")
+        if any("/" in host or host.count(":") == 1 or not host.strip() for host in self.hosts):
+            raise ValueError("hosts must be names or addresses, without scheme, port and path")
+        if not all(map(HEADER.fullmatch, (*self.headers, *filter(None, [self.key_header])))):
+            raise ValueError("headers and key_header must be names of headers in lower case")
         if self.form not in FORMS:
             raise ValueError(f"form must be one of {', '.join(filter(None, FORMS))}")
         if not 0 < len(self.calls) <= MAX_CALLS:
             raise ValueError(f"calls must be 1 to {MAX_CALLS}")
+        if [bool(call.into) for call in self.calls] != [False, True][: len(self.calls)]:
+            raise ValueError("into must name the field of the second call for the first one's answer")
 
     def serves(self, api: str, host: str, owner: str) -> bool:
         """Whether it counts requests of an API to a model of this owner on an upstream."""

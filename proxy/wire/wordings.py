@@ -105,6 +105,8 @@ def _pattern(source: Any) -> re.Pattern[str]:
     plain = re.sub(r"\\.|\(\?P", "", source)
     if plain != plain.lower():
         raise ValueError(f"pattern {source!r}: texts are matched in lower case")
+    if re.search(r"\{[a-z_]", SLOT.sub("", plain)):
+        raise ValueError(f"pattern {source!r}: a figure is a word in braces, such as {{limit}}")
     try:
         made = re.compile(SLOT.sub(_slot, source), re.ASCII)
     except re.error as wrong:

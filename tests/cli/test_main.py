@@ -28,7 +28,7 @@ from proxy.config.settings import SETTINGS
 from tests.makers import body, system, user, words
 from tests.redis_server import free_port
 
-COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "check", "demo", "simulate")
+COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "top", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
 
 
@@ -229,6 +229,26 @@ def test_a_folder_for_recordings_that_cannot_be_written_is_found_by_check(
     (tmp_path / "records").write_bytes(b"")
     assert main(["check"]) == 1
     assert capsys.readouterr().out.endswith(f"PLIMSOLL_RECORD: {tmp_path}/records cannot be written\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("PLIMSOLL_LADDER", "defualt", "is 'defualt', must be one of agent, "),
+        ("PLIMSOLL_REDIS", "reds://127.0.0.1", " must begin with redis://, "),
+        ("PLIMSOLL_UPSTREAM_CA", "/none.pem", ", /none.pem: No such file"),
+        ("HTTPS_PROXY", "socks5://proxy:1", " must be an http or https URL"),
+        ("PLIMSOLL_PAGE_CONTENT", "true", " needs PLIMSOLL_ADMIN_TOKEN"),
+    ],
+)
+def test_a_setting_that_stops_the_start_is_found_by_check(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_HOST", "0.0.0.0")
+    assert main(["check"]) == 0
+    monkeypatch.setenv(name, value)
+    code, _, complaint = ended(capsys, "check")
+    assert code == 2 and f"plimsoll: {name}" in complaint and reason in complaint
 
 
 def test_a_broken_lorebook_is_found_by_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

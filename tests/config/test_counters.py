@@ -21,12 +21,17 @@ def test_rows_are_read_in_their_order_and_a_single_table_is_one() -> None:
 
 
 def test_each_problem_names_its_row() -> None:
-    rows, problems = parse_counters({"counter": [row("a"), row("b", hosts=[]), row("c", calls=7)], "count": []})
+    wrong = [row("b", hosts=[]), row("c", calls=7), row("d", api="message"), row("a"), 7]
+    rows, problems = parse_counters({"counter": [row("a"), *wrong], "count": []})
     assert [found.name for found in rows] == ["a"]
+    known = "chat, completions, embeddings, generate, messages, ollama, responses"
     assert problems == [
         "unknown table 'count', must be counter",
-        "counter 2: needs hosts or owners",
-        "counter 3: calls: expected array, got int",
+        "counter 2 (b): needs hosts or owners",
+        "counter 3 (c): calls: expected array, got int",
+        f"counter 4 (d): api is 'message', must be one of {known}",
+        "counter 5 (a): another row has this name",
+        "counter 6: expected object, got int",
     ]
 
 

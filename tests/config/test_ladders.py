@@ -137,6 +137,13 @@ def test_what_is_wrong_is_named_by_row_and_step_with_the_reason(text: str, probl
     assert parsed(text, steps)[1] == [problem]
 
 
+def test_an_unknown_key_of_a_parameter_that_is_a_table_is_named() -> None:
+    text = '[[step]]\nname = "prune_history"\narguments = { path = ["file"] }'
+    known = "paths, offsets, limits, pages"
+    problem = f"step 1 (prune_history): path: unknown parameter, known are {known}"
+    assert parsed(text, ladders.STEPS)[1] == [problem]
+
+
 def test_all_problems_of_a_ladder_are_told(steps: str) -> None:
     _, problems = parsed('floor = "x"\nstep = [{name="trim"}, {name="no"}, {name="plain", at=-1}]', steps)
     assert [problem.partition(":")[0] for problem in problems] == ["floor", "step 2 (no)", "step 3 (plain)"]
@@ -167,6 +174,9 @@ def test_a_wrong_use_is_named_by_its_place() -> None:
         {"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]}
     )
     assert problems == ["use 2: missing field ladder", "use 3: model: expected str, got int"]
+    empty = "1: model must not be empty"
+    assert parse_ladder_rules({"use": {"model": "", "ladder": "a"}})[1] == [f"use {empty}"]
+    assert parse_lorebook_rules({"lorebook": {"model": " ", "name": "a"}})[1] == [f"lorebook {empty}"]
     assert uses == (LadderRule("a", "b"),)
 
 

@@ -187,6 +187,19 @@ def test_a_folder_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     assert check_rules(tmp_path / "nope") == [f"PLIMSOLL_RULES: no such folder: {tmp_path / 'nope'}"]
 
 
+@pytest.mark.parametrize(
+    "name", ["window.toml", "windows.TOML", "ladder/mine.toml", "ladders/mine.Toml", "b/ladder.toml"]
+)
+def test_a_file_of_rules_that_nothing_reads_is_a_problem(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    assert [problem.partition("; ")[0] for problem in check_rules(tmp_path)] == [f"{tmp_path}/{name}: unknown file"]
+
+
+def test_an_empty_summary_prompt_is_a_problem(tmp_path: Path) -> None:
+    assert check_rules(written(tmp_path, summary=" \n")) == [f"{tmp_path}/summary.txt: is empty"]
+
+
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "ladder.toml").write_bytes(b"\xff\xfe")
     assert check_rules(tmp_path)[0].startswith(f"{tmp_path}/ladder.toml: cannot be read: ")

@@ -85,6 +85,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ('[[gap]]\nmodel = "m"', "gap 1 (m): missing field tokens"),
         ('[[gap]]\nmodel = "m"\ntokens = -1', "gap 1 (m): tokens, max_input and max_output must be at least 1 token"),
         ("beside = [{ input = 1 }]", "beside 1: missing field output"),
+        ("beside = [{ input = 0, output = 1 }]", "beside 1: input: expected int >= 1"),
         (
             'limit = [{ model = "m", field = "n" }]',
             "limit 1 (m): field must be one of max_completion_tokens, max_tokens",
@@ -107,6 +108,10 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
             "inputs 1 (m): tokens, most and together must be from 1 to 1,000,000,000",
         ),
         ('[[deployment]]\nname = "d"\nruns = " "', "deployment 1: model must not be empty"),
+        (
+            '[[deployment]]\nname = "d"\nruns = "gpt-*"',
+            "deployment 1: runs must be the name of one model, not a pattern",
+        ),
         (
             '[[window]]\nmodel = "m"\ncan = ["tool"]',
             "window 1 (m): can: tool is not one of audio, files, prompt_caching, reasoning, schema, tools, video,"

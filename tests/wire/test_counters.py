@@ -55,7 +55,7 @@ def test_an_answer_is_a_number_a_list_or_a_text_and_anything_else_is_none(payloa
 
 
 def test_a_row_counts_for_its_hosts_and_its_owners() -> None:
-    one = counter(hosts=["*.Example.com", "127.0.0.1"], owners=["vllm"])
+    one = counter(hosts=["*.Example.com", "127.0.0.1", "::1"], owners=["vllm"])
     assert one.serves("chat", "api.example.com", "") and one.serves("chat", "127.0.0.1", "")
     assert one.serves("chat", "10.0.0.1", "vllm")
     assert not one.serves("chat", "10.0.0.1", "") and not one.serves("messages", "127.0.0.1", "vllm")
@@ -77,7 +77,18 @@ def test_the_first_row_that_is_enabled_counts() -> None:
         {"calls": [{**CALL, "path": "v1/count"}]},
         {"calls": [{**CALL, "path": "/v1/count?x"}]},
         {"calls": [{**CALL, "answer": 7}]},
+        {"calls": [{**CALL, "path": "/v1/{mode}:count"}]},
+        {"calls": [{**CALL, "path": "/v1/a count"}]},
+        {"calls": [{**CALL, "beside": "v1"}]},
+        {"calls": [{**CALL, "answer": ""}]},
+        {"calls": [{**CALL, "into": "text"}]},
+        {"calls": [CALL, CALL]},
         {"hots": ["h"]},
+        {"hosts": ["https://h"]},
+        {"hosts": ["h:8000"]},
+        {"hosts": [""]},
+        {"headers": ["Anthropic-Beta"]},
+        {"key_header": "X-Goog-Api-Key"},
         {"form": "nobody"},
     ],
 )

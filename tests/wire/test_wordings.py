@@ -65,6 +65,7 @@ def test_a_row_keeps_what_it_says() -> None:
         ({"refusal": [{**name("r"), "patterns": ["TPM"]}]}, "pattern 'TPM': texts are matched in lower case"),
         ({"refusal": [{**name("r"), "patterns": [r"\S(?P<Limit>\d)"]}]}, "texts are matched in lower case"),
         ({"refusal": [{**name("r"), "patterns": ["(?P<size>x)"]}]}, "unknown group 'size'"),
+        ({"refusal": [{**name("r"), "patterns": ["over {limit"]}]}, "a figure is a word in braces, such as {limit}"),
         ({"refusal": [{**name("r"), "code": "x"}]}, "code must be a list of texts or numbers"),
         ({"refusal": [{**name("r"), **PATTERNS, "status": [4000]}]}, "status and never must be lists"),
         ({"refusal": [{**name("r"), **PATTERNS, "bounds": "output"}]}, "bounds must be one of window, input, "),
