@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from starlette.routing import Router
@@ -23,7 +23,7 @@ from proxy.admin.page import Page
 from proxy.admin.peers import Peers
 from proxy.apis import apis, by_path, error_body
 from proxy.apis.deployed import PATHS as DEPLOYED
-from proxy.apis.deployed import Deployed
+from proxy.apis.deployed import deployed
 from proxy.cache.cache import Cache
 from proxy.config.model_table import litellm_version
 from proxy.config.reload import Reloader
@@ -547,10 +547,10 @@ def create_app(services: Services) -> Front:
     def fit(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.gateway.fit(api, scope, receive, send)  # the gateway of the rules that hold now
 
-    def deployed(api: Api, name: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def fit_deployed(api: Api, name: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         gateway = services.gateway
         model = gateway.knowledge.windows.deployed(unquote(name))
-        return gateway.fit(cast(Api, Deployed(api, model)), scope, receive, send)
+        return gateway.fit(deployed(api, model), scope, receive, send)
 
     def other(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return services.gateway.other(scope, receive, send)
@@ -566,7 +566,7 @@ def create_app(services: Services) -> Front:
         guard = guard_of(services.settings, services.settings.host)
         own = {path: guard.protected(handler) for path, handler in own_paths(services).items()}
     fitted: dict[bytes, Asgi] = {path.encode(): partial(fit, api) for path, api in by_path().items()}
-    return Front(fitted, own, other, lifespan, deployed)
+    return Front(fitted, own, other, lifespan, fit_deployed)
 
 
 def create_admin(services: Services) -> Asgi:

@@ -33,11 +33,11 @@ def by_path() -> Mapping[str, Api]:
 def api_of(body: bytes) -> Api | None:
     """The API of a body whose path is not known; None if none recognises its fields."""
     fields = raw_fields(body)
-    return next((api for api in apis() if api.recognises(fields)), None)
+    return next((api for api in apis() if api.request.recognises(fields)), None)
 
 
 class StreamFormat(Protocol):
-    """How a client of some path expects errors and the end of a stream; every `Api` is one."""
+    """How a client of some path expects errors and the end of a stream; every `ResponseFormat` is one."""
 
     def error_body(self, error: ErrorFields) -> bytes:
         """The body of an error response of the proxy's own."""
@@ -62,11 +62,10 @@ DEFAULT: StreamFormat = OpenAIFormat()
 
 def stream_format(path: str) -> StreamFormat:
     """The path's API, or that of the path above it; OpenAI's format for a path that belongs to no API."""
-    found: Mapping[str, StreamFormat] = by_path()
-    if path in found:
-        return found[path]
-    above = (found[above] for above in found if path.startswith(above + "/"))
-    return next(above, next((api for api in apis() if api.root and path.startswith(api.root)), DEFAULT))
+    found = by_path()
+    api = found.get(path) or next((found[above] for above in found if path.startswith(above + "/")), None)
+    api = api or next((api for api in apis() if api.root and path.startswith(api.root)), None)
+    return DEFAULT if api is None else api.response
 
 
 def error_body(path: str, error: ErrorFields) -> bytes:

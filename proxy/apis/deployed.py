@@ -6,37 +6,37 @@ The model that the deployment runs is planned for; the client's body keeps its o
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
-from proxy.model.api import Api
+from proxy.model.api import Api, RequestFormat, no_known_prefix
 from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import raw_fields
-from proxy.model.plan import Plan
-from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
+from proxy.model.scan import KnownPrefix, Scan
 from proxy.model.structs import replace
 
 MODEL = "model"
 PATHS = ("/chat/completions", "/completions", "/embeddings")  # behind the path of a deployment
 
 
-class Deployed:
-    """An `Api` whose requests are for `model`, whatever their bodies say. All else is that of `api`."""
+def deployed(api: Api, model: str) -> Api:
+    """The API with requests that are for `model`, whatever their bodies say. All else is that of `api`."""
+    return replace(api, request=_Deployed(api.request, model))
 
-    def __init__(self, api: Api, model: str) -> None:
-        self._api, self._model = api, model
+
+class _Deployed:
+    """The requests of an API for one model."""
+
+    def __init__(self, request: RequestFormat, model: str) -> None:
+        self._request, self._model = request, model
         self._field = b'{"%b":%b,' % (MODEL.encode(), msgspec.json.encode(model))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
+        self.recognises, self.render = request.recognises, request.render
+        self.without_extension, self.without_stream = request.without_extension, request.without_stream
+        self.known_prefix = no_known_prefix  # the body is not what was scanned
 
     def scan(self, body: bytes, known: KnownPrefix | None = None) -> Scan:
-        """As the API; see `Api.scan`."""
-        return replace(self._api.scan(self._named(body), None), model=self._model)
-
-    def known_prefix(self, body: bytes, scan: Scan, digest: PrefixDigest) -> None:
-        """None: the body is not what was scanned."""
+        """As the API; see `RequestFormat.scan`."""
+        return replace(self._request.scan(self._named(body), None), model=self._model)
 
     def parse(
         self,
@@ -46,15 +46,12 @@ class Deployed:
         plain: bool = False,
         known: KnownPrefix | None = None,
     ) -> Prompt:
-        """As the API; see `Api.parse`. No step moves the request to another model, which its path would not name."""
+        """As the API; see `RequestFormat.parse`. No step moves the request to another model, which its path would not
+        name."""
         named = self._named(body)
-        prompt = self._api.parse(named, pins, start, plain)
+        prompt = self._request.parse(named, pins, start, plain)
         head = prompt.head if named is body else {k: raw for k, raw in prompt.head.items() if k != MODEL}
         return replace(prompt, model=self._model, head=head, placed=True)
-
-    def render(self, prompt: Prompt, plan: Plan) -> bytes:
-        """As the API; see `Api.render`."""
-        return self._api.render(prompt, plan)
 
     def _named(self, body: bytes) -> bytes:
         """The body with a model."""

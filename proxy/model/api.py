@@ -1,4 +1,4 @@
-"""The protocol between the proxy and one API: how its JSON is scanned, read, changed and written.
+"""What the proxy knows of one API: how its JSON is scanned, read, changed and written.
 
 It is a module of its own, beside `ports`, because it uses `Plan`, which itself uses `ports`.
 """
@@ -6,6 +6,7 @@ It is a module of its own, beside `ports`, because it uses `Plan`, which itself 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -65,36 +66,8 @@ class ErrorFields(Protocol):
         """Of a request that is too long: the prompt that was asked, the reply and the window, in tokens."""
 
 
-def never_joined(bodies: Sequence[bytes]) -> None:
-    """None. For an API whose requests are never sent in pieces."""
-
-
-class Api(Protocol):
-    """One API, as a set of pure functions. No method does I/O, and none keeps state.
-
-    A package in `proxy/apis/` exports one as `API`; `proxy.apis.apis` finds it there.
-    """
-
-    @property
-    def name(self) -> str:
-        """The label of its requests in metrics and logs, e.g. `chat`."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The request paths that are fitted, for POST; the first is the usual one."""
-
-    @property
-    def compact_paths(self) -> tuple[str, ...]:
-        """Those of `paths` on which the provider compacts a conversation: such a request is never refused by us."""
-
-    @property
-    def root(self) -> str:
-        """What all paths of the API's servers begin with, those that are not fitted included; empty if other APIs'
-        begin with it, too."""
-
-    @property
-    def numeric(self) -> bool:
-        """Whether its bodies may be long lists of numbers, which are decoded one list at a time."""
+class RequestFormat(Protocol):
+    """The requests of one API, as a set of pure functions: a module is one. None does I/O, and none keeps state."""
 
     def recognises(self, fields: RawFields) -> bool:
         """Whether a body with these fields may be one of this API. Of a file without a path, the first API decides."""
@@ -139,31 +112,22 @@ class Api(Protocol):
     def without_stream(self, body: bytes) -> bytes:
         """The same request for an answer in one piece. Raises `NotUnderstood`."""
 
-    def joined(self, bodies: Sequence[bytes]) -> list[bytes] | None:
-        """One response of those to the pieces of a request (`Plan.pieces`), in parts. None if they are no such
-        responses, or for an API whose requests are never sent in pieces. Never raises."""
 
-    @property
-    def without_truncation(self) -> Callable[[bytes], bytes] | None:
-        """Where servers of the API drop what is too long and say nothing: makes of a body the same request for a server
-        that refuses it, or returns the body itself if the client said what is to be done. It raises `NotUnderstood`.
-        None: the API's servers refuse."""
-
-    @property
-    def usage_key(self) -> bytes:
-        """Bytes that every report of usage contains: their absence is a quick test."""
+class ResponseFormat(Protocol):
+    """The responses of one API, and the proxy's own errors in its shape, as a set of pure functions: a module is one.
+    None does I/O, none keeps state, and none raises."""
 
     def complete_usage(self, body: bytes) -> Usage | None:
         """The usage of a complete, ordinary response in the API's own shape, in a microsecond; None for any other."""
 
     def event_kind(self, data: bytes) -> EventKind:
-        """What the data of an event, or a complete response, is. `FINISH` and `OTHER` may be refusals. Never raises."""
+        """What the data of an event, or a complete response, is. `FINISH` and `OTHER` may be refusals."""
 
     def read(self, data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState:
-        """The state after an event with the name `event` and this data, or after a complete response. Never raises."""
+        """The state after an event with the name `event` and this data, or after a complete response."""
 
     def read_tail(self, tail: bytes, state: ResponseState) -> ResponseState:
-        """The state after the end of an event or response whose beginning is missing. Never raises."""
+        """The state after the end of an event or response whose beginning is missing."""
 
     def landmarks(self, data: bytes) -> Sequence[int]:
         """Offsets in a stream's bytes: the last of a usage, of a finish reason, of an error, of the end event.
@@ -174,20 +138,61 @@ class Api(Protocol):
     def is_end_of_stream(self, tail: bytes) -> bool:
         """Whether a stream's last bytes (32 are enough) are the API's last event."""
 
-    def keep_alive(self) -> bytes:
-        """Bytes that keep a stream's connection open and that the API's clients ignore."""
-
     def error_body(self, error: ErrorFields) -> bytes:
         """The body of an error response of the proxy's own."""
 
     def error_event(self, error: ErrorFields) -> bytes:
         """The event of a stream that reports an error in one that has begun."""
 
-    def refusal_stream(self, error: ErrorFields, model: str, created: int) -> bytes | None:
-        """The whole stream that tells a client which asked for one that its request is too long, if clients look for it
-        there; None: an error response tells it. `created`: seconds since 1970."""
 
-    @property
-    def hold_s(self) -> float:
-        """How long a stream's first events may wait for one that proves that the request is not refused, in seconds,
-        if its length is near the window."""
+def no_known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> None:
+    """None: `RequestFormat.known_prefix` of an API whose requests do not grow by messages."""
+
+
+def no_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
+    """The body itself: `RequestFormat.without_extension` of an API whose texts are not objects, and have no keys."""
+    return body, frozenset()
+
+
+def never_joined(bodies: Sequence[bytes]) -> None:
+    """None: `Api.joined` of an API whose requests are never sent in pieces."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api:
+    """One API: its name and paths, the formats of its requests and responses, and what only some APIs have.
+
+    A package in `proxy/apis/` exports one as `API`; `proxy.apis.apis` finds it there. The fields:
+
+    `name`: the label of its requests in metrics and logs, e.g. `chat`.
+    `paths`: the request paths that are fitted, for POST; the first is the usual one.
+    `usage_key`: bytes that every report of usage contains: their absence is a quick test.
+    `compact_paths`: those of `paths` on which the provider compacts a conversation: such a request is never refused by
+    us.
+    `root`: what all paths of the API's servers begin with, those that are not fitted included; empty if other APIs'
+    begin with it, too.
+    `numeric`: whether its bodies may be long lists of numbers, which are decoded one list at a time.
+    `hold_s`: how long a stream's first events may wait for one that proves that the request is not refused, in seconds,
+    if its length is near the window.
+    `without_truncation`: where servers of the API drop what is too long and say nothing: makes of a body the same
+    request for a server that refuses it, or returns the body itself if the client said what is to be done. It raises
+    `NotUnderstood`. None: the API's servers refuse.
+    `joined`: one response of those to the pieces of a request (`Plan.pieces`), in parts. None if they are no such
+    responses. Never raises.
+    `refusal_stream(error, model, created)`: the whole stream that tells a client which asked for one that its request
+    is too long, if clients look for it there; `created` is in seconds since 1970. None instead of a stream, or of the
+    function: an error response tells it.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    request: RequestFormat
+    response: ResponseFormat
+    usage_key: bytes
+    compact_paths: tuple[str, ...] = ()
+    root: str = ""
+    numeric: bool = False
+    hold_s: float = 1.0  # a refusal comes in the first event, or in the one that follows the role
+    without_truncation: Callable[[bytes], bytes] | None = None
+    joined: Callable[[Sequence[bytes]], list[bytes] | None] = never_joined
+    refusal_stream: Callable[[ErrorFields, str, int], bytes | None] | None = None

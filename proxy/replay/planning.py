@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from proxy.apis import api_of, by_path
 from proxy.apis.anthropic_messages.caching import without_marks
-from proxy.apis.deployed import MODEL, Deployed
+from proxy.apis.deployed import MODEL, deployed
 from proxy.apis.openai_chat import API as CHAT
 from proxy.app import Services, build
 from proxy.config.settings import Settings
@@ -194,7 +194,7 @@ class Planning:
         known = by_path()
         api = known.get(path) or next((known[one] for one in known if path and one.endswith(path)), None)
         found = api or api_of(recorded.body) or CHAT
-        return cast(Api, Deployed(found, model)) if model else found
+        return deployed(found, model) if model else found
 
     def cut(self, planned: Planned, plan: Plan) -> Cut:
         """A cut to look at."""

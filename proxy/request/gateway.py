@@ -271,7 +271,7 @@ class Gateway:
             return Attempt(answer)
         body = answer.buffered_body()
         if body is not None:  # as most are: short, plain and here already
-            usage = received.api.complete_usage(body) if answer.status == 200 else None
+            usage = received.api.response.complete_usage(body) if answer.status == 200 else None
             if usage is not None:
                 return Attempt(answer, body, None, usage)
             answer.unread(body)
@@ -360,7 +360,7 @@ class Gateway:
             answer,
             receive,
             send,
-            context.received.api,
+            context.received.api.response,
             first=(attempt.seen,),
             extra=extra,
             watch=tap.feed,
@@ -548,7 +548,8 @@ async def _fail(context: RequestContext, send: Send, error: ClientError, extra: 
     """Sends an error of the proxy's own, in the shape of the request's API."""
     scanned = context.scanned
     if scanned is not None and scanned.scan.stream:
-        stream = context.received.api.refusal_stream(error, scanned.model, int(time.time()))
+        refusal_stream = context.received.api.refusal_stream
+        stream = None if refusal_stream is None else refusal_stream(error, scanned.model, int(time.time()))
         if stream is not None:
             context.end(context.record.result, 200)
             await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})

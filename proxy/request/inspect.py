@@ -52,7 +52,7 @@ class Inspecting:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
             payload = msgspec.json.encode(await self.plan_of(api, body, headers, room))
         except ClientError as error:
-            await send_error(send, error, api.error_body(error))
+            await send_error(send, error, api.response.error_body(error))
             return
         except ClientDisconnected:
             return

@@ -41,7 +41,7 @@ class PlanBuilder:
         """The plan for a body, without its payload. Raises `NotUnderstood`."""
         controls = scanned.controls
         heavy = len(scanned.plain) > HEAVY_BYTES
-        prompt = await self.pool.run(heavy, received.api.parse, scanned.plain, controls.pins)
+        prompt = await self.pool.run(heavy, received.api.request.parse, scanned.plain, controls.pins)
         if prompt.continues:
             stored = await self.counts.cache.stored.get(tenant_of(received.headers), prompt.continues)
             prompt = replace(prompt, stored=stored)
@@ -115,7 +115,7 @@ class PlanBuilder:
 
     async def render(self, api: Api, scanned: Scanned, planned: Planned) -> bytes:
         """The payload of a plan that changes the request."""
-        return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.render, planned.prompt, planned.plan)
+        return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.request.render, planned.prompt, planned.plan)
 
     async def rendered(self, api: Api, scanned: Scanned, planned: Planned) -> Planned:
         """The stage with the payload of a plan that changes the request."""
@@ -145,7 +145,7 @@ class PlanBuilder:
         if payload is None:
             return ours, None
         try:
-            sent = marks_of(self.knowledge, api.scan(payload), scanned.learned)
+            sent = marks_of(self.knowledge, api.request.scan(payload), scanned.learned)
         except NotUnderstood:
             return None
         return None if sent is None else (ours, prefixes_of_draft(sent, plan.draft))
@@ -153,7 +153,7 @@ class PlanBuilder:
     async def without_stream(self, received: Received, scanned: Scanned, payload: bytes) -> bytes:
         """A payload that requests an answer of one piece. Raises `NotUnderstood`."""
         plain = scanned.plain if payload is received.body else payload
-        return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.without_stream, plain)
+        return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.request.without_stream, plain)
 
 
 def _pieces(api: Api, planned: Planned) -> tuple[bytes, ...]:
@@ -161,7 +161,7 @@ def _pieces(api: Api, planned: Planned) -> tuple[bytes, ...]:
     prompt, plan = planned.prompt, planned.plan
     assert prompt is not None and plan is not None
     drafts = (plan.draft.with_blocks(blocks) for blocks in plan.pieces)
-    return tuple(api.render(prompt, replace(plan, draft=draft)) for draft in drafts)
+    return tuple(api.request.render(prompt, replace(plan, draft=draft)) for draft in drafts)
 
 
 def _if_unchanged(counted: Plan, ladder: Ladder) -> Plan | None:

@@ -64,7 +64,7 @@ class PrefixCache:
         """Stores the prefix that ends with the last message of a body, if it is new."""
         if len(body) < KEY_LENGTHS[-1]:
             return
-        prefix = api.known_prefix(body, scan, marks)
+        prefix = api.request.known_prefix(body, scan, marks)
         if prefix is None:
             return
         view = memoryview(body)

@@ -54,7 +54,7 @@ class BodyScanner:
         """The same body without the proxy's own key in its messages, whose pins join those of the headers. Raises
         `NotUnderstood`."""
         plain, controls = scanned.plain, scanned.controls
-        written, pins = await self.pool.run(len(plain) > HEAVY_BYTES, api.without_extension, plain)
+        written, pins = await self.pool.run(len(plain) > HEAVY_BYTES, api.request.without_extension, plain)
         return replace(scanned, plain=written, controls=replace(controls, pins=controls.pins | pins))
 
     async def unscanned_without_key(self, received: Received, room: Room | None) -> bytes:
@@ -93,12 +93,12 @@ def _scan(api: Api, body: bytes, known: KnownPrefix | None = None) -> tuple[byte
     """The body, without unpaired surrogates, and its scan. Raises `NotUnderstood`."""
     try:
         long = known is None and len(body) > oversized_json.LONGEST
-        plain, found = body, _outline_scan(api, body) if long else api.scan(body, known)
+        plain, found = body, _outline_scan(api, body) if long else api.request.scan(body, known)
     except NotUnderstood:
         mendable = without_lone_surrogates(body)
         if mendable is None:
             raise
-        plain, found = mendable, api.scan(mendable)
+        plain, found = mendable, api.request.scan(mendable)
     if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
         raise NotUnderstood("there are more messages in it than we plan with")
     return plain, found
@@ -108,13 +108,13 @@ def _outline_scan(api: Api, body: bytes) -> Scan:
     """The scan of a body that is too long to be decoded at once. No window is large enough for it, so it is always
     planned: the scan has no bound on its tokens and no digest. Raises `NotUnderstood`."""
     if (outline := oversized_json.outline(body)) is None:
-        return api.scan(body)
-    return replace(api.scan(outline.text), most=None, marks=None, text=body)
+        return api.request.scan(body)
+    return replace(api.request.scan(outline.text), most=None, marks=None, text=body)
 
 
 def _without_key(api: Api, body: bytes, plain: bytes) -> bytes:
     if oversized_json.find(plain, MESSAGE_KEY.encode()) < 0 or _too_large(api, plain):
         return body
     plain = without_lone_surrogates(plain) or plain
-    written, _ = api.without_extension(plain)
+    written, _ = api.request.without_extension(plain)
     return body if written is plain else written

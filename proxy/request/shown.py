@@ -83,7 +83,7 @@ class BodyTexts:
     def shown(self) -> list[dict[str, Any]]:
         """The texts of each message. Empty if the body is not understood."""
         try:
-            messages = self.api.parse(self.body).messages
+            messages = self.api.request.parse(self.body).messages
         except NotUnderstood:
             return []
         return [_kept(m) for m in messages[:MAX_MESSAGES]]

@@ -97,7 +97,7 @@ class Totals:
     def unknown(self, api: Api, marks: PrefixDigest | None, body: bytes, scan: Scan) -> Part:
         """The part of a conversation that is not cached. Raises `NotUnderstood`."""
         if marks is None:
-            return Part(api.parse(body))
+            return Part(api.request.parse(body))
         for back in range(2, len(marks.latest) + 1):
             before = self._tokens.get(marks.latest[-back])
             if before is not None:
@@ -106,7 +106,7 @@ class Totals:
                 first = next(message for message in rest.messages if message.index >= start)
                 if not first.answers:  # a result belongs to the block before it, whose cost changes with it
                     return Part(rest, start, before)
-        return Part(api.parse(body, plain=True))
+        return Part(api.request.parse(body, plain=True))
 
     def count(self, marks: PrefixDigest | None, part: Part, learned: LearnedLimits = NOTHING_LEARNED) -> Total:
         """Counts the new messages and caches the total. Takes long if they are long: then the caller uses a thread."""
@@ -214,5 +214,5 @@ def _from(api: Api, start: int, body: bytes, scan: Scan) -> Prompt:
     """The messages from `start` on, and the first instructions; parsed from the new bytes alone where possible."""
     known = scan.known
     if known is not None and known.seen.count == start:
-        return api.parse(scan.text, plain=True, known=known)
-    return api.parse(body, start=start, plain=True)
+        return api.request.parse(scan.text, plain=True, known=known)
+    return api.request.parse(body, start=start, plain=True)

@@ -38,7 +38,7 @@ def read_prefix(api: Api, rules: Rules, data: bytes, lines: bool = False) -> Res
     nothing."""
     shown = NO_EVENT
     for _, payload in ndjson.objects(data, True) if lines else events(with_lf(data), finished=True):
-        kind = api.event_kind(payload)
+        kind = api.response.event_kind(payload)
         if kind is EventKind.CONTENT:
             return REPLY
         if kind is not EventKind.FRAME:
@@ -55,16 +55,16 @@ def end_of_events(data: bytes, start: int) -> int:
 def is_empty(api: Api, data: bytes) -> bool:
     """Whether a stream of events, complete in `data`, has no event but the API's last one."""
     pairs = events(with_lf(data + b"\n\n"), finished=True)
-    return all(api.read(payload, ResponseState(), name).ended for name, payload in pairs)
+    return all(api.response.read(payload, ResponseState(), name).ended for name, payload in pairs)
 
 
 def refusal_in(api: Api, rules: Rules, body: bytes) -> Refusal | None:
     """The refusal that a plain 200 response is, or None. `body` is its beginning, complete or not."""
-    if api.complete_usage(body) is not None:
+    if api.response.complete_usage(body) is not None:
         return None  # nearly every response, and all that it costs
     if len(body) > MAX_REFUSAL or not raw_fields(body):
         return None
-    kind = api.event_kind(body)
+    kind = api.response.event_kind(body)
     if kind is EventKind.FINISH or kind is EventKind.OTHER:
         return recognise_event(rules, body, kind is EventKind.FINISH)
     return None

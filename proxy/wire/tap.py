@@ -75,7 +75,7 @@ class Tap:
             data = b"".join(self._kept)
             if self._api.usage_key not in data:
                 return self._state.usage
-            found = self._api.complete_usage(data) if self._kind == JSON[0] and not self._cut else None
+            found = self._api.response.complete_usage(data) if self._kind == JSON[0] and not self._cut else None
             if found is not None:
                 return found
         return self._read_new().usage
@@ -140,22 +140,22 @@ class Tap:
             elif self._kind == ndjson.MEDIA_TYPE:
                 self._read_stream(data, ndjson.END, ndjson.objects)
             elif self._cut:
-                self._state = self._api.read_tail(data, self._state)
+                self._state = self._api.response.read_tail(data, self._state)
             else:
-                self._state = self._api.read(data, self._state)
+                self._state = self._api.response.read(data, self._state)
         return self._state
 
     def _read_stream(self, data: bytes, end: bytes, framed: Framing) -> None:
         if self._cut:
             tail, _, data = data.partition(end)
-            self._state = self._api.read_tail(tail, self._state)
+            self._state = self._api.response.read_tail(tail, self._state)
         for name, payload in framed(data):
             if self._state.content:
                 break
-            self._state = self._api.read(payload, self._state, name)
-        for block in _around(data, self._api.landmarks(data), end):
+            self._state = self._api.response.read(payload, self._state, name)
+        for block in _around(data, self._api.response.landmarks(data), end):
             for name, payload in framed(block):
-                self._state = self._api.read(payload, self._state, name)
+                self._state = self._api.response.read(payload, self._state, name)
 
 
 def uncoded(data: bytes, encoding: str, limit: int = KEEP_JSON) -> bytes | None:

@@ -155,7 +155,7 @@ def _claude(row: Row) -> str:
 def directly(api: Api, body: bytes) -> Count | None:
     """Counts a body in this process."""
     try:
-        prompt = api.parse(body)
+        prompt = api.request.parse(body)
     except NotUnderstood:
         return None
     meter = meter_for(prompt, prompt.model, _MEMORY)

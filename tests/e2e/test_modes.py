@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.apis import error_body
-from proxy.apis.openai_chat import ChatCompletions
+from proxy.apis.openai_chat import request as chat_request
 from proxy.app import build, create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
@@ -140,12 +140,12 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 # Where it may hit, and whether the request is long.
 BUGS = {
-    "scanning": ("proxy.apis.openai_chat.ChatCompletions.scan", True),
-    "scanning a short one": ("proxy.apis.openai_chat.ChatCompletions.scan", False),
-    "parsing": ("proxy.apis.openai_chat.ChatCompletions.parse", True),
-    "parsing a short one": ("proxy.apis.openai_chat.ChatCompletions.parse", False),
+    "scanning": ("proxy.apis.openai_chat.request.scan", True),
+    "scanning a short one": ("proxy.apis.openai_chat.request.scan", False),
+    "parsing": ("proxy.apis.openai_chat.request.parse", True),
+    "parsing a short one": ("proxy.apis.openai_chat.request.parse", False),
     "planning": ("proxy.request.planning.plan", True),
-    "rendering": ("proxy.apis.openai_chat.ChatCompletions.render", True),
+    "rendering": ("proxy.apis.openai_chat.request.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
     "resolving the model": ("proxy.request.facts.Knowledge.known", True),
     "proving": ("proxy.request.prepare._proves", False),
@@ -320,7 +320,7 @@ def test_inspect_takes_no_more_than_a_request_may_have(monkeypatch: pytest.Monke
     async def check() -> None:
         async with recording() as up, plimsoll(up.url, PLIMSOLL_MAX_BODY="10kB") as proxy:
             assert (await ask(proxy.port, post(LONG, target=INSPECT))).status == 413
-            monkeypatch.setattr(ChatCompletions, "parse", broken)
+            monkeypatch.setattr(chat_request, "parse", broken)
             reply = await ask(proxy.port, post(body(talk(2)), target=INSPECT))
             assert (reply.status, error(reply)["code"]) == (500, "proxy_error")
 

@@ -221,7 +221,7 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 
 
 PLACES = (
-    "proxy.apis.openai_chat.ChatCompletions.scan",
+    "proxy.apis.openai_chat.request.scan",
     "proxy.apis.openai_chat.request.parse",
     "proxy.apis.openai_chat.request.render",
     "proxy.request.planning.plan",

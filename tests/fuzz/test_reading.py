@@ -28,11 +28,11 @@ dialects = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dial
 def read(api: Api, body: bytes) -> tuple[Scan | None, Prompt | None]:
     """What a scan and the parser make of a body; None where they do not understand it."""
     try:
-        scan = api.scan(body)
+        scan = api.request.scan(body)
     except NotUnderstood:
         scan = None
     try:
-        prompt = api.parse(body)
+        prompt = api.request.parse(body)
     except NotUnderstood:
         prompt = None
     return scan, prompt
@@ -66,8 +66,8 @@ def test_what_no_step_changed_is_written_as_it_came(
     if prompt is None:
         return
     unchanged = plan(prompt, ladder(), Facts(Window(10**9), meter_for(prompt, prompt.model, Remembering())))
-    written = api.render(prompt, unchanged)
+    written = api.request.render(prompt, unchanged)
     try:
         assert json.loads(written) == json.loads(body)
     except (RecursionError, UnicodeDecodeError, ValueError):
-        assert api.parse(written) == prompt  # NaN is not itself, and not all that msgspec reads is JSON to Python
+        assert api.request.parse(written) == prompt  # NaN is not itself, and msgspec reads what is no JSON to Python

@@ -63,7 +63,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch, api: Api, body: dict[str, Any], lad
         return parts(message)
 
     monkeypatch.setattr(Message, "parts", counting)
-    prompt = api.parse(json.dumps(body).encode())
+    prompt = api.request.parse(json.dumps(body).encode())
     plan(prompt, LADDERS[ladder], Facts(Window(1_000), meter_for(prompt, prompt.model, Remembering())))
     monkeypatch.undo()
     return count / len(prompt.messages)

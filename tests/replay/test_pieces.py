@@ -21,7 +21,7 @@ def pieces(body: dict[str, Any], head: bytes = b"") -> Pieces:
     raw = json.dumps({"model": "gpt-4o", **body}).encode()
     api = api_of(raw)
     assert api is not None
-    prompt = api.parse(raw)
+    prompt = api.request.parse(raw)
     made = plan(prompt, Ladder("none", ()), Facts(Window(100_000), WordMeter()))
     return pieces_of(prompt, head, made.before)
 
@@ -93,7 +93,7 @@ def test_a_mark_that_moves_changes_no_prompt() -> None:
 
 
 def test_a_message_that_cannot_be_read_is_one_piece() -> None:
-    prompt = API.parse(b'{"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}')
+    prompt = API.request.parse(b'{"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}')
     odd = replace(prompt.messages[0], raw=b'{"cache_control":')
     made = plan(replace(prompt, messages=(odd,)), Ladder("none", ()), Facts(Window(100_000), WordMeter()))
     assert len(pieces_of(prompt, b"", made.before).digests) == 2

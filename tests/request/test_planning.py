@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.openai_chat import API, ChatCompletions
+from proxy.apis.openai_chat import API, request
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits
@@ -77,10 +77,10 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
             seen[name] = threading.current_thread() is threading.main_thread()
             return work(*args, **kwargs)
 
-        monkeypatch.setattr(holder, name, noted if holder is module else staticmethod(noted))
+        monkeypatch.setattr(holder, name, noted)
 
     for name in ("scan", "parse", "render"):
-        noting(ChatCompletions, name)
+        noting(request, name)
     noting(module, "plan")
     return seen
 

@@ -49,7 +49,7 @@ def refused(reader: ResponseReader) -> tuple[int, Any, Any]:
 )
 def test_it_counts_what_the_proxy_counts(fields: dict[str, Any]) -> None:
     body = {"model": "gpt-4o", **fields}
-    prompt = API.parse(msgspec.json.encode(body))
+    prompt = API.request.parse(msgspec.json.encode(body))
     meter = meter_for(prompt, prompt.model, Remembering())
     assert count_prompt(body) == start(prompt, ladder(), Facts(Window(10**6), meter)).prompt
 

@@ -54,7 +54,7 @@ def test_a_request_is_translated_and_its_answer_is_openais() -> None:
             found = json.loads(told)
             assert found["object"] == "chat.completion"
             assert found["choices"][0]["message"]["content"] == "Hello you"
-            usage = API.complete_usage(told)
+            usage = API.response.complete_usage(told)
             assert usage is not None and (usage.prompt, usage.completion) == (25, 2)
             (request,) = server.requests
             assert request.target == b"/v1/messages" and request.header(b"x-api-key") == [KEY.encode()]
@@ -76,7 +76,7 @@ def test_a_stream_is_openais_events() -> None:
             text = await got.read(1 << 20)
             await got.close()
             events = [line[6:] for line in text.split(b"\n\n") if line]
-            assert events[-1] == b"[DONE]" and API.is_end_of_stream(text)
+            assert events[-1] == b"[DONE]" and API.response.is_end_of_stream(text)
             parsed = [json.loads(event) for event in events[:-1]]
             assert {event["object"] for event in parsed} == {"chat.completion.chunk"}
             said = [choice["delta"].get("content") for event in parsed for choice in event["choices"]]

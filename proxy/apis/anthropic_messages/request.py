@@ -11,6 +11,8 @@ from proxy.apis.anthropic_messages import caching
 from proxy.apis.anthropic_messages import messages as blocks
 from proxy.apis.anthropic_messages.messages import ASSISTANT, SYSTEM, TOOL_RESULT, TOOL_USE, USER
 from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PARTS, has_system
+from proxy.apis.anthropic_messages.scan import known_prefix as known_prefix
+from proxy.apis.anthropic_messages.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
 from proxy.model.lenient_json import RawFields, mapping, object_of, raw_value, read, string
@@ -81,7 +83,7 @@ def recognises(fields: RawFields) -> bool:
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Raises `NotUnderstood`."""
     try:
         head, whole = decoded(body)
         if MESSAGES not in head or "model" not in head:

@@ -18,9 +18,6 @@ from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.wire.sse import last_match
 
-# "event: ping": "Event streams may also include any number of ping events", which clients skip by their name.
-HOLD_S = 1.0  # a prompt that is too long is refused before the stream
-KEEP_ALIVE = b'event: ping\ndata: {"type": "ping"}\n\n'
 # Anthropic pads the last events with blanks.
 END = re.compile(rb'age_stop"\s*\}\s*\Z')
 FINISH = re.compile(rb'"stop_reason"\s*:\s*"([^"]{1,64})"')
@@ -138,19 +135,10 @@ def is_end_of_stream(tail: bytes) -> bool:
     return END.search(tail) is not None
 
 
-def keep_alive() -> bytes:
-    """An event that keeps a stream's connection open and that clients ignore."""
-    return KEEP_ALIVE
-
-
 def error_body(error: ErrorFields) -> bytes:
     """The body of an error response of the proxy's own, in the shape of Anthropic's errors."""
     kind = TYPES.get(error.status, INVALID)
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": _message(error)}})
-
-
-def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
-    """None: clients read an error response."""
 
 
 def error_event(error: ErrorFields) -> bytes:

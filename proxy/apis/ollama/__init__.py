@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from proxy.apis.ollama import request
-from proxy.apis.ollama import scan as scanning
-from proxy.model.api import Api, never_joined
+from proxy.apis.ollama.scan import API_NAME
+from proxy.model.api import Api
 from proxy.wire.ollama import options, response
 
-
-class Ollama:
-    """POST /api/chat; see `proxy.model.api.Api`."""
-
-    name = scanning.API_NAME
-    paths = (request.PATH,)
-
-    numeric = False
-    recognises = staticmethod(request.recognises)
-    scan = staticmethod(scanning.scan)
-    known_prefix = staticmethod(scanning.known_prefix)
-    parse = staticmethod(request.parse)
-    render = staticmethod(request.render)
-    without_extension = staticmethod(request.without_extension)
-    without_stream = staticmethod(options.without_stream)
-    joined = staticmethod(never_joined)
-    without_truncation = staticmethod(options.without_truncation)
-
-    usage_key = response.USAGE_KEY
-    complete_usage = staticmethod(response.complete_usage)
-    event_kind = staticmethod(response.event_kind)
-    read = staticmethod(response.read)
-    read_tail = staticmethod(response.read_tail)
-    landmarks = staticmethod(response.landmarks)
-    is_end_of_stream = staticmethod(response.is_end_of_stream)
-    keep_alive = staticmethod(response.keep_alive)
-
-    error_body = staticmethod(response.error_body)
-    error_event = staticmethod(response.error_event)
-    refusal_stream = staticmethod(response.refusal_stream)
-    hold_s = response.HOLD_S
-    compact_paths = ()
-    root = "/api/"
-
-
-API: Api = Ollama()
+API = Api(
+    API_NAME,
+    (request.PATH,),
+    request,
+    response,
+    response.USAGE_KEY,
+    root=options.ROOT,
+    without_truncation=options.without_truncation,
+)

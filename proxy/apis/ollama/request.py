@@ -13,9 +13,11 @@ import msgspec
 
 from proxy.apis.ollama import messages as ollama_messages
 from proxy.apis.ollama.scan import API_NAME, MESSAGES, has_images
+from proxy.apis.ollama.scan import known_prefix as known_prefix
+from proxy.apis.ollama.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.lenient_json import RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -28,7 +30,8 @@ from proxy.wire.body import (
     view_of,
     without_message_key,
 )
-from proxy.wire.ollama.options import LIMIT_FIELD, OPTIONS, OWN, refusing, reply_limit, with_reply_limit
+from proxy.wire.ollama.options import LIMIT_FIELD, OWN, rendered, reply_limit
+from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.scan import NotUnderstood, reason
 
 PATH = "/api/chat"
@@ -61,7 +64,7 @@ def recognises(fields: RawFields) -> bool:
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Raises `NotUnderstood`."""
     try:
         head, whole = decoded(body)
         if MESSAGES not in head or "model" not in head:
@@ -92,20 +95,10 @@ def parse(
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
-    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it.
-
-    What had to be cut is near the window: the server must say so if it still is too long.
-    """
-    draft = plan.draft
-    changed: dict[str, bytes] = {}
-    if draft.model != prompt.model:
-        changed["model"] = msgspec.json.encode(draft.model)
-    if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
-        changed[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
-    if draft.blocks is not plan.before.blocks:
-        changed[MESSAGES] = b"[" + b",".join([m.raw for m in draft.messages]) + b"]"
-    fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
-    return object_of((refusing(fields) if changed else fields).items())
+    """The JSON to send; see `proxy.wire.ollama.options.rendered`."""
+    if plan.draft.blocks is plan.before.blocks:
+        return rendered(prompt, plan, {})
+    return rendered(prompt, plan, {MESSAGES: b"[" + b",".join([m.raw for m in plan.draft.messages]) + b"]"})
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

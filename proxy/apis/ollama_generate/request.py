@@ -12,22 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from proxy.model import oversized_json
+from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import HEAD, TAIL, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.lenient_json import RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
-from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
+from proxy.model.scan import KnownPrefix, Scan, ScanState
 from proxy.wire.body import UNREADABLE, Whole, copied, decoded
-from proxy.wire.ollama.options import (
-    LIMIT_FIELD,
-    OPTIONS,
-    OWN,
-    STREAM,
-    Options,
-    refusing,
-    reply_limit,
-    with_reply_limit,
-)
+from proxy.wire.ollama.options import LIMIT_FIELD, OWN, STREAM, Options, rendered, reply_limit
+from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
@@ -53,6 +46,7 @@ class _Request(msgspec.Struct, gc=False):
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
+known_prefix, without_extension = no_known_prefix, no_extension
 
 
 def recognises(fields: RawFields) -> bool:
@@ -81,14 +75,10 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     )
 
 
-def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> None:
-    """None: prompts do not grow by messages."""
-
-
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Raises `NotUnderstood`."""
     try:
         head, whole = decoded(body)
         if "model" not in head:
@@ -116,25 +106,10 @@ def parse(
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
-    """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it.
-
-    What had to be cut is near the window: the server must say so if it still is too long.
-    """
-    draft = plan.draft
-    changed: dict[str, bytes] = {}
-    if draft.model != prompt.model:
-        changed["model"] = msgspec.json.encode(draft.model)
-    if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
-        changed[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
-    if draft.blocks is not plan.before.blocks:
-        changed |= {message.role: message.raw for message in draft.messages if message.role in prompt.head}
-    fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
-    return object_of((refusing(fields) if changed else fields).items())
-
-
-def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body itself: its texts are not objects, and have no keys."""
-    return body, frozenset()
+    """The JSON to send; see `proxy.wire.ollama.options.rendered`."""
+    if plan.draft.blocks is plan.before.blocks:
+        return rendered(prompt, plan, {})
+    return rendered(prompt, plan, {m.role: m.raw for m in plan.draft.messages if m.role in prompt.head})
 
 
 def _messages(head: Mapping[str, msgspec.Raw], whole: Whole) -> tuple[Message, ...]:

@@ -8,6 +8,8 @@ import msgspec
 
 from proxy.apis.openai_chat import messages as chat_messages
 from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
+from proxy.apis.openai_chat.scan import known_prefix as known_prefix
+from proxy.apis.openai_chat.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
 from proxy.model.lenient_json import RawFields, object_of
@@ -69,7 +71,7 @@ def recognises(fields: RawFields) -> bool:
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Raises `NotUnderstood`."""
     try:
         head, whole = decoded(body)
         if "messages" not in head or "model" not in head:

@@ -10,14 +10,14 @@ from functools import partial
 import msgspec
 
 from proxy.apis.openai_chat.scan import MESSAGES
-from proxy.model.api import ErrorFields, EventKind
+from proxy.model.api import EventKind
 from proxy.model.lenient_json import BROKEN
 from proxy.wire.openai import choices, errors
-from proxy.wire.openai.choices import EMPTY, keep_alive, landmarks, read, read_tail
-
-__all__ = ["complete_usage", "event_kind", "keep_alive", "landmarks", "read", "read_tail"]
-
-HOLD_S = 1.0  # a refusal comes in the first event, or in the one that follows the role
+from proxy.wire.openai.choices import EMPTY
+from proxy.wire.openai.choices import landmarks as landmarks
+from proxy.wire.openai.choices import read as read
+from proxy.wire.openai.choices import read_tail as read_tail
+from proxy.wire.openai.stream import is_end_of_stream as is_end_of_stream
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -38,25 +38,13 @@ class _Chunk(msgspec.Struct, gc=False):
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
 complete_usage = partial(choices.complete_usage, "chat.completion")
+error_body = partial(errors.error_body, too_long=MESSAGES)
+error_event = partial(errors.error_event, too_long=MESSAGES)
 
 
 def event_kind(data: bytes) -> EventKind:
     """What an event's data, or a complete response, is; of nearly every stream's first chunks in a microsecond."""
     return EventKind.CONTENT if _has_text(data) else choices.event_kind(data)
-
-
-def error_body(error: ErrorFields) -> bytes:
-    """The body of an error response of the proxy's own, in the shape of OpenAI's errors."""
-    return errors.error_body(error, too_long=MESSAGES)
-
-
-def error_event(error: ErrorFields) -> bytes:
-    """The event that reports an error of the proxy's own in a stream that has begun."""
-    return errors.error_event(error, too_long=MESSAGES)
-
-
-def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
-    """None: clients read an error response."""
 
 
 def _has_text(data: bytes) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from proxy.model import oversized_json
+from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import HEAD, RULED, TAIL, Kind, Message, Prompt
 from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
-from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
+from proxy.model.scan import KnownPrefix, Scan, ScanState
 from proxy.model.structs import replace
 from proxy.wire.body import UNREADABLE, Whole, copied, decoded, without_fields
 from proxy.wire.openai import inputs
@@ -44,6 +45,7 @@ class _Request(msgspec.Struct, gc=False):
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
+known_prefix, without_extension = no_known_prefix, no_extension
 _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | float | None)
 
 
@@ -68,14 +70,10 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     return Scan(name_of(request.model), reserve, bool(request.stream), most, seen=seen, text=body)
 
 
-def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> None:
-    """None: prompts do not grow by messages."""
-
-
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Its suffix is the last message. Raises
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Its suffix is the last message. Raises
     `NotUnderstood`."""
     try:
         head, whole = decoded(body)
@@ -119,11 +117,6 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.blocks is not plan.before.blocks:
         changed |= _written(list(draft.messages), listed=is_list(msgspec.Raw(prompt.head[PROMPT])))
     return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
-
-
-def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body itself: prompts are not objects, and have no keys."""
-    return body, frozenset()
 
 
 def without_stream(body: bytes) -> bytes:

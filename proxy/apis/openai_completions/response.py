@@ -5,22 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from proxy.apis.openai_completions.request import PROMPT
-from proxy.model.api import ErrorFields
 from proxy.wire.openai import choices, errors
+from proxy.wire.openai.choices import event_kind as event_kind
+from proxy.wire.openai.choices import landmarks as landmarks
+from proxy.wire.openai.choices import read as read
+from proxy.wire.openai.choices import read_tail as read_tail
+from proxy.wire.openai.stream import is_end_of_stream as is_end_of_stream
 
-HOLD_S = 1.0  # a refusal comes in the first event
 complete_usage = partial(choices.complete_usage, "text_completion")
-
-
-def error_body(error: ErrorFields) -> bytes:
-    """The body of an error response of the proxy's own, in the shape of OpenAI's errors."""
-    return errors.error_body(error, too_long=PROMPT)
-
-
-def error_event(error: ErrorFields) -> bytes:
-    """The event that reports an error of the proxy's own in a stream that has begun."""
-    return errors.error_event(error, too_long=PROMPT)
-
-
-def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
-    """None: clients read an error response."""
+error_body = partial(errors.error_body, too_long=PROMPT)
+error_event = partial(errors.error_event, too_long=PROMPT)

@@ -10,11 +10,12 @@ from collections.abc import Collection
 import msgspec
 
 from proxy.model import oversized_json
+from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import RULED, Kind, Message, Prompt
 from proxy.model.lenient_json import RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
-from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
+from proxy.model.scan import KnownPrefix, Scan, ScanState
 from proxy.wire.body import UNREADABLE, copied, decoded
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
@@ -34,6 +35,7 @@ class _Request(msgspec.Struct, gc=False):
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
+known_prefix, without_extension = no_known_prefix, no_extension
 
 
 def recognises(fields: RawFields) -> bool:
@@ -56,14 +58,10 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     return Scan(name_of(request.model), 0, False, most, seen=ScanState(count=len(found)), text=body)
 
 
-def known_prefix(body: bytes, scan: Scan, digest: PrefixDigest) -> None:
-    """None: inputs do not grow by messages."""
-
-
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Raises `NotUnderstood`."""
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Raises `NotUnderstood`."""
     try:
         head, whole = decoded(body)
         if INPUT not in head or "model" not in head:
@@ -98,11 +96,6 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         listed = is_list(msgspec.Raw(prompt.head[INPUT]))
         changed[INPUT] = together(list(draft.messages), listed=listed)
     return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
-
-
-def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
-    """The body itself: inputs are not objects, and have no keys."""
-    return body, frozenset()
 
 
 def without_stream(body: bytes) -> bytes:

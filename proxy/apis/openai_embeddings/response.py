@@ -13,9 +13,10 @@ from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.openai import choices, errors
+from proxy.wire.openai.choices import landmarks as landmarks
+from proxy.wire.openai.stream import is_end_of_stream as is_end_of_stream
 from proxy.wire.openai.usage import MAX_TOKENS, usage_in, usage_in_tail
 
-HOLD_S = 1.0  # not used: there are no streams
 DATA, USAGE, INDEX = "data", "usage", "index"
 EMPTY = (b"[]", b"null")
 
@@ -100,10 +101,6 @@ def error_body(error: ErrorFields) -> bytes:
 def error_event(error: ErrorFields) -> bytes:
     """The event that reports an error of the proxy's own in a stream."""
     return errors.error_event(error, too_long=error.param)
-
-
-def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
-    """None: there are no streams."""
 
 
 def _is_error(fields: RawFields) -> bool:

@@ -30,6 +30,8 @@ from proxy.apis.openai_responses.scan import (
     items_of,
     keeps_reasoning,
 )
+from proxy.apis.openai_responses.scan import known_prefix as known_prefix
+from proxy.apis.openai_responses.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
 from proxy.model.lenient_json import RawFields, object_of, raw_value
@@ -93,7 +95,7 @@ def recognises(fields: RawFields) -> bool:
 def parse(
     body: bytes, pins: Collection[int] = (), start: int = 0, plain: bool = False, known: KnownPrefix | None = None
 ) -> Prompt:
-    """The request as a prompt; see `proxy.model.api.Api.parse`. Its instructions are message 0. Raises
+    """The request as a prompt; see `proxy.model.api.RequestFormat.parse`. Its instructions are message 0. Raises
     `NotUnderstood`."""
     try:
         head, whole = decoded(body)

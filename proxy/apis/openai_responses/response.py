@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -22,7 +23,6 @@ from proxy.wire.openai.usage import KEY as USAGE_KEY
 from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
 
-KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
 # OpenAI refuses in a stream that has begun: the first events come at once, the refusal when the prompt was counted.
 HOLD_S = 10.0
 # Events that prove nothing: a refusal may still follow. OpenAI's "keepalive" is not documented.
@@ -68,6 +68,8 @@ class _Event(msgspec.Struct, gc=False):
 
 _RESPONSE = msgspec.json.Decoder(_Response)
 _EVENT = msgspec.json.Decoder(_Event)
+
+error_body = partial(errors.error_body, too_long=INPUT)
 
 
 def complete_usage(body: bytes) -> Usage | None:
@@ -136,16 +138,6 @@ def landmarks(data: bytes) -> Sequence[int]:
 def is_end_of_stream(tail: bytes) -> bool:
     """False: the last event is as long as the whole response, and its last bytes do not tell it from others."""
     return False
-
-
-def keep_alive() -> bytes:
-    """Bytes that keep a stream's connection open and that clients ignore."""
-    return KEEP_ALIVE
-
-
-def error_body(error: ErrorFields) -> bytes:
-    """The body of an error response of the proxy's own, in the shape of OpenAI's errors."""
-    return errors.error_body(error, too_long=INPUT)
 
 
 def error_event(error: ErrorFields) -> bytes:

@@ -25,7 +25,7 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
             yield Recorded(bytes(fields["body"]), path=text(of(fields, "url")))
         else:
             yield Skipped("a line of a batch without a body")
-    elif any(api.recognises(fields) for api in apis()):
+    elif any(api.request.recognises(fields) for api in apis()):
         yield Recorded(entry)
     else:
         yield Skipped("JSON of no format that is known")

@@ -80,10 +80,10 @@ def _usage(path: str, response: Mapping[str, Json]) -> Usage | None:
     api = by_path()[path]
     state = ResponseState()
     if raw.lstrip()[:1] == b"{":
-        return api.read(raw, state).usage
+        return api.response.read(raw, state).usage
     for line in raw.splitlines():
         if line.startswith(b"data:") and api.usage_key in line:
-            state = api.read(line[5:].strip(), state)
+            state = api.response.read(line[5:].strip(), state)
     return state.usage
 
 

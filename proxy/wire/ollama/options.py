@@ -6,10 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import RAWS, object_of
+from proxy.model.plan import Plan
 from proxy.wire.body import fields_of
 from proxy.wire.scan import NULL, token_limit
 
+ROOT = "/api/"  # of all paths of Ollama's own APIs
 OPTIONS, LIMIT = "options", "num_predict"
 LIMIT_FIELD = f"{OPTIONS}.{LIMIT}"
 # Without it Ollama drops what is too long, and says nothing. Versions that do not know it ignore it.
@@ -37,6 +40,21 @@ def reply_limit(head: Mapping[str, msgspec.Raw]) -> int | None:
 def with_reply_limit(options: bytes, limit: int) -> bytes:
     """The JSON of options with another reply limit."""
     return msgspec.json.encode({**RAWS.decode(options), LIMIT: limit})
+
+
+def rendered(prompt: Prompt, plan: Plan, changed: Mapping[str, bytes]) -> bytes:
+    """The JSON of a planned request: the client's fields in the client's order, each with its own bytes unless a step
+    changed it. `changed` has its fields with messages that steps changed.
+
+    What had to be cut is near the window: the server must say so if it still is too long.
+    """
+    draft, new = plan.draft, dict(changed)
+    if draft.model != prompt.model:
+        new["model"] = msgspec.json.encode(draft.model)
+    if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
+        new[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
+    fields = {key: new.get(key, raw) for key, raw in prompt.head.items()}
+    return object_of((refusing(fields) if new else fields).items())
 
 
 def refusing(fields: dict[str, bytes]) -> dict[str, bytes]:

@@ -15,8 +15,6 @@ from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.sse import last_match
 
-HOLD_S = 1.0  # a prompt that is too long is refused before the stream
-KEEP_ALIVE = b""  # clients parse every line, an empty one too
 USAGE_KEY = b'"prompt_eval_count"'
 MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
 # The last line ends with the time that the reply took: quotes inside a text are escaped.
@@ -94,11 +92,6 @@ def is_end_of_stream(tail: bytes) -> bool:
     return END.search(tail) is not None
 
 
-def keep_alive() -> bytes:
-    """Nothing: clients parse every line."""
-    return KEEP_ALIVE
-
-
 def error_body(error: ErrorFields) -> bytes:
     """The body of an error response of the proxy's own, in the shape of Ollama's errors."""
     return msgspec.json.encode({"error": error.message})
@@ -107,10 +100,6 @@ def error_body(error: ErrorFields) -> bytes:
 def error_event(error: ErrorFields) -> bytes:
     """The line that reports an error in a stream that has begun."""
     return error_body(error) + b"\n"
-
-
-def refusal_stream(error: ErrorFields, model: str, created: int) -> None:
-    """None: clients read an error response."""
 
 
 def _is_error(fields: RawFields) -> bool:

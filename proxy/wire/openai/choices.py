@@ -18,7 +18,6 @@ from proxy.wire.openai.usage import KEY as USAGE_KEY
 from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
 
-KEEP_ALIVE = b": keep-alive\n\n"  # a comment, which every client of server-sent events ignores
 FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 
 # Finish reasons of responses that are no failures, whatever their content; None: the response goes on.
@@ -128,11 +127,6 @@ def landmarks(data: bytes) -> Sequence[int]:
     usage = last_match(USAGE, data) if USAGE_KEY in data else -1
     places = (usage, last_match(FINISH, data), data.rfind(b"error"), data.rfind(END))
     return [place for place in places if place >= 0]
-
-
-def keep_alive() -> bytes:
-    """Bytes that keep a stream's connection open and that clients ignore."""
-    return KEEP_ALIVE
 
 
 def _choices(fields: RawFields) -> Sequence[RawFields]:

@@ -142,11 +142,10 @@ def test_landmarks_are_where_the_last_of_each_stands() -> None:
     ],
 )
 def test_the_end_of_a_stream_is_known_by_its_last_bytes(tail: bytes, ends: bool) -> None:
-    assert API.is_end_of_stream(tail[-32:]) is ends
+    assert API.response.is_end_of_stream(tail[-32:]) is ends
 
 
-def test_a_keep_alive_is_a_ping() -> None:
-    assert API.keep_alive() == b'event: ping\ndata: {"type": "ping"}\n\n'
+def test_a_ping_is_no_content() -> None:
     assert response.event_kind(b'{"type": "ping"}') is EventKind.FRAME
 
 
@@ -165,18 +164,19 @@ def test_a_keep_alive_is_a_ping() -> None:
 def test_an_error_of_ours_has_anthropics_envelope(status: int, kind: str) -> None:
     error = ClientError(status, "why", code="x")
     wanted = {"type": "error", "error": {"type": kind, "message": "why"}}
-    assert json.loads(API.error_body(error)) == wanted
+    assert json.loads(API.response.error_body(error)) == wanted
     for path in ("/v1/messages", "/messages", "/v1/messages/count_tokens", "/v1/messages/batches/x"):
-        assert json.loads(error_body(path, error)) == wanted and stream_format(path) is API
+        assert json.loads(error_body(path, error)) == wanted and stream_format(path) is API.response
 
 
 def test_an_error_in_a_stream_is_an_error_event() -> None:
-    assert API.error_event(overloaded()) == b"event: error\ndata: " + API.error_body(overloaded()) + b"\n\n"
+    shown = response.error_event(overloaded())
+    assert shown == b"event: error\ndata: " + response.error_body(overloaded()) + b"\n\n"
 
 
 def test_what_does_not_fit_is_refused_in_the_words_that_clients_read() -> None:
     def told(error: ClientError) -> str:
-        return str(json.loads(API.error_body(error))["error"]["message"])
+        return str(json.loads(API.response.error_body(error))["error"]["message"])
 
     long = does_not_fit(205_000, 1, 100, 200_000, "the system prompt", 208_310)
     assert told(long) == "prompt is too long: 208310 tokens > 200000 maximum"

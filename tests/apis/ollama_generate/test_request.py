@@ -72,7 +72,7 @@ def test_a_scan_bounds_the_tokens_by_the_bytes_unless_there_are_images() -> None
     assert scan(body(images=["AAAA"])).most is None and scan(body(images=[])).most is not None
     picture = parse(body(images=["AAAA"]))
     assert picture.opaque and picture.needs == {"vision"}
-    assert API.known_prefix(body(), found, PrefixDigest(0, 0, 0, (), None)) is None
+    assert API.request.known_prefix(body(), found, PrefixDigest(0, 0, 0, (), None)) is None
 
 
 @pytest.mark.parametrize(

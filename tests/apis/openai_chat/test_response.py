@@ -10,7 +10,6 @@ import pytest
 from proxy.apis.openai_chat.response import (
     complete_usage,
     event_kind,
-    keep_alive,
     landmarks,
     read,
     read_tail,
@@ -19,7 +18,6 @@ from proxy.model.api import EventKind, ResponseState
 from proxy.model.outcome import Usage
 from proxy.wire.openai.stream import is_end_of_stream
 from proxy.wire.openai.usage import MAX_TOKENS
-from proxy.wire.sse import events
 
 NOTHING = ResponseState()
 
@@ -110,10 +108,6 @@ def test_the_last_event_of_a_stream_is_known_by_its_data_and_by_the_streams_last
     assert read(b"[DONE]", ResponseState(Usage(1), "stop")) == ResponseState(Usage(1), "stop", ended=True)
     assert is_end_of_stream(b"...data: [DONE]\r\n\r\n") and is_end_of_stream(b"data:[DONE]")
     assert not is_end_of_stream(b'data: {"content":"[DONE]"}\n\n') and not is_end_of_stream(b"")
-
-
-def test_a_keep_alive_is_no_event() -> None:
-    assert not list(events(keep_alive())) and keep_alive().endswith(b"\n\n")
 
 
 def test_landmarks_are_the_last_offsets_of_what_ends_a_stream() -> None:

@@ -57,7 +57,7 @@ def test_a_request_is_scanned_and_the_bytes_of_its_longest_prompt_bound_its_toke
     assert found.most == len('"a much longer one"') + len("null") and found.marks is None and found.seen.count == 2
     with_suffix = scan(body("ab", suffix="cdef")).most
     assert with_suffix == len('"ab"') + len('"cdef"')
-    assert API.known_prefix(b"", found, PrefixDigest(0, 0, 0, (), None)) is None
+    assert API.request.known_prefix(b"", found, PrefixDigest(0, 0, 0, (), None)) is None
 
 
 @pytest.mark.parametrize(("limit", "reply"), [(None, DEFAULT_REPLY), (-1, DEFAULT_REPLY), (0, 0), (50, 50), (5.0, 5)])

@@ -13,15 +13,14 @@ def test_the_usage_of_a_complete_response_is_read() -> None:
     choice = {"text": "six", "index": 0, "finish_reason": "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
     whole = json.dumps({"object": "text_completion", "choices": [choice], "usage": usage}).encode()
-    assert API.complete_usage(whole) == Usage(5, 1)
+    assert API.response.complete_usage(whole) == Usage(5, 1)
 
 
 def test_an_error_names_the_prompt_where_it_is_too_long() -> None:
-    error = json.loads(API.error_body(does_not_fit(9, 1, 0, 8, "x")))["error"]
+    error = json.loads(API.response.error_body(does_not_fit(9, 1, 0, 8, "x")))["error"]
     assert (error["param"], error["code"]) == ("prompt", "context_length_exceeded")
-    assert API.error_event(overloaded()) == b"data: " + API.error_body(overloaded()) + b"\n\n"
-    assert API.refusal_stream(overloaded(), "m", 0) is None
+    assert API.response.error_event(overloaded()) == b"data: " + API.response.error_body(overloaded()) + b"\n\n"
 
 
 def test_a_stream_ends_and_is_kept_alive_as_chats() -> None:
-    assert API.is_end_of_stream(b"data: [DONE]\n\n") and API.keep_alive().startswith(b":")
+    assert API.response.is_end_of_stream(b"data: [DONE]\n\n")

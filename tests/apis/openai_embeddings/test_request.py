@@ -37,7 +37,7 @@ def planned(prompt: Prompt, *steps: LadderStep, **window: Any) -> Plan:
 def test_the_bytes_of_the_longest_input_bound_its_tokens_and_there_is_no_reply() -> None:
     found = scan(body(["ab", "longer"]))
     assert (found.model, found.reserve, found.stream, found.most) == ("text-embedding-3-small", 0, False, 8)
-    assert found.seen.count == 2 and API.known_prefix(b"", found, PrefixDigest(0, 0, 0, (), None)) is None
+    assert found.seen.count == 2 and API.request.known_prefix(b"", found, PrefixDigest(0, 0, 0, (), None)) is None
     prompt = parse(body("ab"))
     assert prompt.ask == 0 and prompt.embeds and prompt.apart and prompt.texts
 

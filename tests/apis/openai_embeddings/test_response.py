@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.apis.openai_embeddings import API
 from proxy.apis.openai_embeddings.response import (
     complete_usage,
     error_body,
@@ -77,4 +76,3 @@ def test_an_error_names_the_input_that_is_too_long() -> None:
     many = inputs_do_not_fit([(i, 9000) for i in range(30)], 8192)
     assert "and 10 more" in many.message
     assert error_event(overloaded()) == b"data: " + error_body(overloaded()) + b"\n\n"
-    assert API.refusal_stream(overloaded(), "m", 0) is None

@@ -108,12 +108,11 @@ def test_landmarks_are_where_the_last_of_each_stands() -> None:
     ],
 )
 def test_the_end_of_a_stream_is_known_by_its_last_bytes(tail: bytes, ends: bool) -> None:
-    assert API.is_end_of_stream(tail[-32:]) is ends
+    assert API.response.is_end_of_stream(tail[-32:]) is ends
 
 
 def test_errors_of_ours_are_texts_and_lines() -> None:
     for error in (overloaded(), does_not_fit(1, 2, 3, 4, "messages")):
         assert json.loads(error_body("/api/chat", error)) == {"error": error.message}
-        assert API.error_event(error) == API.error_body(error) + b"\n"
-        assert API.refusal_stream(error, "m", 1) is None
-    assert stream_format("/api/chat") is API and API.keep_alive() == b""
+        assert API.response.error_event(error) == API.response.error_body(error) + b"\n"
+    assert stream_format("/api/chat") is API.response
