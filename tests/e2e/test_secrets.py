@@ -207,7 +207,7 @@ def test_whatever_fails_nothing_is_told(name: str, capfd: pytest.CaptureFixture[
             }
             async with plimsoll(up.url, **{**OURS, **traces, **environment}) as proxy:
                 nothing_is_told(await played(proxy, scene))
-                traced = [outcome for outcome in proxy.outcomes if outcome.trace is not None]
+            traced = [outcome for outcome in proxy.outcomes if outcome.trace is not None]
             assert bool(collector.requests) == bool(traced)
             nothing_is_told("".join(request.body.decode() for request in collector.requests))
 
