@@ -40,7 +40,7 @@ from proxy.simulator.asgi import (
 from proxy.simulator.check import ApiError
 from proxy.simulator.counting import count_prompt
 from proxy.simulator.json import decode_object
-from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.refusals import PROVIDERS, read_of
 from proxy.simulator.replies import CREATED, chunks, completion, event, reply_to
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig, with_overrides
 from proxy.simulator.validation import checks_for, validate
@@ -193,6 +193,8 @@ def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> 
     """The response to a valid request with a prompt of `prompt` tokens."""
     provider = PROVIDERS[config.provider]
     window = config.windows.get(body["model"], config.window)
+    if config.truncates:
+        prompt = read_of(prompt, window)
     requested = body.get("max_completion_tokens") or body.get("max_tokens") or 0
     refusal = provider.refusal(window, prompt, requested)
     streams = bool(body.get("stream"))

@@ -49,6 +49,11 @@ class RefusalFormat:
         return self.status, msgspec.json.encode(self.body).replace(b'"$"', msgspec.json.encode(message))
 
 
+def read_of(prompt: int, window: int) -> int:
+    """Tokens that are read of a prompt by a server that cuts without a word: half a window of what is too long."""
+    return prompt if prompt <= window else window // 2
+
+
 LEGACY_PROMPT = (
     "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens. "
     "Please reduce the length of the messages."
@@ -98,6 +103,10 @@ PROVIDERS: Mapping[str, RefusalFormat] = {
         body={"message": MESSAGE},
     ),
     "bedrock": RefusalFormat("Input is too long for requested model.", body={"message": MESSAGE}),
+    "copilot": RefusalFormat(
+        "prompt token count of {prompt} exceeds the limit of {window}",
+        body=_in_error(message=MESSAGE, code="model_max_prompt_tokens_exceeded"),
+    ),
     "openrouter": RefusalFormat(
         *(
             "This endpoint's maximum context length is {window} tokens. However, you requested about {total} tokens "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 from proxy.simulator import responses_replies as replies
 from proxy.simulator.asgi import Headers, Response
 from proxy.simulator.check import ApiError
-from proxy.simulator.refusals import PROVIDERS
-from proxy.simulator.responses_validation import SEALED, checks, items_of
+from proxy.simulator.refusals import PROVIDERS, read_of
+from proxy.simulator.responses_context import COMPACTED_TOKENS, compaction, compacts, truncated
+from proxy.simulator.responses_items import items_of
+from proxy.simulator.responses_validation import checks
 from proxy.simulator.settings import SimulatorConfig
 from proxy.simulator.validation import validate
 from proxy.tokens.meter import prompt_tokens
@@ -43,18 +46,23 @@ async def respond_to(
     path: str, raw: bytes, body: Mapping[str, Any], config: SimulatorConfig, stored: Stored
 ) -> Response:
     """The response to a request. Raises `ApiError`."""
-    error = validate(body, checks())
+    counting = path.endswith(COUNT)
+    error = validate(body, checks(config.provider, config.owner, counting))
     if error is not None:
         raise error
     prompt = await _counted(raw, body, config) + _before(body, stored)
-    if path.endswith(COUNT):
+    if counting:
         return _json(200, {"object": "response.input_tokens", "input_tokens": prompt})
+    shorter = compacts(body, prompt)
+    prompt = COMPACTED_TOKENS if shorter else _as_read(body, prompt, config)
     refusal = _refusal(body, prompt, config)
     if refusal is not None:
         return refusal
     if path.endswith(COMPACT):
-        return _json(200, _compacted(body, prompt))
-    reply = replies.reply_to(body, prompt, config.text)
+        return _json(200, _compacted(body, prompt, config.owner))
+    reply = replies.reply_to(body, prompt, config.text, config.owner)
+    if shorter:
+        reply = replace(reply, items=(compaction(config.owner), *reply.items))
     if body.get("store") is not False:
         if len(stored) >= MAX_STORED:
             stored.clear()
@@ -62,6 +70,16 @@ async def respond_to(
     if not body.get("stream"):
         return _json(200, replies.response(reply))
     return Response(200, EVENTS, replies.events(reply))
+
+
+def _as_read(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> int:
+    """Tokens of a prompt that the model reads, where the server cuts what is too long."""
+    window = config.windows.get(body["model"], config.window)
+    if config.truncates:
+        return read_of(prompt, window)
+    if body.get("truncation") == "auto" and prompt > window and config.count is None:
+        return truncated(body, window, count_prompt)
+    return prompt
 
 
 async def _counted(raw: bytes, body: Mapping[str, Any], config: SimulatorConfig) -> int:
@@ -121,17 +139,17 @@ def _refusal(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> R
     message = msgspec.json.decode(text)["error"]["message"]
     if body.get("stream"):
         ident = f"resp_sim{zlib.crc32(msgspec.json.encode(body)):08x}"
-        return Response(200, EVENTS, replies.refusal_events(ident, body, TOO_LONG, message))
+        return Response(200, EVENTS, replies.refusal_events(ident, body, TOO_LONG, message, config.refusal_event))
     error = {"message": message, "type": "invalid_request_error", "param": "input", "code": TOO_LONG}
     return _json(status, {"error": error})
 
 
-def _compacted(body: Mapping[str, Any], prompt: int) -> Mapping[str, Any]:
+def _compacted(body: Mapping[str, Any], prompt: int, owner: str) -> Mapping[str, Any]:
     """The user's messages, and one item that stands for all."""
     kept = [item for _, kind, item in items_of(body) if kind == "message" and item["role"] == "user"]
-    sealed = {"id": "cmp_sim", "type": "compaction", "encrypted_content": SEALED + "c" * 2000}
-    usage = {"input_tokens": prompt, "output_tokens": 300, "total_tokens": prompt + 300}
-    return {"id": "resp_sim_compact", "object": "response.compaction", "output": [*kept, sealed], "usage": usage}
+    usage = {"input_tokens": prompt, "output_tokens": COMPACTED_TOKENS, "total_tokens": prompt + COMPACTED_TOKENS}
+    output = [*kept, compaction(owner)]
+    return {"id": "resp_sim_compact", "object": "response.compaction", "output": output, "usage": usage}
 
 
 def _json(status: int, value: Any, raw: bytes = b"") -> Response:

@@ -13,10 +13,14 @@ import msgspec
 
 from proxy.simulator.json import Json
 from proxy.simulator.replies import CREATED, PARALLEL, TOKEN, TOOL_MODEL, goes_on, sample
-from proxy.simulator.responses_validation import SEALED, items_of, listed
+from proxy.simulator.responses_items import items_of, listed
+from proxy.simulator.responses_stored import seal
 
+# The events that a refusal may be; an error's fields stand in the event itself, or in one of its fields.
+FAILED, FLAT, NESTED = "response.failed", "error", "error.nested"
+REFUSAL_EVENTS = (FAILED, FLAT, NESTED)
 REASONING_MODEL = "sim-reasons"  # a model whose name contains this reasons before it replies
-SECRET = SEALED + "r" * 1200  # what it encrypts of its reasoning
+SECRET_SIZE = 1_205  # characters of what it encrypts of its reasoning
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,13 @@ class Reply:
         }
 
 
-def reply_to(body: Mapping[str, Any], prompt: int, text: str = "") -> Reply:
+def reply_to(body: Mapping[str, Any], prompt: int, text: str = "", owner: str = "simulator") -> Reply:
     """The reply to a valid request with a prompt of `prompt` tokens: reasoning where the model's name asks for it, then
-    tool calls or JSON where the request requires them, else `text`."""
+    tool calls or JSON where the request requires them, else `text`. `owner`: who encrypts."""
     seed = f"{zlib.crc32(msgspec.json.encode(body)):08x}"
     reasons = REASONING_MODEL in body["model"]
     stem = seed + ("r" if reasons else "")
-    items: list[Mapping[str, Any]] = [_reasoning(stem, body)] if reasons else []
+    items: list[Mapping[str, Any]] = [_reasoning(stem, body, owner)] if reasons else []
     ident = f"resp_sim{seed}"
     tools = _tools_to_call(body)
     if tools:
@@ -80,10 +84,17 @@ def events(reply: Reply) -> Iterator[bytes]:
     return _numbered([*told, {"type": name, "response": response(reply)}])
 
 
-def refusal_events(ident: str, body: Mapping[str, Any], code: str, message: str) -> Iterator[bytes]:
-    """A refusal as OpenAI sends it in a stream: after events that look like any response's."""
-    failed = {**envelope(ident, body), "status": "failed", "error": {"code": code, "message": message}}
-    return _numbered([*_opening(ident, body), {"type": "response.failed", "response": failed}])
+def refusal_events(ident: str, body: Mapping[str, Any], code: str, message: str, kind: str = FAILED) -> Iterator[bytes]:
+    """A refusal as OpenAI sends it in a stream: after events that look like any response's. `kind`: its event, one of
+    `REFUSAL_EVENTS`."""
+    error: dict[str, Json] = {"code": code, "message": message}
+    if kind == NESTED:
+        told: dict[str, Json] = {"type": "error", "error": {"type": "invalid_request_error", **error, "param": "input"}}
+    elif kind == FLAT:
+        told = {"type": "error", **error, "param": "input"}
+    else:
+        told = {"type": FAILED, "response": {**envelope(ident, body), "status": "failed", "error": error}}
+    return _numbered([*_opening(ident, body), told])
 
 
 def envelope(ident: str, body: Mapping[str, Any]) -> dict[str, Json]:
@@ -115,7 +126,8 @@ def envelope(ident: str, body: Mapping[str, Any]) -> dict[str, Json]:
 
 def _opening(ident: str, body: Mapping[str, Any]) -> list[dict[str, Json]]:
     begun = envelope(ident, body)
-    return [{"type": "response.created", "response": begun}, {"type": "response.in_progress", "response": begun}]
+    names = ("response.created", *(("response.queued",) if body.get("background") else ()), "response.in_progress")
+    return [{"type": name, "response": begun} for name in names]
 
 
 def _numbered(told: Sequence[Mapping[str, Json]]) -> Iterator[bytes]:
@@ -151,10 +163,10 @@ def _text_events(
     yield {"type": "response.content_part.done", **where, "part": part}
 
 
-def _reasoning(stem: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reasoning(stem: str, body: Mapping[str, Any], owner: str) -> Mapping[str, Any]:
     item: dict[str, Any] = {"id": f"rs_{stem}_0", "type": "reasoning", "summary": []}
     if "reasoning.encrypted_content" in (body.get("include") or ()):
-        item["encrypted_content"] = SECRET
+        item["encrypted_content"] = seal(item["id"], owner, SECRET_SIZE)
     return item
 
 

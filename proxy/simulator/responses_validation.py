@@ -1,94 +1,55 @@
 """Validation of requests of the Responses API: one check per function, with OpenAI's wording.
 
-The ids of one response's items share a stem: rs_<stem>_0, fc_<stem>_1. A stem that ends with "r" is of a response that
-reasoned: its other items require the reasoning. It does not check the length of a prompt.
+What concerns stored or encrypted items is in `proxy.simulator.responses_stored`. It does not check the length of a
+prompt.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 from proxy.simulator.check import ApiError, Body, Check, empty_array, invalid, invalid_type
 from proxy.simulator.json import Json
+from proxy.simulator.responses_items import ITEMS, OUTPUTS, PAIRS, items_of, resolved
+from proxy.simulator.responses_stored import (
+    reasoning_is_complete,
+    references_are_stored,
+    secrets_are_its_own,
+    takes_no_reasoning,
+)
 from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, wrong_type
 
 ROLES = ("assistant", "system", "developer", "user")
 WRITTEN = ("output_text", "refusal")  # content parts of the assistant's messages
 GIVEN = ("input_text", "input_image", "input_file")  # of all others
+DETAILS = ("low", "high", "auto", "original")  # of an image
 MAX_CALL_ID = 64
+MAX_TEXT = 10 << 20  # characters of one string
+MAX_ENCRYPTED = 20 << 20  # of what is encrypted
 MIN_OUTPUT_TOKENS = 16
 MIN_COMPACT_THRESHOLD = 1_000  # tokens
-# The types of items, with the fields that each requires.
-ITEMS: Mapping[str, tuple[str, ...]] = {
-    "message": ("role", "content"),
-    "function_call": ("call_id", "name", "arguments"),
-    "function_call_output": ("call_id", "output"),
-    "custom_tool_call": ("call_id", "name", "input"),
-    "custom_tool_call_output": ("call_id", "output"),
-    "local_shell_call": ("id", "call_id", "action", "status"),
-    "local_shell_call_output": ("output",),
-    "shell_call": ("call_id", "action"),
-    "shell_call_output": ("call_id", "output"),
-    "apply_patch_call": ("call_id", "operation", "status"),
-    "apply_patch_call_output": ("call_id", "status"),
-    "computer_call": ("id", "call_id", "pending_safety_checks", "status"),
-    "computer_call_output": ("call_id", "output"),
-    "tool_search_call": ("arguments",),
-    "tool_search_output": ("tools",),
-    "additional_tools": ("tools", "role"),
-    "program": ("id", "call_id", "code", "fingerprint"),
-    "program_output": ("id", "call_id", "result", "status"),
-    "reasoning": ("summary",),
-    "compaction": ("encrypted_content",),
-    "compaction_trigger": (),
-    "item_reference": ("id",),
-    "file_search_call": ("id", "queries", "status"),
-    "web_search_call": ("id", "status"),
-    "code_interpreter_call": ("id", "status"),
-    "image_generation_call": ("id", "result", "status"),
-    "mcp_call": ("id", "server_label", "name", "arguments"),
-    "mcp_list_tools": ("id", "server_label", "tools"),
-    "mcp_approval_request": ("id", "server_label", "name", "arguments"),
-    "mcp_approval_response": ("approval_request_id", "approve"),
-    "configuration_update": (),
-}
 PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
-# Calls, with the types of their outputs and their names in error messages.
-PAIRS = {
-    "function_call": ("function_call_output", "function call"),
-    "custom_tool_call": ("custom_tool_call_output", "custom tool call"),
-    "local_shell_call": ("local_shell_call_output", "local shell call"),
-    "shell_call": ("shell_call_output", "shell call"),
-    "apply_patch_call": ("apply_patch_call_output", "apply patch call"),
-    "computer_call": ("computer_call_output", "computer call"),
-    "program": ("program_output", "program"),
-}
-OUTPUTS = {output: (call, name) for call, (output, name) in PAIRS.items()}
-STEM = re.compile(r"[a-z]+_(\w+r)_\d+")
-OWN_ID = re.compile(r"(fc|rs|msg)_(\w+)_(\d+)")  # of an item that the simulator made
-REFERRED = {"fc": "function_call", "rs": "reasoning", "msg": "message"}
-SEALED = "gAAAA"  # the beginning of everything that OpenAI encrypts
-
-Items = Sequence[tuple[int, str, Mapping[str, Any]]]  # place, type, fields
+TRUNCATIONS = ("auto", "disabled")
+NOT_COUNTED = ("max_output_tokens", "store", "include", "stream")  # fields that the endpoint which counts does not know
+OLLAMA_ITEMS = ("message", "function_call", "function_call_output", "reasoning")  # all that Ollama knows
 
 
-def checks() -> tuple[Check, ...]:
-    """The checks, in the order in which OpenAI makes them."""
-    return CHECKS
-
-
-def items_of(body: Body) -> list[tuple[int, str, Mapping[str, Any]]]:
-    """The items of a request's input with their places and types; a text is one message of the user."""
-    given = body.get("input")
-    found = [{"role": "user", "content": given}] if isinstance(given, str) else given or []
-    return [(i, type_of(item), item) for i, item in enumerate(found)]
-
-
-def type_of(item: Mapping[str, Any]) -> str:
-    """An item's type; messages and references may leave it out."""
-    return str(item.get("type") or ("message" if "role" in item else "item_reference"))
+def checks(provider: str = "openai", owner: str = "simulator", counting: bool = False) -> tuple[Check, ...]:
+    """The checks of a provider, in the order in which OpenAI makes them. `owner`: the organisation whose encrypted
+    content it can read. `counting`: the request is only counted."""
+    known: tuple[Check, ...] = (_items_are_ollamas,) if provider == "ollama" else (_items_are_known,)
+    own: tuple[Check, ...] = (takes_no_reasoning,) if provider == "copilot" else ()
+    sent: tuple[Check, ...] = (_fields_are_counted,) if counting else ()
+    stored = (
+        references_are_stored,
+        partial(secrets_are_its_own, owner=owner),
+        _calls_are_answered,
+        _approvals_answer_requests,
+        _safety_checks_are_acknowledged,
+        partial(reasoning_is_complete, provider=provider),
+    )
+    return (*FIRST, *sent, *known, *own, *CHECKS, *stored)
 
 
 PART = {"type": TEXT, "text": TEXT, "image_url": TEXT, "file_id": TEXT, "file_data": TEXT, "refusal": TEXT}
@@ -105,6 +66,8 @@ ITEM = {
     "summary": [{"type": TEXT, "text": TEXT}],
     "output": (TEXT, [PART], OBJECT),
     "tools": [OBJECT],
+    "pending_safety_checks": [OBJECT],
+    "acknowledged_safety_checks": [OBJECT],
 }
 FORMAT = {"type": TEXT, "name": TEXT, "description": TEXT, "schema": OBJECT, "strict": BOOLEAN}
 REQUEST = {
@@ -131,22 +94,6 @@ REQUEST = {
 def _types_are_right(body: Body) -> ApiError | None:
     found = wrong_type(body, REQUEST)
     return None if found is None else invalid_type(found)
-
-
-def resolved(body: Body) -> list[tuple[int, str, Mapping[str, Any]]]:
-    """The items of a request's input; those that the simulator made stand for the references to them, without their
-    texts."""
-    return [_resolved(place, kind, item) for place, kind, item in items_of(body)]
-
-
-def _resolved(place: int, kind: str, item: Mapping[str, Any]) -> tuple[int, str, Mapping[str, Any]]:
-    found = OWN_ID.fullmatch(str(item.get("id") or "")) if kind == "item_reference" else None
-    if found is None:
-        return place, kind, item
-    stands_for: dict[str, Any] = {"type": REFERRED[found[1]], "id": item["id"]}
-    if found[1] == "fc":
-        stands_for["call_id"] = f"call_{found[2]}{found[3]}"
-    return place, REFERRED[found[1]], stands_for
 
 
 def _has_model(body: Body) -> ApiError | None:
@@ -179,14 +126,23 @@ def _items_are_known(body: Body) -> ApiError | None:
     return None
 
 
+def _items_are_ollamas(body: Body) -> ApiError | None:
+    """Ollama knows few types of items, and takes no files."""
+    for _, kind, item in items_of(body):
+        if kind not in OLLAMA_ITEMS:
+            return invalid(f'unknown input item type: "{kind}"', "", "")
+        content = item.get("content")
+        if any(part.get("type") == "input_file" for part in (content if isinstance(content, list) else ())):
+            return invalid("input_file is not supported", "", "")
+    return None
+
+
 def _texts_are_of_the_role(body: Body) -> ApiError | None:
     """What the model wrote is output_text or a refusal; what anybody else wrote is input."""
     for place, kind, item in items_of(body):
         if kind != "message" or not isinstance(item["content"], list):
             continue
-        allowed = (
-            ("output_text", "refusal") if item["role"] == "assistant" else ("input_text", "input_image", "input_file")
-        )
+        allowed = WRITTEN if item["role"] == "assistant" else GIVEN
         for i, part in enumerate(item["content"]):
             if part.get("type") not in allowed:
                 supported = " and ".join(f"'{name}'" for name in allowed)
@@ -252,40 +208,6 @@ def _calls_are_answered(body: Body) -> ApiError | None:
     return None
 
 
-def _reasoning_is_complete(body: Body) -> ApiError | None:
-    """Of stored responses: reasoning and what it led to come together."""
-    if body.get("store") is False:
-        return None
-    items = resolved(body)
-    reasoned = {stem: str(item["id"]) for _, kind, item in items if kind == "reasoning" and (stem := _stem(item))}
-    for place, kind, item in items:
-        if kind == "reasoning" and item.get("id"):
-            after = next((other for _, _, other in items[place + 1 :] if type_of(other) != "reasoning"), None)
-            if after is None or type_of(after) in OUTPUTS or after.get("role") not in (None, "assistant"):
-                text = f"Item '{item['id']}' of type 'reasoning' was provided without its required following item."
-                return _in_input(text)
-        elif (stem := _stem(item)) and stem not in reasoned:
-            return _in_input(
-                f"Item '{item['id']}' of type '{kind}' was provided without its required 'reasoning' item: "
-                f"'rs_{stem}_0'."
-            )
-    return None
-
-
-def _references_are_stored(body: Body) -> ApiError | None:
-    if body.get("store") is not False:
-        return None
-    for _, kind, item in items_of(body):
-        if kind == "item_reference":
-            return ApiError(
-                404,
-                f"Item with id '{item.get('id')}' not found. Items are not persisted when `store` is set to false. Try "
-                "again with `store` set to true, or remove this item from your input.",
-                param="input",
-            )
-    return None
-
-
 def _thresholds_are_large(body: Body) -> ApiError | None:
     for i, edit in enumerate(body.get("context_management") or ()):
         least, path = edit.get("compact_threshold"), f"context_management[{i}].compact_threshold"
@@ -295,23 +217,80 @@ def _thresholds_are_large(body: Body) -> ApiError | None:
     return None
 
 
-def _secrets_are_its_own(body: Body) -> ApiError | None:
-    for _, _, item in items_of(body):
-        secret = item.get("encrypted_content")
-        if isinstance(secret, str) and not secret.startswith(SEALED):
-            return ApiError(
-                400,
-                f"The encrypted content {secret[:8]}... could not be verified. Reason: Encrypted content could not be "
-                "decrypted or parsed.",
-                code="invalid_encrypted_content",
-            )
-    return None
-
-
 def _trigger_is_last(body: Body) -> ApiError | None:
     items = items_of(body)
     if any(kind == "compaction_trigger" for _, kind, _ in items[:-1]):
         return _in_input("The 'compaction_trigger' item must be the last item of the input.")
+    return None
+
+
+def _texts_are_short(body: Body) -> ApiError | None:
+    for path, text in _strings([body.get("input"), body.get("instructions")]):
+        most = MAX_ENCRYPTED if path.endswith(".encrypted_content") else MAX_TEXT
+        if len(text) > most:
+            name = path.replace("[0]", "input", 1) if path.startswith("[0]") else "instructions"
+            return invalid(
+                f"Invalid '{name}': string too long. Expected a string with maximum length {most}, but got a string "
+                f"with length {len(text)} instead.",
+                "string_above_max_length",
+                name,
+            )
+    return None
+
+
+def _strings(value: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a value, each with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _strings(item, f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(item, f"{path}.{key}")
+
+
+def _values_are_known(body: Body) -> ApiError | None:
+    """The values of `truncation` and of an image's `detail`."""
+    found: list[tuple[str, Json, tuple[str, ...]]] = [("truncation", body.get("truncation"), TRUNCATIONS)]
+    for place, _, item in items_of(body):
+        content = item.get("content")
+        for i, part in enumerate(content if isinstance(content, list) else ()):
+            found.append((f"input[{place}].content[{i}].detail", part.get("detail"), DETAILS))
+    for path, value, known in found:
+        if value is not None and value not in known:
+            named = " and ".join(f"'{name}'" for name in known)
+            return invalid(f"Invalid value: '{value}'. Supported values are: {named}.", "invalid_value", path)
+    return None
+
+
+def _fields_are_counted(body: Body) -> ApiError | None:
+    name = next((name for name in NOT_COUNTED if name in body), None)
+    return None if name is None else invalid(f"Unknown parameter: '{name}'.", "unknown_parameter", name)
+
+
+def _approvals_answer_requests(body: Body) -> ApiError | None:
+    if body.get("previous_response_id") or body.get("conversation"):
+        return None
+    asked = {item.get("id") for _, kind, item in resolved(body) if kind in ("mcp_approval_request", "item_reference")}
+    for _, kind, item in items_of(body):
+        ident = item.get("approval_request_id")
+        if kind == "mcp_approval_response" and ident not in asked:
+            return _in_input(f"No approval request found for approval response with approval_request_id {ident}.")
+    return None
+
+
+def _safety_checks_are_acknowledged(body: Body) -> ApiError | None:
+    """What a computer call warns of, its output acknowledges."""
+    pending: dict[object, set[str]] = {}
+    for _, kind, item in items_of(body):
+        if kind == "computer_call":
+            pending[item["call_id"]] = {str(check.get("id")) for check in item["pending_safety_checks"]}
+        if kind == "computer_call_output":
+            known = {str(check.get("id")) for check in item.get("acknowledged_safety_checks") or ()}
+            missing = sorted(pending.get(item["call_id"], set()) - known)
+            if missing:
+                return _in_input(f"The following safety checks have not been acknowledged: {', '.join(missing)}.")
     return None
 
 
@@ -338,35 +317,18 @@ def _options_are_consistent(body: Body) -> ApiError | None:
     return None
 
 
-def _stem(item: Mapping[str, Any]) -> str:
-    """The stem of an item's id if the response that it comes from reasoned; empty otherwise."""
-    found = STEM.fullmatch(str(item.get("id") or ""))
-    return found[1] if found and item.get("type") != "item_reference" else ""
-
-
 def _in_input(text: str) -> ApiError:
     return invalid(text, "", "input")
 
 
-def listed(value: Json) -> Iterator[Mapping[str, Any]]:
-    """The objects of a list; none where it is no list."""
-    return (one for one in (value if isinstance(value, list) else ()) if isinstance(one, dict))
-
-
+FIRST: tuple[Check, ...] = (_has_model, _types_are_right, _options_are_consistent, _has_input)
 CHECKS: tuple[Check, ...] = (
-    _has_model,
-    _types_are_right,
-    _options_are_consistent,
-    _has_input,
-    _items_are_known,
     _texts_are_of_the_role,
+    _values_are_known,
+    _texts_are_short,
     _call_ids_are_short,
     _ids_are_valid,
     _trigger_is_last,
-    _references_are_stored,
     _thresholds_are_large,
-    _secrets_are_its_own,
-    _calls_are_answered,
-    _reasoning_is_complete,
     _limits_are_valid,
 )

@@ -23,6 +23,8 @@ class SimulatorConfig:
     `window`: of models that `windows` does not name.
     `max_output`: the largest reply limit that it accepts.
     `in_stream`: it refuses streams by an event inside a 200.
+    `refusal_event`: the event by which it refuses a stream of the Responses API.
+    `truncates`: it cuts what is too long without a word, as Ollama does behind the APIs of others.
     `system`: a text that a system message must contain.
     `api_key`: the key that clients must send; "" for none.
     `text`: the reply; "" for a default.
@@ -44,6 +46,8 @@ class SimulatorConfig:
     windows: Mapping[str, int] = field(default_factory=dict)
     max_output: int | None = None
     in_stream: bool = False
+    refusal_event: str = "response.failed"
+    truncates: bool = False
     system: str = ""
     api_key: str = ""
     text: str = ""
@@ -72,6 +76,8 @@ OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {
     b"x-sim-provider": ("provider", str),
     b"x-sim-window": ("window", int),
     b"x-sim-in-stream": ("in_stream", lambda text: text == "1"),
+    b"x-sim-refusal-event": ("refusal_event", str),
+    b"x-sim-truncates": ("truncates", lambda text: text == "1"),
     b"x-sim-text": ("text", str),
     b"x-sim-cached": ("cached", int),
     b"x-sim-delay": ("head_delay", float),

@@ -103,3 +103,57 @@ def test_a_stream_is_one_and_what_is_wrong_is_refused() -> None:
 def test_a_long_prompt_is_counted_beside_the_loop() -> None:
     app = simulator(SimulatorConfig(window=10**6))
     assert ask(app, input="word " * 20_000).json["usage"]["input_tokens"] > 20_000
+
+
+def test_a_refusal_in_a_stream_has_three_shapes() -> None:
+    for kind, place in (("response.failed", ("response", "error")), ("error", ()), ("error.nested", ("error",))):
+        app = simulator(SimulatorConfig(window=50, provider="openai", refusal_event=kind))
+        last = ask(app, input="word " * 100, stream=True, background=True).body.rstrip().split(b"\n\n")
+        assert [event.splitlines()[0] for event in last[:3]] == [
+            b"event: response.created",
+            b"event: response.queued",
+            b"event: response.in_progress",
+        ]
+        name, data = last[3].splitlines()
+        assert name == b"event: " + kind.removesuffix(".nested").encode()
+        found = msgspec.json.decode(data.removeprefix(b"data: "))
+        for key in place:
+            found = found[key]
+        assert found["code"] == "context_length_exceeded" and found["message"].startswith("Your input exceeds the")
+
+
+def test_a_server_that_truncates_says_nothing_of_it() -> None:
+    app = simulator(SimulatorConfig(window=50, truncates=True))
+    assert ask(app, input="word " * 100).json["usage"]["input_tokens"] == 25
+    assert ask(app).json["usage"]["input_tokens"] == count_prompt({"model": "gpt-5", "input": "hello"})
+
+
+def test_the_server_drops_the_first_items_where_the_request_says_so() -> None:
+    app = simulator(SimulatorConfig(window=50, provider="openai"))
+    long = [{"role": "user", "content": "word " * 60}, ASKED]
+    assert ask(app, input=long).status == 400
+    shorter = ask(app, input=long, truncation="auto")
+    assert shorter.json["usage"]["input_tokens"] == count_prompt({"model": "gpt-5", "input": [ASKED]})
+    assert ask(app, input="word " * 100, truncation="auto").status == 400  # the last item stays
+
+
+def test_the_server_compacts_where_the_request_says_so() -> None:
+    app = simulator(SimulatorConfig(window=1_500, provider="openai"))
+    asked: dict[str, Any] = {
+        "input": "word " * 3_000,
+        "context_management": [{"type": "compaction", "compact_threshold": 1_000}],
+    }
+    found = ask(app, **asked).json
+    assert [item["type"] for item in found["output"]] == ["compaction", "message"]
+    again = ask(app, input=[found["output"][0], ASKED])
+    assert again.status == 200 and again.json["usage"]["input_tokens"] < 1_000
+    assert [item["type"] for item in ask(app, **{**asked, "input": "x"}).json["output"]] == ["message"]
+
+
+def test_what_another_owner_encrypted_is_refused() -> None:
+    fields: dict[str, Any] = {"model": "sim-reasons", "include": ["reasoning.encrypted_content"], "store": False}
+    one = simulator()
+    output = ask(one, **fields).json["output"]
+    assert ask(one, input=[*output, ASKED], **fields).status == 200
+    other = ask(simulator(SimulatorConfig(owner="another")), input=[*output, ASKED], **fields)
+    assert refused(other) == (400, "invalid_encrypted_content", None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.simulator.responses_items import ITEMS
 from proxy.simulator.responses_validation import checks
 from proxy.simulator.validation import validate
 
@@ -13,14 +14,26 @@ ASKED = {"role": "user", "content": "?"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
 CUSTOM = {"type": "custom_tool_call", "call_id": "call_2", "name": "f", "input": ""}
+COMPUTER = {"type": "computer_call", "id": "cu_1", "call_id": "c", "status": "completed", "pending_safety_checks": []}
+SHOT = {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}}
+WARNED = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1"}]}
+APPROVAL = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "f", "arguments": "{}"}
+APPROVED = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 THOUGHT = {"type": "reasoning", "id": "rs_ar_0", "summary": []}
 SAID = {"type": "message", "id": "msg_ar_1", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
 
 
-def error(*items: Any, **fields: Any) -> tuple[str, str | None] | None:
+def error(
+    *items: Any, provider: str = "openai", counting: bool = False, **fields: Any
+) -> tuple[str, str | None] | None:
     """The message and the param of the error of a request."""
-    found = validate({"model": "m", "input": list(items), **fields}, checks())
+    found = validate({"model": "m", "input": list(items), **fields}, checks(provider, counting=counting))
     return None if found is None else (found.message, found.param)
+
+
+def image(**fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "input_image", "image_url": "https://x/a.png", **fields}]}
 
 
 @pytest.mark.parametrize(
@@ -29,7 +42,12 @@ def error(*items: Any, **fields: Any) -> tuple[str, str | None] | None:
         ([ASKED, CALL, OUTPUT], {}),
         ([ASKED, {**CALL, "id": "fc_1"}, OUTPUT], {"max_output_tokens": 16, "tools": []}),
         ([ASKED, THOUGHT, SAID, ASKED], {}),
-        ([ASKED, THOUGHT], {"store": False}),
+        ([ASKED, {**THOUGHT, "encrypted_content": "gAAAAx"}], {"store": False}),
+        ([ASKED, SEARCH, image(detail="original")], {"truncation": "auto"}),
+        ([WARNED, {**SHOT, "acknowledged_safety_checks": [{"id": "sc_1"}]}], {}),
+        ([APPROVAL, APPROVED], {}),
+        ([APPROVED], {"previous_response_id": "resp_1"}),
+        ([{"role": "user", "content": "x" * (10 << 20)}], {}),
         ([OUTPUT], {"previous_response_id": "resp_1"}),
         ([{"type": "item_reference", "id": "fc_1"}, OUTPUT], {}),
         ([ASKED, {"type": "compaction", "encrypted_content": "gAAAAx"}, {"type": "compaction_trigger"}], {}),
@@ -46,12 +64,6 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
     [
         ([ASKED], {"model": None}, "Missing required parameter: 'model'.", "model"),
         ([], {"input": None}, "Missing required parameter: 'input'.", "input"),
-        (
-            [{"type": "item_reference", "id": "rs_1"}, ASKED],
-            {"store": False},
-            "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
-            "input",
-        ),
         (
             [ASKED],
             {"context_management": [{"type": "compaction", "compact_threshold": 999}]},
@@ -91,29 +103,19 @@ def test_what_openai_takes_is_taken(items: list[Any], fields: dict[str, Any]) ->
         ([ASKED, CALL], {}, "No tool output found for function call call_1.", "input"),
         ([ASKED, CUSTOM], {}, "No tool output found for custom tool call call_2.", "input"),
         ([ASKED, OUTPUT, CALL], {}, "No tool call found for function call output with call_id call_1.", "input"),
+        ([ASKED], {"truncation": "start"}, "Invalid value: 'start'. Supported values are: 'auto' and", "truncation"),
         (
-            [ASKED, THOUGHT, ASKED],
+            [image(detail="tiny")],
             {},
-            "Item 'rs_ar_0' of type 'reasoning' was provided without its required following item.",
-            "input",
+            "Invalid value: 'tiny'. Supported values are: 'low' and",
+            "input[0].content[0].detail",
         ),
+        ([WARNED, SHOT], {}, "The following safety checks have not been acknowledged: sc_1.", "input"),
         (
-            [THOUGHT, OUTPUT],
-            {"previous_response_id": "x"},
-            "was provided without its required following item.",
-            "input",
-        ),
-        (
-            [ASKED, SAID],
+            [APPROVED],
             {},
-            "Item 'msg_ar_1' of type 'message' was provided without its required 'reasoning' item: 'rs_ar_0'.",
+            "No approval request found for approval response with approval_request_id mcpr_1.",
             "input",
-        ),
-        (
-            [{**THOUGHT, "encrypted_content": "ours"}, SAID],
-            {},
-            "content ours... could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
-            None,
         ),
         ([{"type": "compaction_trigger"}, ASKED], {}, "must be the last item of the input.", "input"),
         ([ASKED], {"max_output_tokens": 5}, "Expected a value >= 16, but got 5 instead.", "max_output_tokens"),
@@ -135,21 +137,55 @@ def test_what_openai_refuses_is_refused_in_its_words(
     assert found is not None and message in found[0] and found[1] == param
 
 
-def test_references_to_its_own_items_stand_for_them() -> None:
-    def refer(ident: str) -> dict[str, Any]:
-        return {"type": "item_reference", "id": ident}
+LISTS: dict[str, list[Any]] = {"pending_safety_checks": [], "tools": [], "summary": []}
 
-    def output(call: str) -> dict[str, Any]:
-        return {**OUTPUT, "call_id": call}
 
-    thought, call = refer("rs_ar_0"), refer("fc_ar_1")
-    assert error(ASKED, thought, call, output("call_ar1")) is None
-    assert error(ASKED, refer("msg_b_9"), ASKED) is None
-    for items, says in (
-        ((ASKED, thought, call), "No tool output found for function call call_ar1."),
-        ((ASKED, output("call_ar1")), "No tool call found for function call output with call_id call_ar1."),
-        ((ASKED, thought, ASKED), "was provided without its required following item."),
-        ((ASKED, call, output("call_ar1")), "was provided without its required 'reasoning' item: 'rs_ar_0'."),
+def test_each_type_of_item_requires_its_own_fields() -> None:
+    for kind, fields in ITEMS.items():
+        for field in fields:
+            item = {"type": kind, **{name: LISTS.get(name, "x") for name in fields if name != field}}
+            assert error(item) == (f"Missing required parameter: 'input[0].{field}'.", f"input[0].{field}")
+    assert error(ASKED, SEARCH) is None
+
+
+def test_texts_have_a_length_that_is_named() -> None:
+    said = "Expected a string with maximum length 10485760, but got a string with length 10485761 instead."
+    long = "x" * ((10 << 20) + 1)
+    part = {"role": "user", "content": [{"type": "input_text", "text": long}]}
+    for fields, path in (
+        ({"input": [ASKED, {**ASKED, "content": long}]}, "input[1].content"),
+        ({"input": [part]}, "input[0].content[0].text"),
+        ({"input": long}, "input"),
+        ({"instructions": long}, "instructions"),
+        ({"input": [CALL, {**OUTPUT, "output": long}]}, "input[1].output"),
     ):
-        found = error(*items)
-        assert found is not None and found[0].endswith(says)
+        assert error(ASKED, **fields) == (f"Invalid '{path}': string too long. {said}", path)
+    sealed = {"type": "compaction", "encrypted_content": "gAAAA" + long}
+    assert error(sealed, ASKED) is None
+    found = error({**sealed, "encrypted_content": "gAAAA" + 2 * long}, ASKED)
+    assert found is not None and "maximum length 20971520" in found[0]
+
+
+def test_what_is_only_counted_has_no_reply() -> None:
+    fields: list[dict[str, Any]] = [{"max_output_tokens": 16}, {"store": False}, {"include": []}, {"stream": True}]
+    for field in fields:
+        (name,) = field
+        assert error(ASKED, counting=True, **field) == (f"Unknown parameter: '{name}'.", name)
+        assert error(ASKED, **field) is None
+    assert error(ASKED, counting=True, tools=[], instructions="x", reasoning={"effort": "low"}) is None
+
+
+def test_ollama_knows_few_items_and_no_files() -> None:
+    custom = [CUSTOM, {"type": "custom_tool_call_output", "call_id": "call_2", "output": "x"}]
+    file = {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}
+    assert error(ASKED, *custom, provider="ollama") == ('unknown input item type: "custom_tool_call"', "")
+    assert error(file, provider="ollama") == ("input_file is not supported", "")
+    assert error(ASKED, *custom, file) is None and error(ASKED, CALL, OUTPUT, provider="ollama") is None
+
+
+def test_copilot_takes_no_reasoning() -> None:
+    assert error(ASKED, THOUGHT, SAID, provider="copilot") == (
+        'input[1].type "reasoning" is not a valid input item type',
+        "input[1].type",
+    )
+    assert error(ASKED, CALL, OUTPUT, provider="copilot") is None
