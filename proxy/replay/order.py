@@ -1,10 +1,11 @@
 """Recorded requests of several files in the order of their times, in bounded memory.
 
 Theory of operation. A file is open from the time of its first request on, and closed at its end. Of all open files the
-earliest request comes next: files that are in order within themselves are merged exactly. Within a file, and over all
-of them, a request may come late: the last `MAX_WAITING` requests, or `MAX_WAITING_BYTES` of them, wait and are sorted.
-One that comes later than that is passed on out of order, and counted. Requests without a time keep their place behind
-the one before them in their file.
+earliest request comes next: files that are in order within themselves are merged exactly. Files without any time are
+read one after another: a system allows about a thousand open files. Within a file, and over all of them, a request may
+come late: the last `MAX_WAITING` requests, or `MAX_WAITING_BYTES` of them, wait and are sorted. One that comes later
+than that is passed on out of order, and counted. Requests without a time keep their place behind the one before them in
+their file.
 """
 
 from __future__ import annotations
@@ -150,8 +151,8 @@ def _sorted(requests: Iterator[Placed]) -> Iterator[Placed]:
 
 
 def _merged(files: Sequence[Source], coverage: Coverage) -> Iterator[Placed]:
-    """The files' requests, by the earliest next one. A file whose first request is later than those of all open files
-    is closed until it is its turn."""
+    """The files' requests, by the earliest next one. A file whose first request is not earlier than those of all open
+    files is closed until it is its turn."""
     coverage.files = len(files)
     if len(files) == 1:
         yield from File(0, files[0], coverage).requests()
@@ -160,7 +161,7 @@ def _merged(files: Sequence[Source], coverage: Coverage) -> Iterator[Placed]:
     opened: list[tuple[Placed, Iterator[Placed]]] = []
     turn = 0
     while opened or turn < len(closed):
-        while turn < len(closed) and (not opened or closed[turn][0] <= opened[0][0].at):
+        while turn < len(closed) and (not opened or closed[turn][0] < opened[0][0].at):
             number = closed[turn][1]
             _advance(opened, File(number, files[number], coverage).requests())
             turn += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,10 @@ def test_requests_without_a_time_keep_their_place(tmp_path: Path) -> None:
     assert found == [(None, 0), (20, 0), (None, 0), (25, 1), (30, 0)] and coverage.timed == 3
 
 
-def test_a_thousand_files_are_not_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [range(10, 1_010, 2), [None] * 500], ids=["later", "none"])
+def test_a_thousand_files_are_not_open_at_once(
+    times: Iterable[int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     most, opened = 0, 0
     whole = Source.entries
 
@@ -77,7 +81,7 @@ def test_a_thousand_files_are_not_open_at_once(tmp_path: Path, monkeypatch: pyte
             opened -= 1
 
     monkeypatch.setattr(Source, "entries", counting)
-    found, _ = merged(tmp_path, *([call(at), call(at + 1)] for at in range(10, 1_010, 2)))
+    found, _ = merged(tmp_path, *([call(at), call(at and at + 1)] for at in times))
     assert len(found) == 1_000 and most < 10
 
 
