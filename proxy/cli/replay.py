@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             tick(state)
             if lines is not None:
                 lines.write(_line(result, sources, columns))
-    found = report(state, [str(one.path) for one in sources], windows.newest, time.monotonic() - began, jobs)
+    found = report(state, [one.name for one in sources], windows.newest, time.monotonic() - began, jobs)
     _show(found, arguments)
     return 0 if state.coverage.requests else 1
 
@@ -122,8 +122,8 @@ def _line(result: Result, sources: Sequence[Source], columns: Sequence[Column]) 
         {"column": column.name, **({"not_planned": p.unplanned} if p.unplanned else p.report)}
         for column, p in zip(columns, result.planned, strict=False)
     ]
-    file = str(sources[placed.file].path)
-    return msgspec.json.encode({"file": file, "entry": placed.entry, "at": placed.recorded.at, "plans": plans}) + b"\n"
+    line = {"file": sources[placed.file].name, "entry": placed.entry, "at": placed.recorded.at, "plans": plans}
+    return msgspec.json.encode(line) + b"\n"
 
 
 def _show(found: dict[str, Any], arguments: argparse.Namespace) -> None:

@@ -55,6 +55,11 @@ class Source:
         self.position = 0
         self.problem = ""
 
+    @property
+    def name(self) -> str:
+        """Its path as reports have it. Bytes that are not UTF-8 become question marks, for JSON cannot have them."""
+        return str(self.path).encode(errors="replace").decode()
+
     def entries(self) -> Iterator[Entry]:
         """Its entries in order. Raises `OSError` if it cannot be opened or read."""
         with self.path.open("rb") as file:

@@ -94,7 +94,7 @@ class File:
                     if self._counts(found, format):
                         yield number, found
         except OSError as error:
-            self.coverage.unreadable.append(f"{self.source.path}: {error.strerror or 'cannot be read'}")
+            self.coverage.unreadable.append(f"{self.source.name}: {error.strerror or 'cannot be read'}")
         for name, read in reading.items():
             yield from ((number, found) for found in read.end() if self._counts(found, name))
 

@@ -47,6 +47,18 @@ def test_json_has_the_same_figures(tmp_path: Path, capsys: pytest.CaptureFixture
     assert total["money"]["priced"] == 2 and total["money"]["answered_net"] > 0
 
 
+def test_a_file_may_have_a_name_that_is_not_utf_8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = logged(tmp_path / os.fsdecode(b"log-\xff.jsonl"), chat(200))
+    absent = tmp_path / os.fsdecode(b"absent-\xff.jsonl")
+    page, lines = tmp_path / "page.html", tmp_path / "lines.jsonl"
+    found = told(capsys, "--lines", str(lines), str(log), str(absent))
+    assert found["columns"][0]["worst"][0]["file"].endswith("/log-?.jsonl")
+    (unreadable,) = found["input"]["unreadable"]
+    assert unreadable.endswith("/absent-?.jsonl: No such file or directory")
+    assert json.loads(lines.read_bytes())["file"].endswith("/log-?.jsonl")
+    assert ended(capsys, "replay", "--html", str(page), str(log))[0] == 0 and "log-?.jsonl" in page.read_text()
+
+
 def test_settings_are_compared_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = str(logged(tmp_path / "log.jsonl", chat(200)))
     found = told(capsys, "--ladder", "chat", "--ladder", "agent", "--window", "4000", log)
