@@ -94,7 +94,8 @@ class MessageFormat(Protocol):
         """The message's JSON without its reasoning, empty if nothing else is in it; None if it has none."""
 
     def detached(self, before: Sequence[Message], after: Sequence[Message]) -> Mapping[int, bytes]:
-        """The JSON of messages of `after` without what refers to messages of `before` that are gone, by place."""
+        """The JSON of messages of `after` without what refers to messages of `before` that are gone, by place; empty
+        for one that must go, too."""
 
     def write(self, text: str) -> bytes:
         """The JSON of a message of our own. The user speaks in it: what we write must not rank as instructions."""

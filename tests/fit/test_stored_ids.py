@@ -19,6 +19,7 @@ from tests.tokens.remembering import Remembering
 ASK = {"role": "user", "content": "How deep?"}
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": []}
 ANSWER = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Six."}]}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 CALL = {"type": "function_call", "id": "fc_1", "status": "completed", "call_id": "c", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "x"}
 
@@ -61,6 +62,25 @@ def test_the_reason_of_an_earlier_step_stays_and_blocks_that_refer_to_nothing_ar
         m.raw for m in found.messages
     )
     assert [a is b for a, b in zip(found.blocks, told, strict=True)] == [True, False, True]
+
+
+def test_what_cannot_be_sent_without_its_id_goes_unless_it_is_pinned() -> None:
+    told = (ASK, THOUGHT, ANSWER, SEARCH, CALL, OUTPUT)
+    before = draft(*told, ASK)
+    after = without_thoughts(before)
+    found = detached(before, after)
+    assert [m.role for m in found.messages] == ["user", "assistant", "function_call", "function_call_output", "user"]
+    assert [(drop.index, drop.why) for drop in found.drops] == [(3, WHY)]
+    assert found.prompt == start_of(found) < after.prompt
+    last = draft(*told)  # what the model must answer stays whole
+    assert "web_search_call" in {m.role for m in detached(last, without_thoughts(last)).messages}
+    alone = draft(ASK, THOUGHT, SEARCH, ASK)
+    assert [m.role for m in detached(alone, without_thoughts(alone)).messages] == ["user", "user"]
+
+
+def start_of(found: Draft) -> int:
+    """The tokens of a draft's messages when they are sent anew."""
+    return draft(*(json.loads(m.raw) for m in found.messages)).prompt
 
 
 def test_where_nothing_is_gone_nothing_changes() -> None:

@@ -24,6 +24,13 @@ from tests.tokens.remembering import Remembering
 LADDERS = load_rules(None).ladders
 MODELS = ("gpt-4o", "gpt-5", "gpt-5.2", "gpt-5.6")
 SIZES = (0, 5, 40, 150, 400)
+# Calls of hosted tools, which contain their results and cannot be sent without an id.
+HOSTED: tuple[dict[str, Any], ...] = (
+    {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "draught"}},
+    {"type": "mcp_call", "server_label": "s", "name": "f", "arguments": "{}", "output": words(60, "m")},
+    {"type": "code_interpreter_call", "status": "completed", "container_id": "c", "code": words(9, "p"), "outputs": []},
+    {"type": "file_search_call", "status": "completed", "queries": ["draught"], "results": None},
+)
 BLOB = "gAAAA" + "x" * 1500
 
 
@@ -44,12 +51,21 @@ def turn(place: int, size: int, shape: int, stored: bool) -> list[dict[str, Any]
     if shape % 3 != 1:
         text = [{"type": "output_text", "text": words(SIZES[size], f"a{place}x") or "ok", "annotations": []}]
         found.append({"type": "message", "id": f"msg_{stem}_1", "role": "assistant", "content": text})
+    if shape % 4 > 1:
+        found.append({**HOSTED[place % len(HOSTED)], "id": f"hosted_{stem}_7"})
     calls = [(f"c{place}_{i}", f"fc_{stem}_{i + 2}") for i in range(1 + shape % 3)] if shape % 3 else []
     outputs = [_output(ident, size + i) for i, (ident, _) in enumerate(calls)]
     made = [_call(ident, item) for ident, item in calls]
     interleaved = [item for pair in zip(made, outputs, strict=True) for item in pair]
     found += interleaved if shape % 5 == 4 else [*made, *outputs]
-    return found if stored else [{k: v for k, v in item.items() if k != "id"} for item in found]
+    return found if stored else [_inline(item) for item in found]
+
+
+def _inline(item: dict[str, Any]) -> dict[str, Any]:
+    """The item without its id, unless its type requires one."""
+    return (
+        item if item.get("id", "").startswith("hosted") else {key: value for key, value in item.items() if key != "id"}
+    )
 
 
 def _call(ident: str, item: str) -> dict[str, Any]:
@@ -84,8 +100,18 @@ AFTER_REASONING = {
     **{"model": "gpt-4o", "store": True, "max_output_tokens": 50},
     "input": [*user(0, 0), *turn(1, 3, 3, stored=True), *turn(2, 3, 4, stored=True)],
 }
+# The same with calls of hosted tools in responses without reasoning: they keep their ids, or go.
+AFTER_HOSTED = {
+    **{"model": "gpt-4o", "store": True, "max_output_tokens": 50},
+    "input": [
+        *user(0, 0),
+        *(item for place in range(1, 6) for item in turn(place, 3, 7 if place == 1 else 10, stored=True)),
+        *user(9, 0),
+    ],
+}
 
 
+@example(asked=AFTER_HOSTED, ladder="agent", share=0.3)
 @example(asked=AFTER_REASONING, ladder="agent", share=0.125)
 @given(
     asked=requests(),

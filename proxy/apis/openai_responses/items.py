@@ -24,6 +24,8 @@ ROLES = {
 # Items that a response may begin or go on with, besides messages of the assistant: reasoning, calls, and hosted tools,
 # whose calls contain their results.
 HOSTED = ("file_search_call", "web_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+# Types of calls that require an id; all others may be sent without one.
+IDENTIFIED = frozenset({*HOSTED, "local_shell_call", "computer_call", "program", "mcp_approval_request"})
 # Calls that an item of another type answers: the key of what is called, and whether a step may change it. The grammar
 # of a custom tool's input is unknown; the others are no texts.
 CALLS = {
@@ -50,8 +52,9 @@ OUTPUTS = {
     "mcp_approval_response": "approve",
 }
 APPROVALS = ("mcp_approval_request", "mcp_approval_response")
+TOOLS = "mcp_list_tools"
 # What makes tools known to the model, or stands for what was removed: without it, later items mean nothing.
-REQUIRED = frozenset({"additional_tools", "tool_search_output", "mcp_list_tools", "compaction_trigger"})
+REQUIRED = frozenset({"additional_tools", "tool_search_output", TOOLS, "compaction_trigger"})
 GENERATED = frozenset({*CALLS, *HOSTED, REASONING, REFERENCE})
 LISTED = "shell_call_output"  # its output is a list of what commands wrote
 WRITTEN = ("stdout", "stderr")
@@ -97,10 +100,12 @@ def _continues(before: Message, message: Message) -> bool:
 
 
 def detached(before: Sequence[Message], after: Sequence[Message]) -> dict[int, bytes]:
-    """The JSON of items that followed reasoning which is gone, without their ids, by place in `after`.
+    """The JSON of items that followed reasoning which is gone, without their ids, by place in `after`; empty for items
+    that must go, too.
 
     An id names the stored form of an item. For it the provider requires the reasoning, too. Nothing tells where a
-    response ends, so that all items up to the next message of the user count as its own.
+    response ends, so that all items up to the next message of the user count as its own. An item of a type that
+    requires an id goes, with its answers.
     """
     kept = {m.index for m in after if m.role == REASONING}
     bound = set[int]()
@@ -109,13 +114,21 @@ def detached(before: Sequence[Message], after: Sequence[Message]) -> dict[int, b
         lost = m.index not in kept if m.role == REASONING else lost and m.role != USER
         if lost:
             bound.add(m.index)
-    found = {place: _without_id(m) for place, m in enumerate(after) if m.index in bound}
+    gone = _not_detachable([m for m in after if m.index in bound])
+    found = {place: b"" if m.index in gone else _without_id(m) for place, m in enumerate(after) if m.index in bound}
     return {place: raw for place, raw in found.items() if raw is not None}
 
 
+def _not_detachable(messages: Sequence[Message]) -> set[int]:
+    """The indices of items whose types require an id, and of the answers to them."""
+    found = {m.index for m in messages if m.role in IDENTIFIED and b'"id"' in m.raw}
+    calls = {call.id for m in messages if m.index in found for call in m.calls}
+    return found | {m.index for m in messages if not calls.isdisjoint(m.answers)}
+
+
 def _without_id(message: Message) -> bytes | None:
-    """The JSON of what the model said without its id; None where it has none, or consists of it."""
-    if message.kind is not Kind.ASSISTANT or message.role == REFERENCE or b'"id"' not in message.raw:
+    """The JSON of what the model said without its id; None where it has none, or cannot be without it."""
+    if message.kind is not Kind.ASSISTANT or message.role in (REFERENCE, TOOLS) or b'"id"' not in message.raw:
         return None
     fields = RAWS.decode(message.raw)
     return object_of((key, bytes(raw)) for key, raw in fields.items() if key != "id") if "id" in fields else None

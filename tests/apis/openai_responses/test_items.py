@@ -177,6 +177,19 @@ def test_what_followed_dropped_reasoning_no_longer_names_its_stored_form() -> No
     assert found == {1: call("c"), 3: ANSWER}
 
 
+def test_what_needs_an_id_goes_with_the_reasoning_before_it() -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    shell = {"type": "local_shell_call", "id": "lsh_1", "call_id": "s", "action": {}, "status": "completed"}
+    written = {"type": "local_shell_call_output", "call_id": "s", "output": "x"}
+    listed = {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []}
+    told = messages(QUESTION, THOUGHT, call("c"), output("c"), search, shell, written, listed, call("d"), output("d"))
+    kept = [m for m in told if m.index != 1]
+    assert items.detached(told, kept) == {3: b"", 4: b"", 5: b""}
+    assert items.detached(told, told[1:]) == {}
+    bare = messages(QUESTION, THOUGHT, {key: value for key, value in search.items() if key != "id"})
+    assert items.detached(bare, [bare[0], bare[2]]) == {}
+
+
 def test_what_is_sent_with_its_reasoning_keeps_its_id() -> None:
     told = messages(QUESTION, THOUGHT, call("c", id="fc_1"), output("c"), QUESTION)
     assert items.detached(told, told[1:]) == items.detached(told, told) == {}
