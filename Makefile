@@ -42,7 +42,7 @@ run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--po
 demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsoll (200)
 	$(BIN)/plimsoll demo $(ARGS)
 
-test: .venv/.test ## all tests; redis-server, prometheus, nginx and chromium are found, installed, or their tests are said to be skipped
+test: .venv/.test ## all tests; servers, chromium and curl are found or installed, Node (20 or newer) is found; tests without theirs are skipped
 	sh tests/servers_setup.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 

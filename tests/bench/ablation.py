@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.bench.arguments import measures
 from tests.bench.fidelity import started, tokenizers
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> str:
 def main() -> int:
     """Prints a line for each variant."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("folder", type=measures)
     arguments.add_argument("measure")
     arguments.add_argument("changes", nargs="*", metavar="MODULE.NAME=VALUE")
     arguments.add_argument("--limit", type=int, help="cases of each measure; all of them without")

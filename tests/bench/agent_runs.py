@@ -31,6 +31,7 @@ from proxy.simulator.responses_validation import checks
 from proxy.simulator.validation import validate
 from proxy.tokens.encodings import encoding
 from tests.bench import messages_form
+from tests.bench.arguments import existing
 
 ENCODING = "o200k_base"
 REPLY, MARGIN = 500, 100  # tokens of the window that the prompt may not use
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", help="where the proxy listens")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="the folder of the recorded runs")
+    parser.add_argument("--data", type=existing, default="data", help="the folder of the recorded runs")
     parser.add_argument("--api", default="responses", choices=sorted(FORMS), help="the form of the requests")
     parser.add_argument("--model", help="the model that is asked (default: one of the API)")
     parser.add_argument("--reasoning", action="store_true", help="Responses: put encrypted reasoning before answers")
@@ -193,7 +194,10 @@ def _requests(messages: Sequence[Message], options: argparse.Namespace) -> Itera
 
 def _inspected(connection: http.client.HTTPConnection, path: str, body: Body, budget: int) -> Body:
     headers = {"content-type": "application/json", "x-plimsoll-window": str(budget + REPLY + MARGIN)}
-    connection.request("POST", "/inspect" + path, json.dumps(body).encode(), headers)
+    try:
+        connection.request("POST", "/inspect" + path, json.dumps(body).encode(), headers)
+    except OSError as error:
+        raise SystemExit(f"no proxy answers at {connection.host}:{connection.port}: {error.strerror}") from None
     answer = connection.getresponse()
     plan = json.loads(answer.read())
     if answer.status != 200:

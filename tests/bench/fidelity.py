@@ -17,6 +17,8 @@ import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.bench.arguments import measures
+
 PORT = 19180
 # What is measured, and with which ladder: none is the default one.
 MEASURES = (("history", "chat"), ("history", ""), ("tools", ""), ("agents", ""))
@@ -50,13 +52,10 @@ def tokenizers() -> Path:
 def main() -> int:
     """Exit code 2 where the script or its data is missing."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("folder", type=measures)
     arguments.add_argument("--limit", type=int, help="cases of each measure; all of them without")
     chosen = arguments.parse_args()
     script = chosen.folder / "bench" / "fit_bench.py"
-    if not script.is_file() or not (chosen.folder / "data").is_dir():
-        print(f"There is no bench/fit_bench.py with data/ in {chosen.folder}: nothing was measured.", file=sys.stderr)
-        return 2
     proxy = started()
     try:
         for what, ladder in MEASURES:

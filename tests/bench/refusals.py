@@ -137,7 +137,7 @@ async def healed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def main() -> int:
     """Prints each row that was not told as annotated or not healed, and the sums; exit code 1 where there was one."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", type=Path, default=Path("../shared/data"), help="the folder with refusals.jsonl")
+    arguments.add_argument("--data", type=Path, default=Path("data"), help="the folder with refusals.jsonl")
     path = arguments.parse_args().data / "refusals.jsonl"
     if not path.exists():
         print(f"{path} is not there: name its folder with --data", file=sys.stderr)

@@ -35,6 +35,7 @@ from proxy.replay.order import Coverage, Placed, in_order
 from proxy.replay.planning import Column, Planned
 from proxy.replay.report import Replay
 from proxy.replay.sums import Errors, cache_of
+from tests.bench.arguments import existing
 
 SECONDS = 60
 LEAST = 1_024  # tokens from which providers cache
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = parser.add_subparsers(required=True)
     agree = kinds.add_parser("agree")
     agree.add_argument("url", help="where a proxy listens, with its /inspect")
-    agree.add_argument("file", nargs="+", type=Path)
+    agree.add_argument("file", nargs="+", type=existing)
     agree.add_argument("--window", type=int, help="a smaller window, so that more is cut")
     agree.set_defaults(run=agreement)
     memory = kinds.add_parser("memory")
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     memory.add_argument("--jobs", type=int, default=os.cpu_count())
     memory.set_defaults(run=memory_and_speed)
     cache = kinds.add_parser("cache")
-    cache.add_argument("folder", type=Path)
+    cache.add_argument("folder", type=existing)
     cache.set_defaults(run=cache_model)
     options = parser.parse_args(arguments)
     code: int = options.run(options)
@@ -91,7 +92,7 @@ def agreement(options: argparse.Namespace) -> int:
         if not agrees:
             print(f"entry {result.placed.entry} differs", file=sys.stderr)
     print(f"{lines} lines, {cut} of them cut: {same} agree with /inspect in every figure")
-    return 0 if same == lines else 1
+    return 0 if 0 < same == lines else 1
 
 
 def inspected(url: str, body: bytes, window: int | None) -> Any:
@@ -105,6 +106,8 @@ def inspected(url: str, body: bytes, window: int | None) -> Any:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         return json.load(error)
+    except urllib.error.URLError as error:
+        raise SystemExit(f"no proxy answers at {url}: {error.reason}") from None
 
 
 def subset(ours: Any, theirs: Any) -> bool:

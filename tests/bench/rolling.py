@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.simulator.app import SimulatorConfig, simulator
+from tests.bench.arguments import checkout
 from tests.e2e.services import sentence, talk
 from tests.e2e.world import listening
 from tests.redis_server import free_port, redis_server
@@ -395,7 +396,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--rate", type=float, default=250.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a stream")
-    parser.add_argument("--before", type=Path, help="a checkout of the version that is replaced")
+    parser.add_argument("--before", type=checkout, help="a checkout of the version that is replaced")
     parser.add_argument(
         "--pre-stop", type=float, default=PRE_STOP, help="seconds from the endpoints' change to SIGTERM"
     )

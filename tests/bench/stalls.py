@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.bench.arguments import checkout
 from tests.hostile import harness
 from tests.hostile.harness import ANSWER, HELLO, Running, running
 from tests.recorder import answer
@@ -356,7 +357,7 @@ def main() -> None:
     """Runs the attacks that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="attacks (all that begin so); none: all of them")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the checkout whose proxy runs")
+    parser.add_argument("--root", type=checkout, default=ROOT, help="the checkout whose proxy runs")
     parser.add_argument("--mb", type=float, default=64, help="megabytes of each body, unpacked")
     parser.add_argument("--prober", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--upstream", action="store_true", help=argparse.SUPPRESS)

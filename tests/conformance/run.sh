@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 here=tests/conformance
-spec=../shared/data/openai_openapi.yml
+spec=
 suites=
 python=.venv/bin/python
 
@@ -77,7 +77,7 @@ run_suite() { # name, version, the tests that must have run at least, what a bas
 }
 
 openai() {
-	[ -f "$spec" ] || { say "there is no file $spec; name OpenAI's specification: make conformance ARGS=path/to/openapi.yml"; exit 2; }
+	[ -f "$spec" ] || { say "OpenAI's specification is missing${spec:+ at $spec}; name it: make conformance ARGS=path/to/openapi.yml"; exit 2; }
 	command -v npm >/dev/null 2>&1 || { say "npm is needed for the mock upstream (@stdy/cli)"; exit 2; }
 	spec=$(cd "$(dirname "$spec")" && pwd)/$(basename "$spec")
 	install_suite openai 3.3.1

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bench.arguments import checkout, existing
 from tests.bench.identity.comparing import compare
 from tests.bench.identity.data import Data
 from tests.bench.identity.recording import record, requests_of
@@ -71,14 +72,14 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     recorder = commands.add_parser("record")
     recorder.add_argument("out", type=Path)
-    recorder.add_argument("--root", type=Path, default=harness.ROOT, help="the checkout whose proxy runs")
+    recorder.add_argument("--root", type=checkout, default=harness.ROOT, help="the checkout whose proxy runs")
     recorder.add_argument("--requests", type=int, default=3_000)
     recorder.add_argument("--seed", type=int, default=13)
     recorder.add_argument("--data", type=Path, help="a folder of recorded conversations")
     recorder.add_argument("--only", default="", help="names of settings, separated by commas; default: all")
     comparer = commands.add_parser("compare")
-    comparer.add_argument("before", type=Path)
-    comparer.add_argument("after", type=Path)
+    comparer.add_argument("before", type=existing)
+    comparer.add_argument("after", type=existing)
     comparer.add_argument("--wording", action="store_true", help="tolerate differences in human-readable texts")
     comparer.add_argument("--show", type=int, default=20, help="number of records whose differences are printed")
     given = parser.parse_args()
