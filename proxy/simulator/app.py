@@ -20,6 +20,7 @@ from proxy.simulator import (
     completions,
     embedding,
     ollama,
+    ollama_embed,
     ollama_generate,
     responses,
     tokenizing,
@@ -40,7 +41,7 @@ from proxy.simulator.asgi import (
 from proxy.simulator.check import ApiError
 from proxy.simulator.counting import count_prompt
 from proxy.simulator.json import decode_object
-from proxy.simulator.refusals import PROVIDERS, read_of
+from proxy.simulator.refusals import chat_format, read_of
 from proxy.simulator.replies import CREATED, chunks, completion, event, reply_to
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig, with_overrides
 from proxy.simulator.validation import checks_for, validate
@@ -142,6 +143,8 @@ class Simulator:
             return await ollama.answer(request, config, self.loaded)
         if request.path in ollama_generate.PATHS:
             return await ollama_generate.answer(request, config, self.loaded)
+        if request.path in ollama_embed.PATHS:
+            return await ollama_embed.answer(request, config, self.loaded)
         if request.path in anthropic_messages.PATHS:
             return await anthropic_messages.answer(request, config, self.threads)
         name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
@@ -169,7 +172,7 @@ class Simulator:
 
 def _in_shape(error: ApiError, path: str) -> ApiError:
     """An error as the API of a path shows it."""
-    if path in (*ollama.PATHS, *ollama_generate.PATHS):
+    if path in (*ollama.PATHS, *ollama_embed.PATHS, *ollama_generate.PATHS):
         return ollama.failure(error)
     return anthropic_messages.failure(error) if path in anthropic_messages.PATHS else error
 
@@ -191,7 +194,7 @@ async def _chat(raw: bytes, body: Mapping[str, Any], config: SimulatorConfig) ->
 
 def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> Response:
     """The response to a valid request with a prompt of `prompt` tokens."""
-    provider = PROVIDERS[config.provider]
+    provider = chat_format(config.provider)
     window = config.windows.get(body["model"], config.window)
     if config.truncates:
         prompt = read_of(prompt, window)

@@ -12,7 +12,7 @@ import msgspec
 from proxy.simulator.asgi import Headers, Response
 from proxy.simulator.check import ApiError, empty_array, invalid
 from proxy.simulator.json import Json
-from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.refusals import chat_format
 from proxy.simulator.replies import CREATED, TOKEN, event
 from proxy.simulator.settings import SimulatorConfig
 from proxy.tokens.meter import prompt_tokens
@@ -72,7 +72,7 @@ def _counts(body: Mapping[str, Any], prompts: Sequence[Prompt]) -> list[int]:
 
 def _refusal(provider: str, window: int, prompt: int, reply: int) -> tuple[int, bytes] | None:
     if provider not in OPENAI:
-        return PROVIDERS[provider].refusal(window, prompt, reply)
+        return chat_format(provider).refusal(window, prompt, reply)
     if prompt + reply <= window:
         return None
     text = REFUSAL.format(window=window, total=prompt + reply, prompt=prompt, reply=reply)

@@ -17,6 +17,7 @@ import msgspec
 
 from proxy.simulator.check import ApiError, invalid
 from proxy.simulator.completions import Prompt, tokens_of
+from proxy.simulator.embedding_refusals import EMBEDDERS, OPENAI
 from proxy.simulator.json import Json
 from proxy.simulator.settings import SimulatorConfig
 
@@ -42,7 +43,7 @@ def embeddings(body: Mapping[str, Any], config: SimulatorConfig) -> bytes:
         raise ApiError(400, f"Invalid value for 'dimensions': expected 1 to {MAX_DIMENSIONS}.", param="dimensions")
     if encoding not in ("float", "base64"):
         raise ApiError(400, f"Invalid value for 'encoding_format': {encoding!r}.", param="encoding_format")
-    tokens = _counted(body["model"], texts, config)
+    tokens = _counted(body, texts, config)
     vectors = [vector(text if isinstance(text, str) else str(text), size, config.synonyms) for text in texts]
     data = [
         {"object": "embedding", "index": i, "embedding": numbers if encoding == "float" else _base64(numbers)}
@@ -68,19 +69,16 @@ def _is_ids(text: Json) -> bool:
     return isinstance(text, list) and bool(text) and all(type(i) is int and i >= 0 for i in text)
 
 
-def _counted(model: str, texts: Sequence[Prompt], config: SimulatorConfig) -> int:
-    """Tokens of all inputs. Raises `ApiError` if one of them, or all together, are too long."""
-    counts = [tokens_of(model, text, API) for text in texts]
-    window = config.windows.get(model, config.window)
+def _counted(body: Mapping[str, Any], texts: Sequence[Prompt], config: SimulatorConfig) -> int:
+    """Tokens of all inputs as they are read. Raises `ApiError` if one of them, or all together, are too long."""
+    counts = [tokens_of(body["model"], text, API) for text in texts]
+    server = EMBEDDERS.get(config.provider, OPENAI)
+    window = config.batch if server.batch else config.windows.get(body["model"], config.window)
+    if server.allows(body):
+        counts = [min(count, window) for count in counts]
     long = next((i for i, count in enumerate(counts) if count > window), None)
-    if long is not None and config.provider == "openai":
-        raise ApiError(400, f"Invalid 'input[{long}]': maximum input length is {window} tokens.")
     if long is not None:
-        raise ApiError(
-            400,
-            f"This model's maximum context length is {window} tokens, however you requested {counts[long]} tokens "
-            f"({counts[long]} in your prompt; 0 for the completion). Please reduce your prompt; or completion length.",
-        )
+        raise server.refusal(long, window, counts[long])
     if sum(counts) > MAX_TOGETHER:
         text = f"Requested {sum(counts)} tokens, max {MAX_TOGETHER} tokens per request"
         raise ApiError(400, text, TOO_MANY, TOO_MANY)

@@ -149,3 +149,8 @@ PROVIDERS: Mapping[str, RefusalFormat] = {
         body={"error": MESSAGE},
     ),
 }
+
+
+def chat_format(provider: str) -> RefusalFormat:
+    """The refusals of a provider's chats; OpenAI's where it serves embeddings alone."""
+    return PROVIDERS.get(provider, PROVIDERS["openai-old"])

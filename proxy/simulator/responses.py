@@ -13,7 +13,7 @@ import msgspec
 from proxy.simulator import responses_replies as replies
 from proxy.simulator.asgi import Headers, Response
 from proxy.simulator.check import ApiError
-from proxy.simulator.refusals import PROVIDERS, read_of
+from proxy.simulator.refusals import chat_format, read_of
 from proxy.simulator.responses_context import COMPACTED_TOKENS, compaction, compacts, truncated
 from proxy.simulator.responses_items import items_of
 from proxy.simulator.responses_validation import checks
@@ -128,7 +128,7 @@ def _refusal(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> R
     """The refusal of a prompt that is too long, in a stream where the provider refuses there."""
     ours = config.provider in IN_STREAM
     window = config.windows.get(body["model"], config.window)
-    found = PROVIDERS["openai" if ours else config.provider].refusal(
+    found = chat_format("openai" if ours else config.provider).refusal(
         window, prompt, 0 if ours else body.get("max_output_tokens") or 0
     )
     if found is None:

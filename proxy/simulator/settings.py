@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from proxy.simulator.check import ApiError
+from proxy.simulator.embedding_refusals import EMBEDDERS
 from proxy.simulator.json import Json
 from proxy.simulator.refusals import PROVIDERS
 
@@ -19,8 +20,9 @@ from proxy.simulator.refusals import PROVIDERS
 class SimulatorConfig:
     """How the simulator behaves. Windows and limits are in tokens, delays in seconds.
 
-    `provider`: whose refusals it sends (a key of `proxy.simulator.refusals.PROVIDERS`).
+    `provider`: whose refusals it sends (a key of `PROVIDERS` in `proxy.simulator.refusals`, or of `EMBEDDERS`).
     `window`: of models that `windows` does not name.
+    `batch`: of a server of embeddings that takes an input in one pass, the tokens of a pass.
     `max_output`: the largest reply limit that it accepts.
     `in_stream`: it refuses streams by an event inside a 200.
     `refusal_event`: the event by which it refuses a stream of the Responses API.
@@ -44,6 +46,7 @@ class SimulatorConfig:
     provider: str = "openai-old"
     window: int = 8192
     windows: Mapping[str, int] = field(default_factory=dict)
+    batch: int = 512
     max_output: int | None = None
     in_stream: bool = False
     refusal_event: str = "response.failed"
@@ -67,8 +70,9 @@ class SimulatorConfig:
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for an unknown provider."""
-        if self.provider not in PROVIDERS:
-            raise ValueError(f"unknown provider {self.provider}; known are {', '.join(PROVIDERS)}")
+        known = dict.fromkeys((*PROVIDERS, *EMBEDDERS))
+        if self.provider not in known:
+            raise ValueError(f"unknown provider {self.provider}; known are {', '.join(known)}")
 
 
 # Request headers that override the configuration for one request.

@@ -272,3 +272,20 @@ def test_of_a_context_that_is_too_long_the_oldest_tokens_go(here: World) -> None
 def test_a_model_is_loaded_through_the_proxy(here: World) -> None:
     assert client(here.through).generate("phi3:medium", "").done_reason == "load"
     assert "phi3:medium" in here.simulator.loaded
+
+
+@pytest.mark.parametrize("truncate", [None, True, False])
+def test_embeddings_are_passed_through_as_they_are(here: World, truncate: bool | None) -> None:
+    """The client says whether a text that is too long is cut: its silence is a consent that most clients rely on."""
+
+    def told(url: str) -> Any:
+        try:
+            return client(url, f"embed {truncate}").embed("nomic", ["Hello", words(9000)], truncate).model_dump()
+        except ollama.ResponseError as error:
+            return error.status_code, error.error
+
+    straight, through = map(told, here.ways)
+    assert straight == through
+    assert (through == (400, "the input length exceeds the context length")) is (truncate is False)
+    first, second = here.seen(f"embed {truncate}")
+    assert (first.path, first.body) == (second.path, second.body) == ("/api/embed", second.body)

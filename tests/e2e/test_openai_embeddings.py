@@ -88,3 +88,36 @@ def test_an_input_is_cut_at_its_end_where_a_rule_asks_for_it(tmp_path: Any) -> N
         found = answer(there.through, "cut", input=["a", "word " * 9000])
         sent = there.seen("cut")[-1].json()["input"]
     assert len(found["data"]) == 2 and sent[0] == "a" and ("word " * 9000).startswith(sent[1])
+
+
+@pytest.fixture
+def one_pass() -> SimulatorConfig:
+    """llama.cpp, which takes an input in one pass of 512 tokens, whatever its window."""
+    return SimulatorConfig(provider="llamacpp", window_field="")
+
+
+def test_an_input_that_one_pass_does_not_take_is_refused_in_the_words_of_its_server(one_pass: SimulatorConfig) -> None:
+    said = "input (600 tokens) is too large to process. increase the physical batch size (current batch size: 512)"
+    with world(one_pass) as there:
+        for url in there.ways:
+            with (
+                pytest.raises(openai.InternalServerError) as refused,
+                client(url, "pass").with_options(max_retries=0) as ai,
+            ):
+                ai.embeddings.create(model="bge-m3", input=[[7], [7] * 600])
+            assert (refused.value.status_code, said in refused.value.message) == (500, True)
+        first, second = (request for request in there.seen("pass") if request.method == "POST")
+        assert first.body == second.body
+        eventually(lambda: any("batch_size" in o.refusals for o in there.outcomes), 20)
+
+
+def test_it_is_cut_to_one_pass_where_a_rule_asks_for_it_and_nothing_is_learned(
+    one_pass: SimulatorConfig, tmp_path: Any
+) -> None:
+    (tmp_path / "ladder.toml").write_text('[[step]]\nname = "truncate_inputs"\n')
+    with world(one_pass, PLIMSOLL_RULES=str(tmp_path)) as there:
+        for tag in ("first", "second"):
+            found = answer(there.through, tag, model="bge-m3", input=[[7], [7] * 600])
+            sent = [request.json()["input"] for request in there.seen(tag) if request.method == "POST"]
+            assert len(found["data"]) == 2 and [inputs[0] for inputs in sent] == [[7], [7]]
+            assert sent[0][1] == [7] * 600 and 300 < len(sent[1][1]) <= 512
