@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from proxy.model.lenient_json import UNREADABLE
+
 Entry = dict[str, Any]
 ENTRIES = "data"
 # Where clients look for a window and for the longest reply, in OpenAI's shape and in Anthropic's. OpenAI's has no such
@@ -23,7 +25,7 @@ def read_list(body: bytes) -> Entry | None:
     """A list with its entries; None if the body is none. Never raises."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     if not isinstance(found, dict) or not isinstance(found.get(ENTRIES), list):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from proxy.config import model_names
+from proxy.model.lenient_json import UNREADABLE
 from proxy.model.limits import Window
 
 SOURCE = "upstream"
@@ -44,7 +45,7 @@ def window_from_models(body: bytes, model: str) -> Window | None:
     """
     try:
         response = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return next((window for row in _rows_of(response, model) if (window := _window(row))), None)
 
@@ -53,7 +54,7 @@ def owner_from_models(body: bytes, model: str) -> str:
     """The owner of a model in such a body: vLLM and llama.cpp name themselves. Empty if it has none. Never raises."""
     try:
         response = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return ""
     owners = {row.get(OWNER_KEY) for row in _rows_of(response, model)} - {None}
     return next((owner for owner in owners if isinstance(owner, str)), "") if len(owners) == 1 else ""

@@ -15,6 +15,7 @@ RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 RawFields = Mapping[str, msgspec.Raw]  # an object whose values are not decoded
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # what msgspec's decoders raise
 BROKEN = (ValueError, OverflowError, msgspec.MsgspecError, RecursionError)
 
 

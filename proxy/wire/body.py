@@ -8,13 +8,12 @@ from typing import cast
 import msgspec
 
 from proxy.model import oversized_json
-from proxy.model.lenient_json import RAWS, mapping, object_of
+from proxy.model.lenient_json import RAWS, UNREADABLE, mapping, object_of
 from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.scan import NULL, NotUnderstood, reason
 
 PIN = "pin"
 RAW_LIST = msgspec.json.Decoder(list[msgspec.Raw])
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Fields = Mapping[str, msgspec.Raw]
 Whole = Callable[[msgspec.Raw], msgspec.Raw | memoryview]  # the whole bytes of a value that an outline has shortened
 

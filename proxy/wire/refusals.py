@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from proxy.model.lenient_json import Json
+from proxy.model.lenient_json import UNREADABLE, Json
 from proxy.model.outcome import Quote, Refusal
 from proxy.wire.wordings import Row, Rules, compile_rules
 
@@ -139,7 +139,7 @@ def _readable(body: bytes) -> str:
 def _parsed(body: bytes) -> Json:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
 
 

@@ -22,6 +22,7 @@ from typing import TypeVar
 import msgspec
 from xxhash import xxh3_64
 
+from proxy.model.lenient_json import UNREADABLE
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
 
 MAX_NUMBER = 10**15  # a larger number is no count, and would overflow later arithmetic
@@ -36,6 +37,7 @@ CUT_OFF = "Input data was truncated"  # msgspec's own words
 
 Update = Callable[[bytes | msgspec.Raw], object]  # of a hash
 M = TypeVar("M")
+R = TypeVar("R")
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
@@ -50,6 +52,29 @@ def reason(error: Exception) -> str:
     if isinstance(error, (UnicodeDecodeError, RecursionError)):
         return "it is not valid JSON"
     return "its JSON ends too early, as if it was cut off" if str(error) == CUT_OFF else str(error)
+
+
+def unreadable(error: Exception, body: bytes) -> NotUnderstood:
+    """Why a body could not be decoded: one of `UNREADABLE` stopped the decoder."""
+    return NotUnderstood(reason(error) if body.strip() else "it is empty")
+
+
+def decoded_request(
+    decoder: msgspec.json.Decoder[R], body: bytes, known: KnownPrefix | None, key: str
+) -> tuple[R, bytes, KnownPrefix | None]:
+    """The request in a body, the bytes that were decoded, and the prefix that these are without: `known`, or none if
+    what follows it cannot be decoded alone. `key` is the field of the list of messages. Raises `NotUnderstood`."""
+    if known is not None:
+        text = without_prefix(body, known, key)
+        if text is not None:
+            try:
+                return decoder.decode(text), text, known
+            except UNREADABLE:
+                pass  # the reason must be about the body that the client sent
+    try:
+        return decoder.decode(body), body, None
+    except UNREADABLE as error:
+        raise unreadable(error, body) from None
 
 
 def check_count(count: int) -> None:

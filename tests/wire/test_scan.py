@@ -3,10 +3,60 @@
 from __future__ import annotations
 
 import json
+import re
 
+import msgspec
 import pytest
 
-from proxy.wire.scan import MAX_NUMBER, MAX_REPAIRED, NotUnderstood, check_count, token_limit, without_lone_surrogates
+from proxy.model.scan import KnownPrefix, PrefixDigest, ScanState
+from proxy.wire.scan import (
+    MAX_NUMBER,
+    MAX_REPAIRED,
+    NotUnderstood,
+    check_count,
+    decoded_request,
+    token_limit,
+    without_lone_surrogates,
+)
+
+
+class Talk(msgspec.Struct):
+    """A request with a list under the key `said`."""
+
+    said: list[int]
+
+
+TALK = msgspec.json.Decoder(Talk)
+OLD = b'{"said":[1,2'
+KNOWN = KnownPrefix(OLD.index(b"1"), len(OLD), b"", ScanState(), PrefixDigest(0, 0, 0, (), None))
+
+
+@pytest.mark.parametrize("more", [b",3]}", b" , 3 ] }"])
+def test_a_body_that_continues_a_known_prefix_is_decoded_without_it(more: bytes) -> None:
+    request, text, known = decoded_request(TALK, OLD + more, KNOWN, "said")
+    assert request == Talk([3]) and known is KNOWN and TALK.decode(text) == request
+
+
+@pytest.mark.parametrize("more", [b"0]}", b'],"said":[5]}'])
+def test_what_is_no_list_behind_a_known_prefix_is_decoded_whole(more: bytes) -> None:
+    body = OLD + more
+    assert decoded_request(TALK, body, KNOWN, "said") == (TALK.decode(body), body, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b'{"x":' + b"[" * 100_000, "it is not valid JSON"),
+        (OLD + b",", "its JSON ends too early, as if it was cut off"),
+        (OLD + b",x]}", "JSON is malformed: invalid character (byte 13)"),
+    ],
+)
+@pytest.mark.parametrize("known", [None, KNOWN])
+def test_why_a_body_is_not_understood_is_about_all_of_it(body: bytes, reason: str, known: KnownPrefix | None) -> None:
+    with pytest.raises(NotUnderstood, match=f"^{re.escape(reason)}"):
+        decoded_request(TALK, body, known if body.startswith(OLD) else None, "said")
 
 
 @pytest.mark.parametrize("count", [0, -1, MAX_NUMBER + 1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.lenient_json import mapping, string
+from proxy.model.lenient_json import UNREADABLE, mapping, string
 
 VERSION = (b"anthropic-version", b"2023-06-01")  # where no client's own is at hand: every version has what is sent
 LEAST_REPLY = 4_096  # tokens: the API requires a limit, and the oldest models take no more
@@ -31,6 +31,6 @@ def text_in(body: bytes) -> str | None:
     """The text of a response's text blocks; None for what is no response of this API."""
     try:
         blocks = _RESPONSE.decode(body).content
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return "".join(string(mapping(block).get("text")) for block in blocks if mapping(block).get("type") == "text")

@@ -15,13 +15,12 @@ from proxy.apis.anthropic_messages.scan import known_prefix as known_prefix
 from proxy.apis.anthropic_messages.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, mapping, object_of, raw_value, read, string
+from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value, read, string
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.wire.body import (
     RAW_LIST,
-    UNREADABLE,
     Fields,
     Whole,
     copied,

@@ -5,7 +5,6 @@ It reads objects one level at a time, so that content is never decoded. Nothing 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -17,14 +16,13 @@ from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_va
 from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.wire.sse import last_match
+from proxy.wire.usage import MAX_TOKENS, count_of, usage_in_tail
 
 # Anthropic pads the last events with blanks.
 END = re.compile(rb'age_stop"\s*\}\s*\Z')
 FINISH = re.compile(rb'"stop_reason"\s*:\s*"([^"]{1,64})"')
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 USAGE_KEY = b'"usage"'
-MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
-MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
 
 # Stop reasons of responses that are no failures, whatever their content; None: the response goes on.
 ORDINARY = frozenset(
@@ -119,7 +117,7 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
     """The state after the end of an object whose beginning is missing."""
     found = FINISH.findall(tail)
     finish = found[-1].decode(errors="replace") if found else None
-    usage = _usage_in_tail(tail, state.usage)
+    usage = usage_in_tail(tail, state.usage, USAGE, _usage)
     return ResponseState(usage, finish or state.finish, state.error, state.content, state.ended)
 
 
@@ -191,29 +189,13 @@ def _usage_in(fields: RawFields, before: Usage | None) -> Usage | None:
     return before
 
 
-def _usage_in_tail(tail: bytes, before: Usage | None) -> Usage | None:
-    """The last usage in the end of an object whose beginning is missing; `before` if there is none."""
-    starts = [found.end() - 1 for found in USAGE.finditer(tail)]
-    if not starts:
-        return before
-    try:
-        text = tail[starts[-1] : starts[-1] + MAX_OBJECT].decode(errors="replace")
-        return _usage(json.JSONDecoder().raw_decode(text)[0], before)
-    except (ValueError, RecursionError):
-        return before
-
-
 def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
     """The prompt is the sum of what was not cached, what was written to the cache, and what was read from it. The
     `message_delta` of older versions reports the reply alone: then the prompt stays as it was."""
-    rest, reply = _count(reported.get("input_tokens")), _count(reported.get("output_tokens"))
+    rest, reply = count_of(reported.get("input_tokens")), count_of(reported.get("output_tokens"))
     if rest is None:
         return before and replace(before, completion=before.completion if reply is None else reply)
-    written, cached = (_count(reported.get(f"cache_{what}_input_tokens")) or 0 for what in ("creation", "read"))
+    written, cached = (count_of(reported.get(f"cache_{what}_input_tokens")) or 0 for what in ("creation", "read"))
     if before is not None and rest + written + cached < before.prompt:  # an event that leaves the cached part out
         return replace(before, completion=reply or 0)
     return Usage(rest + written + cached, reply or 0, cached, written=written)
-
-
-def _count(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.lenient_json import Json, mapping, read_text, string
+from proxy.model.lenient_json import UNREADABLE, Json, mapping, read_text, string
 
 INSTRUCTIONS, RESULTS = ("system", "developer"), ("tool", "function")
 DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
@@ -27,7 +27,7 @@ def body(model: str, head: Mapping[str, bytes]) -> bytes:
     try:
         messages = msgspec.json.decode(head.get("messages", b""), type=list[dict[str, Any]])
         tools = msgspec.json.decode(head.get("tools", b"null"), type=list[dict[str, Any]] | None)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise NotCountable("it cannot be decoded") from None
     request: dict[str, Any] = {"model": "models/" + model.rpartition("/")[2], "contents": _contents(messages)}
     if told := [part for m in messages if m.get("role") in INSTRUCTIONS for part in _parts(m.get("content"))]:

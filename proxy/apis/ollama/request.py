@@ -17,13 +17,12 @@ from proxy.apis.ollama.scan import known_prefix as known_prefix
 from proxy.apis.ollama.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields
+from proxy.model.lenient_json import UNREADABLE, RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.wire.body import (
     RAW_LIST,
-    UNREADABLE,
     Whole,
     copied,
     decoded,

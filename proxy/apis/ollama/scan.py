@@ -16,7 +16,7 @@ from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.wire import scan as shared
 from proxy.wire.ollama.options import Options
-from proxy.wire.scan import NULL, NotUnderstood, Update, prefix_digest, reason, token_limit, without_prefix
+from proxy.wire.scan import NULL, Update, decoded_request, prefix_digest, token_limit
 
 API_NAME = "ollama"
 MESSAGES = "messages"
@@ -59,15 +59,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
 
     `known` is a prefix of the body; the caller has compared its bytes.
     """
-    text = body if known is None else without_prefix(body, known, MESSAGES)
-    if text is None:
-        return scan(body)
-    try:
-        request = _REQUEST.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if known is not None:
-            return scan(body)  # so that the reason is about the body that the client sent
-        raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
+    request, text, known = decoded_request(_REQUEST, body, known, MESSAGES)
     options = request.options or Options()
     state = START if known is None else known.seen
     if request.messages:

@@ -14,16 +14,16 @@ import msgspec
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import HEAD, TAIL, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields
+from proxy.model.lenient_json import UNREADABLE, RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, Scan, ScanState
-from proxy.wire.body import UNREADABLE, Whole, copied, decoded
+from proxy.wire.body import Whole, copied, decoded
 from proxy.wire.ollama.options import LIMIT_FIELD, OWN, STREAM, Options, rendered, reply_limit
 from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids
-from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit, unreadable
 
 PATH = "/api/generate"
 NAME = "generate"
@@ -59,7 +59,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     try:
         request = _REQUEST.decode(body)
     except UNREADABLE as error:
-        raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
+        raise unreadable(error, body) from None
     if any(memoryview(raw)[0] not in FIRST for raw in (request.prompt, request.suffix, request.system)):
         raise NotUnderstood("a text is of a wrong type")
     options = request.options or Options()

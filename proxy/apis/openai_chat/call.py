@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.lenient_json import Json, mapping, string
+from proxy.model.lenient_json import UNREADABLE, Json, mapping, string
 
 
 class _Message(msgspec.Struct):
@@ -37,7 +37,7 @@ def text_in(body: bytes) -> str | None:
     """The text of a response's first choice, empty if it has none; None for what is no response of this API."""
     try:
         choices = _RESPONSE.decode(body).choices
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return _text(choices[0].message.content) if choices else ""
 

@@ -15,7 +15,7 @@ from proxy.model import oversized_json
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.wire import scan as shared
-from proxy.wire.scan import NULL, NotUnderstood, Update, check_count, prefix_digest, reason, token_limit, without_prefix
+from proxy.wire.scan import NULL, Update, check_count, decoded_request, prefix_digest, token_limit
 
 MESSAGES = "messages"
 RESULTS = ("tool", "function")
@@ -86,21 +86,8 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
 
     `known` is a prefix of the body; the caller has compared its bytes.
     """
-    text = body if known is None else without_prefix(body, known, MESSAGES)
-    if text is None:
-        return scan(body)
-    try:
-        request = _REQUEST.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if known is not None:
-            return scan(body)  # so that the reason is about the body that the client sent
-        raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
-    limits = [
-        limit
-        for value in (request.max_completion_tokens, request.max_tokens)
-        if value is not None
-        if (limit := token_limit(value))
-    ]
+    request, text, known = decoded_request(_REQUEST, body, known, MESSAGES)
+    newer, older = token_limit(request.max_completion_tokens), token_limit(request.max_tokens)
     if request.n is not None:
         check_count(request.n)
     state = START if known is None else known.seen
@@ -111,7 +98,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     bounded = not state.opaque and not state.heard and (none or not _is_unprovable(request))
     return Scan(
         name_of(request.model),
-        max(limits) if limits else None,
+        older if newer is None else newer if older is None else max(newer, older),
         bool(request.stream),
         len(body) + state.surplus if bounded else None,
         NO_OVERHEAD_HEAD if none else b"\0".join(overhead),

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from proxy.model.lenient_json import UNREADABLE
+
 Fields = dict[str, Any]
 ARGUMENTS = frozenset(
     {
@@ -35,7 +37,7 @@ def arguments(body: bytes) -> Fields:
     """The arguments for a chat request. Raises `NotTranslatable`."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise NotTranslatable("the body is no valid JSON") from None
     if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
         raise NotTranslatable("the body is no chat request")

@@ -14,15 +14,15 @@ import msgspec
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import HEAD, RULED, TAIL, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, Scan, ScanState
 from proxy.model.structs import replace
-from proxy.wire.body import UNREADABLE, Whole, copied, decoded, without_fields
+from proxy.wire.body import Whole, copied, decoded, without_fields
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
-from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit
+from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit, unreadable
 
 PATH = "/v1/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -61,7 +61,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         request = _REQUEST.decode(body)
         prompts = inputs_in(request.prompt)
     except UNREADABLE as error:
-        raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
+        raise unreadable(error, body) from None
     if request.n is not None:
         check_count(request.n)
     most = max(memoryview(raw).nbytes for raw in prompts) + memoryview(request.suffix).nbytes
@@ -86,7 +86,7 @@ def parse(
             messages = [_beside(message, TAIL) for message in messages]
             messages.append(_beside(_message(suffix, SUFFIX, prompts, whole), HEAD))
         asked = _NUMBER.decode(head.get(LIMIT, NULL))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     if len(messages) > prompts > 1:
         raise NotUnderstood("several prompts have one suffix")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from proxy.apis.openai_embeddings import request, response
 from proxy.model.api import Api
-from proxy.wire.openai import usage
+from proxy.wire.openai.usage import KEY
 
 API = Api(
     request.NAME,
     (request.PATH, request.BARE_PATH, request.AZURE_PATH),
     request,
     response,
-    usage.KEY,
+    KEY,
     numeric=True,
     joined=response.joined,
 )

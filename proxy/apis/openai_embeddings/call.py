@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from proxy.model.lenient_json import UNREADABLE
+
 PATH = "/v1/embeddings"
 
 
@@ -40,7 +42,7 @@ def vectors_in(body: bytes, count: int) -> list[Sequence[float]]:
     """
     try:
         entries = _RESPONSE.decode(body).data
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         raise NoVectors("it is no response of this API") from None
     if any(entry.index is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -1 if entry.index is None else entry.index)

@@ -12,14 +12,14 @@ import msgspec
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
 from proxy.model.conversation import RULED, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of
+from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, Scan, ScanState
-from proxy.wire.body import UNREADABLE, copied, decoded
+from proxy.wire.body import copied, decoded
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
-from proxy.wire.scan import NotUnderstood, reason
+from proxy.wire.scan import NotUnderstood, reason, unreadable
 
 PATH = "/v1/embeddings"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -53,7 +53,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         request = _REQUEST.decode(body)
         found = inputs_in(request.input)
     except UNREADABLE as error:
-        raise NotUnderstood(reason(error) if body.strip() else "it is empty") from None
+        raise unreadable(error, body) from None
     most = max(memoryview(raw).nbytes for raw in found)
     return Scan(name_of(request.model), 0, False, most, seen=ScanState(count=len(found)), text=body)
 
@@ -70,7 +70,7 @@ def parse(
         raws = [oversized_json.copy(whole(raw)) for raw in inputs_in(head[INPUT])]
         for raw in raws:
             count_ids(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise NotUnderstood(reason(error)) from None
     messages = tuple(Message(raw, INPUT, Kind.USER, inputs, i, pinned=True, keep=RULED) for i, raw in enumerate(raws))
     return Prompt(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from proxy.apis.openai_responses import request, response
 from proxy.model.api import Api
-from proxy.wire.openai import usage
+from proxy.wire.openai.usage import KEY
 
 API = Api(
     request.NAME,
     (request.PATH, request.BARE_PATH, *request.AZURE_PATHS, *request.COMPACT_PATHS),
     request,
     response,
-    usage.KEY,
+    KEY,
     compact_paths=request.COMPACT_PATHS,
     hold_s=response.HOLD_S,
     refusal_stream=response.refusal_stream,

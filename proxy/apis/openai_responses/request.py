@@ -34,13 +34,12 @@ from proxy.apis.openai_responses.scan import known_prefix as known_prefix
 from proxy.apis.openai_responses.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Kind, Message, Prompt
-from proxy.model.lenient_json import RawFields, object_of, raw_value
+from proxy.model.lenient_json import UNREADABLE, RawFields, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.model.structs import replace
 from proxy.wire.body import (
-    UNREADABLE,
     Fields,
     Whole,
     copied,

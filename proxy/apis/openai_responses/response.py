@@ -19,9 +19,9 @@ from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, s
 from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.wire.openai import errors
-from proxy.wire.openai.usage import KEY as USAGE_KEY
-from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
+from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
+from proxy.wire.usage import MAX_TOKENS
 
 # OpenAI refuses in a stream that has begun: the first events come at once, the refusal when the prompt was counted.
 HOLD_S = 10.0
@@ -130,7 +130,7 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
 
 def landmarks(data: bytes) -> Sequence[int]:
     """The offsets in a stream at which a usage, a reason, an error and the end stand last."""
-    usage = last_match(USAGE, data) if USAGE_KEY in data else -1
+    usage = last_match(USAGE, data) if KEY in data else -1
     places = (usage, last_match(REASON, data), data.rfind(b"event: error"), last_match(END, data))
     return [place for place in places if place >= 0]
 

@@ -15,11 +15,12 @@ import msgspec
 
 from proxy.apis.openai_responses.items import CALLS, COMPACTION, MESSAGE, OUTPUTS, REASONING, USER, type_of
 from proxy.model import oversized_json
+from proxy.model.lenient_json import UNREADABLE
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.model.structs import replace
 from proxy.wire import scan as shared
-from proxy.wire.scan import NULL, NotUnderstood, Update, prefix_digest, reason, token_limit, without_prefix
+from proxy.wire.scan import NULL, NotUnderstood, Update, decoded_request, prefix_digest, reason, token_limit
 
 INPUT = "input"
 QUOTE = ord('"')
@@ -96,23 +97,20 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
 
     `known` is a prefix of the body; the caller has compared its bytes.
     """
-    text = body if known is None else without_prefix(body, known, INPUT)
-    if text is None:
-        return scan(body)
+    request, text, known = decoded_request(_REQUEST, body, known, INPUT)
+    lead = [request.instructions] if _says(request.instructions) else []
+    if known is not None and b"".join(lead) != known.lead:
+        return scan(body)  # its first message is another one
     try:
-        request = _REQUEST.decode(text)
-        lead = [request.instructions] if _says(request.instructions) else []
-        if known is not None and b"".join(lead) != known.lead:
-            return scan(body)  # its first message is another one
         items = items_of(request.input)
         keeps = keeps_reasoning(request.model, bytes(request.reasoning))
         state = _state_after(items, START if known is None else known.seen, keeps=keeps)
         continues = any(map(_says, UNPROVABLE(request)))
         bounded = not state.opaque and not continues and not _is_unprovable(request)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         if known is not None:
             return scan(body)  # so that the reason is about the body that the client sent
-        raise NotUnderstood(reason(error) if text.strip() else "it is empty") from None
+        raise NotUnderstood(reason(error)) from None
     if known is None and lead:
         state, items = replace(state, count=1 + state.count), [*lead, *items]
     return Scan(

@@ -14,9 +14,9 @@ from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.sse import last_match
+from proxy.wire.usage import MAX_TOKENS, count_of
 
 USAGE_KEY = b'"prompt_eval_count"'
-MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
 # The last line ends with the time that the reply took: quotes inside a text are escaped.
 END = re.compile(rb'_duration"\s*:\s*\d+\s*\}\s*\Z')
 FINISH = re.compile(rb'"done_reason"\s*:\s*"([^"]{1,64})"')
@@ -117,5 +117,4 @@ def _finish(fields: RawFields) -> str | None:
 
 
 def _count(fields: RawFields, key: str) -> int | None:
-    value = raw_value(fields[key]) if key in fields else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None
+    return count_of(raw_value(fields[key])) if key in fields else None

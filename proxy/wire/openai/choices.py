@@ -14,9 +14,9 @@ from proxy.model.api import EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.openai.stream import END
-from proxy.wire.openai.usage import KEY as USAGE_KEY
-from proxy.wire.openai.usage import MAX_TOKENS, USAGE, usage_in, usage_in_tail
+from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
+from proxy.wire.usage import MAX_TOKENS
 
 FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 
@@ -124,7 +124,7 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
 
 def landmarks(data: bytes) -> Sequence[int]:
     """The offsets in a stream at which a usage, a finish reason, an error and the end stand last."""
-    usage = last_match(USAGE, data) if USAGE_KEY in data else -1
+    usage = last_match(USAGE, data) if KEY in data else -1
     places = (usage, last_match(FINISH, data), data.rfind(b"error"), data.rfind(END))
     return [place for place in places if place >= 0]
 

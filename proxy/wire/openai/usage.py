@@ -5,17 +5,16 @@ It reads JSON one level at a time, so that content is never decoded. Nothing her
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
 from proxy.model.lenient_json import Json, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
+from proxy.wire import usage
+from proxy.wire.usage import count_of
 
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 KEY = b'"usage"'
-MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
-MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
 
 # Where usage is: Groq has it under x_groq, the Responses and Messages APIs inside the object that an event reports.
 HOLDERS = ("x_groq", "response", "message")
@@ -48,14 +47,7 @@ def usage_in(fields: RawFields, before: Usage | None = None) -> Usage | None:
 
 def usage_in_tail(tail: bytes, before: Usage | None = None) -> Usage | None:
     """The last usage in the end of an object whose beginning is missing; `before` if there is none."""
-    starts = [found.end() - 1 for found in USAGE.finditer(tail)]
-    if not starts:
-        return before
-    try:
-        text = tail[starts[-1] : starts[-1] + MAX_OBJECT].decode(errors="replace")
-        return _usage(json.JSONDecoder().raw_decode(text)[0], before)
-    except (ValueError, RecursionError):
-        return before
+    return usage.usage_in_tail(tail, before, USAGE, _usage)
 
 
 def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
@@ -68,24 +60,20 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
             before.cached,
             written=before.written,
         )
-    addition = sum(count for key in IN_ADDITION if (count := _count(reported.get(key))) is not None)
+    addition = sum(count for key in IN_ADDITION if (count := count_of(reported.get(key))) is not None)
     return Usage(prompt + addition, completion or 0, _at_any(reported, CACHED), written=_at_any(reported, WRITTEN))
 
 
 def _first(reported: Mapping[str, Json], keys: Sequence[str]) -> int | None:
-    return next((count for key in keys if (count := _count(reported.get(key))) is not None), None)
+    return next((count for key in keys if (count := count_of(reported.get(key))) is not None), None)
 
 
 def _at_any(reported: Json, paths: Sequence[Sequence[str]]) -> int:
     """The count at the first of the paths that has one, else 0."""
-    return next((count for path in paths if (count := _count(_at(reported, path))) is not None), 0)
+    return next((count for path in paths if (count := count_of(_at(reported, path))) is not None), 0)
 
 
 def _at(reported: Json, path: Sequence[str]) -> Json:
     for key in path:
         reported = reported.get(key) if isinstance(reported, dict) else None
     return reported
-
-
-def _count(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None

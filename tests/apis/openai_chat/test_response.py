@@ -17,7 +17,7 @@ from proxy.apis.openai_chat.response import (
 from proxy.model.api import EventKind, ResponseState
 from proxy.model.outcome import Usage
 from proxy.wire.openai.stream import is_end_of_stream
-from proxy.wire.openai.usage import MAX_TOKENS
+from proxy.wire.usage import MAX_TOKENS
 
 NOTHING = ResponseState()
 

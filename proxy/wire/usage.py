@@ -1,0 +1,38 @@
+"""What reports of usage of all APIs share: which values are counts, and the last report in the end of a response.
+
+Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from proxy.model.lenient_json import Json
+from proxy.model.outcome import Usage
+
+MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
+MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
+Read = Callable[[Mapping[str, Json], Usage | None], Usage | None]
+
+
+def count_of(value: Json) -> int | None:
+    """A value as a count of tokens; None if it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None
+
+
+def usage_in_tail(tail: bytes, before: Usage | None, start: re.Pattern[bytes], read: Read) -> Usage | None:
+    """The last usage in the end of an object whose beginning is missing; `before` if there is none.
+
+    `start` matches the API's key of a usage and the brace behind it. `read` makes a usage of the object and of the
+    usage before it.
+    """
+    starts = [found.end() - 1 for found in start.finditer(tail)]
+    if not starts:
+        return before
+    try:
+        text = tail[starts[-1] : starts[-1] + MAX_OBJECT].decode(errors="replace")
+        return read(json.JSONDecoder().raw_decode(text)[0], before)
+    except (ValueError, RecursionError):
+        return before

@@ -1,0 +1,50 @@
+"""Which values are counts, and which report of usage in the end of a response counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from proxy.model.lenient_json import Json
+from proxy.model.outcome import Usage
+from proxy.wire.usage import MAX_OBJECT, MAX_TOKENS, count_of, usage_in_tail
+
+BEFORE = Usage(7, 1)
+START = re.compile(rb'"spent"\s*:\s*\{')
+
+
+def read(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
+    """The usage of an API that names its counts so."""
+    return Usage(reported["in"], before.completion if before else 0)
+
+
+@pytest.mark.parametrize("value", [0, 1, MAX_TOKENS])
+def test_a_whole_number_is_a_count(value: int) -> None:
+    assert count_of(value) == value
+
+
+@pytest.mark.parametrize("value", [-1, MAX_TOKENS + 1, True, 1.0, "1", None, [1], {}])
+def test_nothing_else_is_a_count(value: Json) -> None:
+    assert count_of(value) is None
+
+
+def test_the_last_report_counts_and_the_api_reads_it_with_the_one_before() -> None:
+    tail = b'..."}, "spent": {"in": 1}, "spent" : {"in": 2}, "x": 1}'
+    assert usage_in_tail(tail, BEFORE, START, read) == Usage(2, 1)
+    assert usage_in_tail(tail, None, START, read) == Usage(2)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",
+        b'"spent": null}',
+        b'"spent": {"in": 1',
+        b'"spent": ' + b'{"in": ' * 5_000,
+        b'"spent": {"in": 1, "x": "' + b"x" * MAX_OBJECT + b'"}',
+    ],
+)
+def test_without_a_whole_report_the_one_before_stays(tail: bytes) -> None:
+    assert usage_in_tail(tail, BEFORE, START, read) is BEFORE
