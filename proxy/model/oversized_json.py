@@ -24,7 +24,8 @@ HEAD = 0.5  # the share of the kept bytes that is at the start of the string
 QUOTE, BACKSLASH = b'"', ord("\\")
 DATA = (b'"data"', b'"file_data"', b'"url"', b'"image_url"', b'"encrypted_content"', b'"result"')
 IMAGE = b"data:image"
-TEXTS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"output"', b'"stdout"', b'"stderr"', b'"instructions"')
+PROMPTS = (b'"instructions"', b'"system"', b'"prompt"', b'"suffix"')
+TEXTS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"output"', b'"stdout"', b'"stderr"', *PROMPTS)
 KEYS = (*TEXTS, b'"refusal"', b'"description"', b'"reasoning', *DATA)
 STRANGE = 1 << 20  # bytes of a string under any other key: a name, a role
 MARKER = " [… {:,} bytes left out …] "  # no line break: it may be inside JSON that is itself a string
@@ -33,7 +34,7 @@ MARKER = " [… {:,} bytes left out …] "  # no line break: it may be inside JS
 APART = 1 << 9  # bytes of content above which it is left out of an outline
 CONTENT = re.compile(
     rb'"(?:content|text|arguments|input|output|stdout|stderr|refusal|description|reasoning\w*|data|file_data|'
-    rb'(?:image_)?url)"\s*:\s*"\Z'
+    rb'(?:image_)?url|instructions|system|prompt|suffix)"\s*:\s*"\Z'
 )
 TOKEN = b"%b " % os.urandom(12).hex().encode()  # per process, so that no client can send it
 

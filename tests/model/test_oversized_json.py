@@ -79,6 +79,15 @@ def test_a_long_string_where_no_text_stands_is_strange(key: str) -> None:
     assert oversized_json.strange(json.dumps({"a" * 2_000_000: 1}).encode())
 
 
+@pytest.mark.parametrize("key", ["prompt", "suffix", "system", "instructions", "input"])
+def test_a_long_text_that_is_a_field_of_a_request_is_not_strange_and_is_left_out_of_an_outline(key: str) -> None:
+    raw = json.dumps({"model": "m", key: "words " * (oversized_json.LONGEST // 6)}).encode()
+    made = oversized_json.outline(raw)
+    assert not oversized_json.strange(raw) and made is not None and len(made.text) < 1_000
+    head = msgspec.json.decode(made.text, type=dict[str, msgspec.Raw])
+    assert bytes(made.whole(head[key])) == bytes(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[key])
+
+
 def test_signs_are_found_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oversized_json, "SLICE", 64)
     monkeypatch.setattr(oversized_json, "OUTSIZE", 100)
