@@ -275,7 +275,7 @@ class Gateway:
             if usage is not None:
                 return Attempt(answer, body, None, usage)
             answer.unread(body)
-        if unreadable(answer):
+        if unreadable(answer) and not planned.pieces:  # those were asked for plainly already
             await answer.close()
             answer = await upstream.send("POST", target, plainly(headers), payload)
         try:

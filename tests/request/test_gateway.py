@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import API
+from proxy.apis.openai_embeddings import API as EMBEDDINGS
 from proxy.apis.openai_responses import API as RESPONSES
 from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Fault, TransportError
+from proxy.model.api import Api
 from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Mode
@@ -78,8 +80,8 @@ class Desk:
         self.replies.append(await self._answer(payload))
         return Answer(self.replies[-1])
 
-    async def chat(self, sent: bytes, *headers: Header, stays: bool = True) -> list[Any]:
-        """What a client gets."""
+    async def chat(self, sent: bytes, *headers: Header, stays: bool = True, api: Api = API) -> list[Any]:
+        """What a client of this API gets."""
         waiting = [{"type": "http.request", "body": sent, "more_body": False}]
         got: list[Any] = []
 
@@ -93,8 +95,8 @@ class Desk:
         async def send(message: Any) -> None:
             got.append(message)
 
-        scope = {"type": "http", "method": "POST", "headers": [*headers], "plimsoll.target": b"/v1/chat/completions"}
-        await self.services.gateway.fit(API, scope, receive, send)
+        scope = {"type": "http", "method": "POST", "headers": [*headers], "plimsoll.target": api.paths[0].encode()}
+        await self.services.gateway.fit(api, scope, receive, send)
         return got
 
 
@@ -250,6 +252,20 @@ def test_a_refusal_in_an_encoding_that_nobody_reads_is_asked_for_once_more() -> 
     assert got[0]["status"] == 200
     assert [dict(headers).get(b"accept-encoding") for _, headers in desk.sent] == [b"br", b"identity", b"br"]
     assert desk.replies[0].closed
+
+
+def test_one_of_several_pieces_is_not_sent_again_alone_where_its_error_cannot_be_read() -> None:
+    vectors = b'{"object":"list","data":[{"index":0,"embedding":[1]}],"usage":{"prompt_tokens":1}}'
+
+    async def refuses_the_last(payload: bytes) -> Reply:
+        if len(payload) < 1_000:
+            return Reply(400, b"?", JSON, (b"content-encoding", b"br"))
+        return Reply(200, vectors, JSON)
+
+    sent = json.dumps({"model": "text-embedding-3-small", "input": ["a"] * 2_049}).encode()
+    desk = Desk(refuses_the_last)
+    got = asyncio.run(desk.chat(sent, api=EMBEDDINGS))
+    assert (got[0]["status"], got[1]["body"]) == (400, b"?") and len(desk.sent) == 2
 
 
 def test_who_only_observes_hands_a_refusal_on() -> None:
