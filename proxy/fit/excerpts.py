@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.relevance.text.reading import speaker_of
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
@@ -14,10 +15,11 @@ GAP = "[…]"
 WHY = "excerpts of what was left out"
 
 
-def said(block: Block) -> str:
-    """The text of a block, each message with its role before it; empty if no message has text."""
+def said(block: Block, speakers: Collection[str] = ()) -> str:
+    """The text of a block; empty if no message has text. Each message has its role before it, unless it begins with the
+    name of one of the `speakers`: a turn of a transcript says itself who speaks."""
     texts = [(m.role, m.text()) for m in block.messages]
-    return "\n".join(f"{role}: {text}" for role, text in texts if text)
+    return "\n".join(text if speaker_of(text) in speakers else f"{role}: {text}" for role, text in texts if text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from proxy.fit.relevance.passages.file_names import file_names
 from proxy.fit.relevance.passages.ranking import rank_passages
 from proxy.fit.relevance.passages.texts import Text, read
 from proxy.fit.relevance.text.question import Question
-from proxy.fit.relevance.text.reading import read_message
+from proxy.fit.relevance.text.reading import read_message, speakers_of
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
@@ -53,12 +53,14 @@ def with_quotes(
     question, by embeddings.
     """
     room = draft.room - draft.prompt
-    quotes, needs = _quotes(draft, blocks, kept, original, question, alike)
+    quotes, needs, speakers = _quotes(draft, blocks, kept, original, question, alike)
     block, told, goal = None, list[_Quote](), room
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = [quotes[k] for k in sorted(chosen)]
-        texts = [Excerpt(q.place, q.text.strip("\r\n") or said(blocks[q.block]), q.score, q.source) for q in wanted]
+        texts = [
+            Excerpt(q.place, q.text.strip("\r\n") or said(blocks[q.block], speakers), q.score, q.source) for q in wanted
+        ]
         found, held = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
@@ -85,8 +87,8 @@ def _quotes(
     original: Draft | None,
     question: Question,
     alike: Sequence[float] | None,
-) -> tuple[list[_Quote], dict[int, int]]:
-    """What may be quoted, in order, and for a passage the index of the one that it stands under."""
+) -> tuple[list[_Quote], dict[int, int], set[str]]:
+    """What may be quoted, in order; for a passage the index of the one that it stands under; and the speakers."""
     sent = {} if original is None else {m.index: m for m in original.messages}
     least = min(LONG * draft.room, draft.room - draft.prompt)
     wholes = [_whole(block, place in kept, sent, least) for place, block in enumerate(blocks)]
@@ -94,6 +96,7 @@ def _quotes(
     places = [place for place in range(len(blocks)) if place != asked or wholes[place] is not None]
     texts = {place: read(m.own_text(), rate_of(m, m.parts(), draft.meter)) for place, m in enumerate(wholes) if m}
     groups = [texts.get(place) or tuple(map(read_message, blocks[place].messages)) for place in places]
+    speakers = speakers_of(["" if isinstance(group, Text) else group[0].speaker for group in groups])
     near = None if alike is None else [1.0 if p == asked else alike[p - (p > asked)] for p in places]
     found: list[_Quote] = []
     needs: dict[int, int] = {}
@@ -107,7 +110,7 @@ def _quotes(
         if place not in kept and any(reading.length for reading in group):
             found.append(_Quote(at, place, "", scores[0], blocks[place].tokens))
         at += 1
-    return found, needs
+    return found, needs, speakers
 
 
 def _whole(block: Block, kept: bool, sent: Mapping[int, Message], least: float) -> Message | None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.fit.excerpts import GAP, HEADING, Excerpt, excerpts, fitting
+from proxy.fit.excerpts import GAP, HEADING, Excerpt, excerpts, fitting, said
 from tests.makers import draft, user
 
 TEXTS = [Excerpt(2, "one two three four", 0.2), Excerpt(5, "five six seven eight", 0.9), Excerpt(9, "nine ten", 0.5)]
@@ -43,3 +43,11 @@ def test_quotes_name_the_file_that_they_are_from() -> None:
         *("from b.py:", "text 5", GAP, "text 6"),
         *("from a.py:", "text 7"),
     ]
+
+
+def test_a_turn_that_says_who_speaks_has_no_role_before_it() -> None:
+    block = draft([user("[2024-05-08] Ada: I left the keys."), user("Note: they are blue.")], 1_000).blocks
+    ada, note = block
+    assert said(ada, {"ada", "ben"}) == "[2024-05-08] Ada: I left the keys."
+    assert said(note, {"ada", "ben"}) == "user: Note: they are blue."
+    assert said(ada) == "user: [2024-05-08] Ada: I left the keys."

@@ -97,3 +97,15 @@ def test_every_quote_of_a_file_names_it_and_the_line_with_its_name_is_not_quoted
     ropes = lines.index("from harbour/moor.py:")
     assert all(line.startswith(("boats", "from", "[…]", "```")) for line in lines[:ropes])
     assert not files.keys() & set(lines) and after.prompt <= after.room
+
+
+def test_turns_of_a_transcript_are_quoted_without_roles() -> None:
+    turns = [f"{who}: I keep boat {i} in the cave." for i in range(10) for who in ("Ada", "Ben")]
+    told = [*map(user, turns), user("Who keeps boat 3?")]
+    before = draft(told, 250, max_tokens=10)
+    question = question_of(before.blocks)
+    assert question is not None
+    left = before.with_blocks([before.blocks[0], before.blocks[-1]])
+    after = with_quotes(left, before.blocks, {0: 0, len(turns): 1}, before, question)
+    lines = quoted(after)
+    assert {"Ada: I keep boat 3 in the cave.", "Ben: I keep boat 3 in the cave."} <= set(lines) <= {*turns, "[…]"}

@@ -136,7 +136,35 @@ def _chosen_anew(draft: Draft, found: Sequence[LongMessage], question: Question)
     loose = {place: worth[place] for place in worth if not blocks[place].pinned}
     competing = _with_newest_first(loose, blocks, int(NEWEST * draft.room))
     others = draft.prompt - sum(blocks[place].tokens for place in loose) - sum(long.message.tokens for long in found)
-    return _fitted(draft, found, scores, draft.room - others, competing)
+    room = draft.room - others
+    kept, rows = _worth_it(draft, found, scores, room, competing)
+    return _fitted(draft, kept, rows, room, competing) if kept else draft
+
+
+def _worth_it(
+    draft: Draft,
+    found: Sequence[LongMessage],
+    scores: Sequence[Sequence[float]],
+    room: float,
+    turns: Sequence[tuple[float, int]],
+) -> tuple[list[LongMessage], list[Sequence[float]]]:
+    """The long messages to shorten, and the scores of their passages: those that are pinned, and those of which a
+    passage that bears on the question is among the best for the room, or which the rest of the room is for.
+
+    A share for each of the others would be taken from better turns: `prune_history` drops them as it drops turns.
+    """
+    loose = {long.block for long in found if not draft.blocks[long.block].pinned}
+    texts = [replace(text, always=frozenset()) if m.block in loose else text for m in found for text in m.texts]
+    rows = iter(zip(texts, choose(texts, scores, room, turns).chosen, scores, strict=True))
+    kept, worth = list[LongMessage](), list[Sequence[float]]()
+    for long in found:
+        some = [next(rows) for _ in long.texts]
+        bears = any(row[place] > 0 for _, chosen, row in some for place in chosen)
+        size = sum(text.rate * len(text.passages[place].text) for text, chosen, _ in some for place in chosen)
+        if long.block not in loose or bears or size > LEAST * draft.room:
+            kept.append(long)
+            worth += [row for _, _, row in some]
+    return kept, worth
 
 
 def _beside(long: LongMessage) -> float:

@@ -94,10 +94,21 @@ def test_instructions_without_context_are_never_shortened() -> None:
 
 
 def test_several_texts_share_the_room_by_what_they_are_worth() -> None:
-    told = [user(text(150, 200, "a")), assistant("ok"), user("\n".join(words(7, f"b{i}x") for i in range(200)))]
+    told = [user("hello"), user(text(150, 200, "a")), assistant("ok"), user(f"{text(50, 200, 'b')}\n{NEEDLE}")]
     after = shortened([*told, assistant("ok"), user(ASKED)], layout="best")
-    one, _, two, *_ = (m.tokens for m in after.messages)
-    assert one > 2 * two > 20
+    _, one, _, two, *_ = after.messages
+    assert one.why == two.why == EXCERPTED and two.tokens > one.tokens > 20
+    assert one.text().count(NEEDLE) == 1 and two.text().count(NEEDLE) == 2
+
+
+@pytest.mark.parametrize("turns", [0, 40])
+def test_a_long_turn_that_does_not_bear_on_the_question_takes_no_room_from_those_that_do(turns: int) -> None:
+    talk = [user(f"The lighthouse keeper has boat {i}. {words(12, f't{i}x')}") for i in range(turns)]
+    story = user("\n".join(words(7, f"b{i}x") for i in range(200)))
+    made = shortened([user("hello"), user(text()), *talk, story, assistant("ok"), user(ASKED)], layout="best")
+    after = prune_history.apply(made, facts(700), prune_history.Params(recall=0.5, layout="best"))
+    assert isinstance(after, Draft) and after.excess <= 0 and after.prompt >= 0.8 * after.room
+    assert not any("b0x0" in each for each in contents(after)) and NEEDLE in "\n".join(contents(after))
 
 
 def test_short_turns_compete_with_passages_and_the_newest_stay() -> None:
