@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proxy import __version__
 from proxy.apis import error_body
-from proxy.app import FIRST_ENCODING, Services, build, create_admin, create_app
+from proxy.app import create_admin, create_app
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -22,6 +22,7 @@ from proxy.http.server import workers
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
 from proxy.request.model_records import is_loopback
+from proxy.services import FIRST_ENCODING, Services, build
 from proxy.tokens.encodings import encoding
 
 # Thresholds of the garbage collector. With Python's defaults, a conversation of 100,000 messages makes it scan all of

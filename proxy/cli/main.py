@@ -253,7 +253,7 @@ def _folder() -> TemporaryDirectory[str]:
 
 def inspect(arguments: argparse.Namespace) -> int:
     """`plimsoll inspect`: shows the plan for a body. Returns 1 if the body cannot be made to fit."""
-    from proxy.app import build
+    from proxy.services import build
 
     services = build(replace(settings_of(arguments), redis=None), lambda outcome: None, variables=None)
     services.go_offline()
@@ -427,8 +427,8 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _check_start(settings: Settings) -> None:
     """Raises `ConfigError` for settings that the start refuses. It sends nothing, and reads no key that rules name."""
-    from proxy.app import build
     from proxy.bootstrap import check_admin
+    from proxy.services import build
 
     check_admin(settings)
     build(replace(settings, record=None), lambda outcome: None, variables=None)

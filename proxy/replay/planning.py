@@ -20,7 +20,6 @@ from proxy.apis import api_of, by_path
 from proxy.apis.anthropic_messages.caching import without_marks
 from proxy.apis.deployed import MODEL, deployed
 from proxy.apis.openai_chat import API as CHAT
-from proxy.app import Services, build
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.fit.prompt_cache import Pieces
@@ -31,6 +30,7 @@ from proxy.model.plan import Draft, Plan
 from proxy.model.structs import replace
 from proxy.replay.pieces import pieces_of
 from proxy.replay.recorded import Headers, Recorded
+from proxy.services import Services, build
 from proxy.wire.controls import PREFIX
 from proxy.wire.paths import deployment_of
 from proxy.wire.report import figures

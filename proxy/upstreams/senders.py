@@ -1,4 +1,5 @@
-"""Makes what requests to the upstreams of upstreams.toml are sent with; it opens no connection."""
+"""Makes what requests are sent with: to the upstream of the settings, and to those of upstreams.toml. It opens no
+connection."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from proxy.config.settings import Settings
-from proxy.config.upstreams import UpstreamRow
 from proxy.errors import ConfigError
 from proxy.http.callbacks import Event, ignore
 from proxy.http.client.egress import Egress
@@ -15,6 +15,15 @@ from proxy.upstreams.access import Access, access_of, key_of
 from proxy.upstreams.litellm import LiteLLM
 from proxy.upstreams.routing import Route
 from proxy.upstreams.upstream import Sender, Upstream
+
+
+def make_upstream(settings: Settings, url: str | None, key: str | None, event: Event = ignore) -> Upstream:
+    """The upstream of the settings, or the one at `url` for requests of our own, with our key for it. Another one than
+    the clients' gets no client certificate. Raises `ConfigError`."""
+    foreign = url not in (None, settings.upstream)
+    cert, cert_key = (None, None) if foreign else (settings.upstream_cert, settings.upstream_key)
+    egress = _egress(settings, settings.upstream_ca, cert, cert_key)
+    return _over_http(settings, url or settings.upstream, egress, event, key)
 
 
 def make_senders(
@@ -35,26 +44,25 @@ def make_senders(
 
 
 def _sender(settings: Settings, route: Route, key: str, event: Event) -> Sender:
-    if route.row.translates:
-        return LiteLLM(route.row, key, Timeouts(settings.connect_timeout, settings.read_timeout), event)
-    return _over_http(settings, route.row, access_of(route.row, key, route.names), event)
-
-
-def _over_http(settings: Settings, row: UpstreamRow, access: Access, event: Event) -> Upstream:
-    timeouts = Timeouts(settings.connect_timeout, settings.read_timeout)
-    return Upstream(
-        row.url,
-        timeouts,
-        egress=_egress(row, settings),
-        connections=settings.max_connections,
-        event=event,
-        access=access,
-    )
-
-
-def _egress(row: UpstreamRow, settings: Settings) -> Egress:
-    """Proxies and certificates for a row. It does not get the client certificate of the default upstream."""
+    row = route.row
+    if row.translates:
+        return LiteLLM(row, key, _timeouts(settings), event)
     ca, cert, cert_key = (None if name is None else Path(name) for name in (row.ca, row.cert, row.cert_key))
-    return Egress(
-        settings.https_proxy, settings.http_proxy, settings.no_proxy, ca or settings.upstream_ca, cert, cert_key
-    )
+    egress = _egress(settings, ca or settings.upstream_ca, cert, cert_key)
+    return _over_http(settings, row.url, egress, event, access=access_of(row, key, route.names))
+
+
+def _over_http(
+    settings: Settings, url: str, egress: Egress, event: Event, key: str | None = None, access: Access | None = None
+) -> Upstream:
+    connections = settings.max_connections
+    return Upstream(url, _timeouts(settings), key, egress, connections, event, access=access)
+
+
+def _timeouts(settings: Settings) -> Timeouts:
+    return Timeouts(settings.connect_timeout, settings.read_timeout)
+
+
+def _egress(settings: Settings, ca: Path | None, cert: Path | None, cert_key: Path | None) -> Egress:
+    """The proxies of the settings, and these certificates."""
+    return Egress(settings.https_proxy, settings.http_proxy, settings.no_proxy, ca, cert, cert_key)

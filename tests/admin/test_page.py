@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from proxy.admin import page as module
-from proxy.app import Services, build, create_admin
+from proxy.app import create_admin
 from proxy.config.settings import read_settings
 from proxy.model.outcome import Outcome
 from proxy.observe import recent
 from proxy.observe.recent import Shown
+from proxy.services import Services, build
 from tests.serving import eventually, run
 
 FITTED = Outcome("chat", "fitted", 200, "fit", "default", "gpt-4o", "gpt-4o", 1000, prompt=900, load_before=1.1)

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.app import Services, build, create_app
+from proxy.app import create_app
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Outcome
+from proxy.services import Services, build
 from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from proxy.upstreams.internal_client import tenant_of
 from tests.serving import Reply, ask, eventually, post, serving

@@ -13,9 +13,10 @@ import openai
 import pytest
 from openai import AzureOpenAI
 
-from proxy.app import build, create_app
+from proxy.app import create_app
 from proxy.config.settings import read_settings
 from proxy.model.outcome import Outcome
+from proxy.services import build
 from proxy.simulator.app import SimulatorConfig, simulator
 from tests.e2e.test_openai_python import HELLO
 from tests.e2e.world import World, eventually, listening

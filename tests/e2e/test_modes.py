@@ -13,11 +13,12 @@ import pytest
 
 from proxy.apis import error_body
 from proxy.apis.openai_chat import request as chat_request
-from proxy.app import build, create_admin, create_app
+from proxy.app import create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.observe.outcome_metrics import OTHER
+from proxy.services import build
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import Recorder, recording

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from proxy.apis import api_of
-from proxy.app import build
 from proxy.replay.planning import TOO_LARGE, Column, Cut, Planned, Planning
 from proxy.replay.recorded import Recorded
+from proxy.services import build
 from tests.replay.recordings import chat, settings
 
 LONG = chat(200)

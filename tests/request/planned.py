@@ -7,12 +7,12 @@ import gzip
 from typing import Any
 
 from proxy.apis.openai_chat import API
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.request.context import Received, RequestContext
 from proxy.request.prepare import Planner
+from proxy.services import Services, build
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.controls import Controls
 

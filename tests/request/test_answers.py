@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from proxy.app import Services
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.answers import outcome_of
 from proxy.request.context import Answered, RequestContext
+from proxy.services import Services
 from proxy.upstreams.internal_client import tenant_of
 from tests.e2e.services import body, talk
 from tests.request.planned import TENANT, arrived, prepared, services

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from proxy.app import Loaded, Services, build
 from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.request.backends import QUIET_SWEEPS, close
+from proxy.services import Loaded, Services, build
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
 from proxy.upstreams.upstream import Upstream

@@ -12,7 +12,6 @@ import pytest
 from proxy.apis.openai_chat import API
 from proxy.apis.openai_embeddings import API as EMBEDDINGS
 from proxy.apis.openai_responses import API as RESPONSES
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Fault, TransportError
@@ -24,6 +23,7 @@ from proxy.model.scan import PrefixDigest, Total
 from proxy.request.context import Answered, Received, RequestContext
 from proxy.request.gateway import has_all
 from proxy.request.totals import Part, Totals
+from proxy.services import Services, build
 from proxy.wire.headers import Header
 from proxy.wire.tap import Tap
 from tests.e2e.services import TOO_MUCH, body, sentence, talk

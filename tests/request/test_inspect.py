@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import API
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
+from proxy.services import Services, build
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.report import figures
 from tests.e2e.services import body, talk

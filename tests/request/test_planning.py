@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat import API, request
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits
 from proxy.model.plan import Ladder, Mode, Plan
@@ -21,6 +20,7 @@ from proxy.request.context import Counted, Planned, Received, RequestContext, Sc
 from proxy.request.prepare import Planner
 from proxy.request.totals import SHARED_BYTES, Part, Totals
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES
+from proxy.services import Services, build
 from tests.e2e.services import body, sentence, talk
 from tests.makers import assistant, tool_round, user
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from proxy.apis.openai_chat import API
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.model.plan import Mode
 from proxy.request.context import Received, RequestContext
 from proxy.request.routes import Routes
+from proxy.services import Services, build
 from proxy.wire.controls import controls
 from proxy.wire.headers import Header
 from tests.e2e.services import body, talk

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from proxy.app import Services, build
 from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.fit.plan import start
@@ -21,6 +20,7 @@ from proxy.model.plan import CountRequest, Draft, Facts, Want
 from proxy.model.structs import replace
 from proxy.request.wants import counts as module
 from proxy.request.wants.counts import ProviderCounts
+from proxy.services import Services, build
 from proxy.upstreams.access import Access
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import tenant_of

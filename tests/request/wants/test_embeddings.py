@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.fit.relevance.history.embedding_scores import EmbeddingsRequest
 from proxy.model.plan import Want
 from proxy.request.wants import embeddings as module
 from proxy.request.wants.embeddings import BATCH, MOST_TEXTS, Embeddings
+from proxy.services import Services, build
 from proxy.upstreams.internal_client import caller_of
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 from tests.serving import eventually, run

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from proxy.app import Services, build
 from proxy.config.settings import read_settings
 from proxy.fit.steps.summarise_history import SummaryRequest
 from proxy.model.conversation import Block
 from proxy.model.plan import Want
 from proxy.model.structs import replace
 from proxy.request.wants.summaries import MOST_PIECES, Summaries
+from proxy.services import Services, build
 from proxy.upstreams.models_listing import Headers
 from tests.makers import draft, tool_round, user
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording

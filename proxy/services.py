@@ -1,0 +1,369 @@
+"""What one process serves with: made from the settings at its start, and from the rules whenever they change."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from proxy import __version__
+from proxy.admin.local import Local
+from proxy.admin.page import Page
+from proxy.admin.peers import Peers
+from proxy.apis import apis
+from proxy.cache.cache import Cache
+from proxy.config import step_settings
+from proxy.config.model_table import litellm_version
+from proxy.config.reload import Reloader
+from proxy.config.rules import Rules, load_rules
+from proxy.config.settings import SETTINGS, Settings
+from proxy.config.upstreams import DEFAULT
+from proxy.config.windows import Windows, load_windows
+from proxy.fit.alternation import NAME as ALTERNATION
+from proxy.fit.pieces import NAME as SPLIT
+from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
+from proxy.model.outcome import Outcome
+from proxy.observe.aggregation import Known
+from proxy.observe.gen_ai import GenAi
+from proxy.observe.log import event, make_access_log
+from proxy.observe.metrics import Metrics, model_label
+from proxy.observe.read_metrics import BuildFacts
+from proxy.observe.recent import Recent
+from proxy.observe.recording import Recorder
+from proxy.observe.spans import upstream_server
+from proxy.request.answers import AnswerLearning
+from proxy.request.backends import Builder, Dropped
+from proxy.request.backends import close as close_routes
+from proxy.request.facts import Knowledge
+from proxy.request.gateway import Gateway
+from proxy.request.heal import Healer
+from proxy.request.inspect import Inspecting
+from proxy.request.models import ModelsList
+from proxy.request.planning import PlanBuilder
+from proxy.request.prefix_cache import PrefixCache
+from proxy.request.prepare import Planner
+from proxy.request.recorders import make_recorder
+from proxy.request.refusal_detection import RefusalDetector
+from proxy.request.routes import Backend, Routes
+from proxy.request.scanning import BodyScanner
+from proxy.request.shown import Keeping
+from proxy.request.totals import SharedCounts, TotalCounter, Totals
+from proxy.request.traces import Traces, make_traces
+from proxy.request.wants import Parts, Provider, WantKind, want_kinds
+from proxy.request.work import Background, Pool, request_pool
+from proxy.tokens.encodings import encoding
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.fair_queue import FairQueue
+from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.litellm import LiteLLM
+from proxy.upstreams.loaded_models import LoadedModels
+from proxy.upstreams.models_listing import ModelsListing
+from proxy.upstreams.routing import routing
+from proxy.upstreams.senders import make_senders, make_upstream
+from proxy.upstreams.upstream import Sender, Upstream
+
+FIRST_ENCODING = "o200k_base"  # the one of nearly all models
+SECOND_ENCODING = "cl100k_base"  # loaded in the background after the start
+
+
+class Loaded(NamedTuple):
+    """What is read from files: it follows them while the process serves."""
+
+    settings: Settings
+    rules: Rules
+    windows: Windows
+    senders: Mapping[str, Sender] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What serves requests under some rules. A request keeps that of its beginning to its end."""
+
+    knowledge: Knowledge
+    providers: Mapping[str, Provider]
+    planner: Planner
+    healer: Healer
+    learning: AnswerLearning
+    refusals: RefusalDetector
+    routes: Routes | None
+    models: ModelsList
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything that one process serves with. `adopt` replaces what follows from files.
+
+    `settings` are those that were read last, `first` those of the start: of most only these count.
+    """
+
+    first: Settings
+    settings: Settings
+    rules: Rules
+    windows: Windows
+    cache: Cache
+    upstream: Upstream
+    extra_calls: ExtraCalls
+    clients: Mapping[str, InternalClient]
+    knowledge: Knowledge
+    providers: Mapping[str, Provider]
+    budget: Budget
+    reloader: Reloader[Loaded]
+    traces: Traces | None
+    recorder: Recorder | None
+    pool: Pool = field(default_factory=request_pool)
+    background: Background = field(default_factory=Background)
+    metrics: Metrics = field(init=False)
+    gateway: Gateway = field(init=False)
+    inspecting: Inspecting = field(init=False)
+    routes: Routes | None = None
+    page: Page | None = None
+    ready: bool = False
+    dropped: Dropped = field(default_factory=Dropped)
+    _watches: tuple[asyncio.Task[None], ...] = ()
+
+    async def open(self) -> None:
+        """Loads what requests need, so that the first request does not wait for it."""
+        await self.cache.start()
+        encoding(FIRST_ENCODING)
+        asyncio.get_running_loop().run_in_executor(None, encoding, SECOND_ENCODING)
+        self._watches = tuple(map(asyncio.create_task, (self.reloader.watch(), self.dropped.watch())))
+        for backend in () if self.routes is None else self.routes.backends.values():
+            if isinstance(backend.upstream, LiteLLM):
+                await backend.upstream.ready()
+        if self.page is not None:
+            await self.page.open()
+        self.ready = True
+
+    def go_offline(self) -> None:
+        """Calls no upstream from now on, not even for lists of models."""
+        backends = () if self.routes is None else self.routes.backends.values()
+        for knowledge in (self.knowledge, *(backend.knowledge for backend in backends)):
+            knowledge.offline = True
+
+    async def close(self) -> None:
+        """Ends requests and background work, and closes connections and threads."""
+        self.ready = False
+        if self.page is not None:
+            await self.page.close()
+        for watch in self._watches:
+            watch.cancel()
+        await self.gateway.close()
+        await asyncio.gather(*(one.close() for one in (self.traces, self.recorder) if one is not None))
+        await self.background.close()
+        for provider in self.providers.values():
+            await provider.close()
+        self.pool.close()
+        if self.routes is not None:
+            await close_routes(self.routes)
+        await self.dropped.close()
+        await self.knowledge.close()
+        await self.cache.close()
+        await self.upstream.close()
+
+    def _serving(
+        self, rules: Rules, senders: Mapping[str, Sender], knowledge: Knowledge, providers: Mapping[str, Provider]
+    ) -> Serving:
+        """What serves requests under these rules, with this knowledge and these providers, which follow from them."""
+        planner = self._planner(rules, knowledge, providers)
+        healer, learning = Healer(knowledge, planner.plans, self.pool), AnswerLearning(knowledge, self.cache)
+        default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, learning)
+        routes = Builder(self.first, rules, senders, default, self.extra_calls, self.routes).routes()
+        models = ModelsList(default, rules.ladders[self.first.ladder], routes, self.first.models_windows)
+        refusals = RefusalDetector(rules.refusals)
+        return Serving(knowledge, providers, planner, healer, learning, refusals, routes, models)
+
+    def _planner(self, rules: Rules, knowledge: Knowledge, providers: Mapping[str, Provider]) -> Planner:
+        prefixes, counts = PrefixCache(), SharedCounts(self.cache)
+        scanner = BodyScanner(self.first.max_body, prefixes, self.pool)
+        totals = TotalCounter(knowledge, counts, Totals(knowledge), prefixes, self.pool)
+        plans = PlanBuilder(knowledge, counts, providers, self.pool)
+        return Planner(rules, knowledge, scanner, totals, plans, self.background, self.first.ladder)
+
+    def begin(self, senders: Mapping[str, Sender], folder: Path | None, tell: Callable[[Outcome], None]) -> None:
+        """Makes what serves the first requests. `folder`: where the workers share their metrics."""
+        serving = self._serving(self.rules, senders, self.knowledge, self.providers)
+        recent = None if self.first.admin_port is None else Recent()
+        self.metrics = self._metrics(folder)
+        self.gateway = Gateway(
+            self.first,
+            serving.planner,
+            serving.healer,
+            serving.learning,
+            serving.knowledge,
+            self.upstream,
+            serving.refusals,
+            self.metrics,
+            self.budget,
+            tell if self.traces is None else _both(tell, self.traces.exporter),
+            self._billed(serving.routes),
+            None if self.traces is None else self.traces.tracer,
+            serving.routes,
+            serving.models,
+            self.recorder,
+            recent,
+            None if recent is None else Keeping(self.first.page_content),
+        )
+        self._use(serving)
+        if recent is not None:
+            self.page = Page(self, recent, Peers(Local(self, recent), folder), self.first.workers)
+
+    def adopt(self, loaded: Loaded) -> None:
+        """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
+        it belongs to the gateway of that time. If anything raises, the old rules stay."""
+        settings, rules, windows, senders = loaded
+        knowledge = self.knowledge.with_rules(windows, rules.families)
+        providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
+        serving = self._serving(rules, senders, knowledge, providers)
+        labels, names = _known_labels(rules), _provider_names(self.first, rules)
+        self.dropped.add(self.routes, serving.routes)
+        self._adopt_keys(settings)
+        self.settings, self.rules, self.windows = settings, rules, windows
+        self.gateway = self.gateway.with_rules(
+            serving.planner,
+            serving.healer,
+            serving.learning,
+            serving.refusals,
+            self._billed(serving.routes),
+            serving.routes,
+            serving.models,
+        )
+        self._use(serving)
+        self.metrics.use_rules(partial(model_label, windows), labels, windows.prices, names)
+        if self.traces is not None:
+            self.traces.use_upstreams(rules.upstreams)
+
+    def _use(self, serving: Serving) -> None:
+        self.knowledge, self.providers, self.routes = serving.knowledge, serving.providers, serving.routes
+        planner, routes = serving.planner, serving.routes
+        self.inspecting = Inspecting(self.first, planner, self.knowledge, self.cache, self.budget, routes)
+
+    def _billed(self, routes: Routes | None) -> ExtraCalls | None:
+        """The extra calls, if the operator may be billed for what callers cause."""
+        dedicated = any(client.dedicated for client in self.clients.values())
+        return self.extra_calls if self.upstream.has_key or dedicated or routes is not None else None
+
+    def _metrics(self, folder: Path | None) -> Metrics:
+        windows = self.windows
+        return Metrics(
+            partial(model_label, windows),
+            self.cache,
+            self.extra_calls,
+            self.budget,
+            folder,
+            self.reloader,
+            [api.name for api in apis()],
+            _known_labels(self.rules),
+            None if self.traces is None else self.traces.exporter,
+            windows.prices,
+            BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
+            self.first.caller_header is not None,
+            GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
+            self.recorder,
+        )
+
+    def _adopt_keys(self, settings: Settings) -> None:
+        """Uses the keys of these settings. What else has changed takes effect at the next start."""
+        before, followed = self.settings, {"api_key"}
+        self.upstream.use_key(settings.api_key)
+        for kind, client in self.clients.items():
+            if client.dedicated and isinstance(client.upstream, Upstream):
+                client.upstream.use_key(want_kinds()[kind].upstream(settings)[1])
+                followed.add(f"{kind}_api_key")
+        if settings.secret is not None and before.secret is not None:
+            followed.add("secret")
+            if settings.secret != before.secret:
+                self.cache.use_secret(settings.secret)
+        for row in SETTINGS:
+            if row.field not in followed and getattr(settings, row.field) != getattr(before, row.field):
+                event("a changed setting takes effect at the next start", setting=row.name)
+        if settings.traces != before.traces:
+            event("a changed setting takes effect at the next start", setting="OTEL_*")
+
+
+def build(
+    settings: Settings,
+    tell: Callable[[Outcome], None] | None = None,
+    folder: Path | None = None,
+    reread: Callable[[], Settings] | None = None,
+    variables: Callable[[], Mapping[str, str]] | None = dict,
+) -> Services:
+    """The services for these settings. `reread` reads the settings again, with their files. `variables` reads the
+    environment, for the keys that rules name; None: nothing will be sent, and no key is read. Raises `ConfigError` for
+    wrong settings and rules."""
+    reread = reread or (lambda: settings)
+    followed = [one for one in (settings.rules, settings.keys) if one is not None]
+    reloader = Reloader(followed, lambda: _load(reread(), variables), lambda loaded: services.adopt(loaded), event)
+    _, rules, windows, senders = _load(settings, variables)
+    cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
+    upstream = make_upstream(settings, None, settings.api_key, event)
+    listing, models = ModelsListing(upstream), LoadedModels(upstream)
+    limit = settings.context_total_token_limit
+    knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=models)
+    extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
+    clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
+    providers = {
+        kind: want.create(Parts(settings, rules, knowledge, cache, clients[kind]))
+        for kind, want in want_kinds().items()
+    }
+    services = Services(
+        settings,
+        settings,
+        rules,
+        windows,
+        cache,
+        upstream,
+        extra_calls,
+        clients,
+        knowledge,
+        providers,
+        Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
+        reloader,
+        make_traces(settings, rules.upstreams, event),
+        make_recorder(settings, rules.families, event),
+    )
+    services.begin(senders, folder, tell or make_access_log(settings.log))
+    return services
+
+
+def _load(settings: Settings, variables: Callable[[], Mapping[str, str]] | None) -> Loaded:
+    """The rules that settings name, with the keys that they name. Raises `ConfigError`."""
+    defaults, overrides = step_settings.defaults(settings), step_settings.overrides(settings)
+    rules = load_rules(settings.rules, default=settings.ladder, defaults=defaults, overrides=overrides)
+    keys = None if variables is None else variables()
+    senders = make_senders(settings, routing(rules.upstreams).routes, keys, event)
+    return Loaded(settings, rules, load_windows(rules.windows), senders)
+
+
+def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, extra_calls: ExtraCalls) -> InternalClient:
+    """The client for calls of our own: to the clients' upstream, or where the settings give a URL or a key, to that."""
+    url, key = want.upstream(settings)
+    queue, dedicated = FairQueue(*want.limits), (url, key) != (None, None)
+    called = make_upstream(settings, url, key, event) if dedicated else upstream
+    return InternalClient(called, want.kind, extra_calls, queue, dedicated)
+
+
+def _provider_names(settings: Settings, rules: Rules) -> dict[str, str]:
+    """OpenTelemetry's names of the providers behind the upstreams."""
+    default = upstream_server(settings.upstream).provider
+    named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in rules.upstreams}
+    return {"": default, DEFAULT: default, **named}
+
+
+def _known_labels(rules: Rules) -> Known:
+    """Values of the labels of metrics that the rules decide: steps, and rules of refusals."""
+    steps = {ladder_step.step for ladder in rules.ladders.values() for ladder_step in ladder.steps}
+    refusals = [(rule.name, healed) for rule in rules.refusals.refusals for healed in ("true", "false")]
+    return {("step",): [(step,) for step in sorted({*steps, ALTERNATION, SPLIT})], ("rule", "healed"): refusals}
+
+
+def _both(*observers: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    def tell(outcome: Outcome) -> None:
+        for observer in observers:
+            observer(outcome)
+
+    return tell
