@@ -32,7 +32,7 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
         return runner.run(asyncio.wait_for(work, seconds))
 
 
-async def eventually(true: Callable[[], object], seconds: float = 1.0) -> None:
+async def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     async with asyncio.timeout(seconds):
         while not true():

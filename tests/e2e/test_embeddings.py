@@ -274,7 +274,7 @@ def test_neither_texts_nor_vectors_are_logged_or_shared(server: RedisServer, cap
             async with plimsoll(up.url, **SET, **shared) as one, plimsoll(other.url, **SET, **shared) as two:
                 for proxy in (one, two):
                     await proxy.chat(body([*said(OVER)[:-1], LONG, said(OVER)[-1]], max_tokens=500), *CHAT)
-                await eventually(server.names, 5)
+                await eventually(server.names)
                 assert len(texts(up.requests)) == len(texts(other.requests)) == OVER + 3
 
     run(check())

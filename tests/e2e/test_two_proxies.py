@@ -126,7 +126,7 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096})) as (_, url), pair(url, server) as (one, two):
             await two.chat(body(talk(2)))  # it has asked, and found nothing
             await one.chat(body(talk(100), max_tokens=500))
-            await eventually(lambda: two.learned("gpt-4").window == 4_096, 6)
+            await eventually(lambda: two.learned("gpt-4").window == 4_096)
             await two.chat(body(talk(100), max_tokens=500))
             assert (await two.told(2)).result == "fitted"
 
@@ -139,9 +139,9 @@ def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServ
             one.teach("gpt-4", LearnedLimits(window=4_096))
             for proxy in (one, two):
                 await proxy.chat(body(talk(2)))
-            await eventually(lambda: two.learned("gpt-4").window == 4_096, 6)
+            await eventually(lambda: two.learned("gpt-4").window == 4_096)
             await two.chat(body(talk(100)), b"x-plimsoll-mode: observe")  # 4,800 tokens, and they are answered
-            await eventually(lambda: one.learned("gpt-4").window is None, 6)
+            await eventually(lambda: one.learned("gpt-4").window is None)
             for proxy in (one, two):
                 await proxy.chat(body(talk(100)))
                 assert up.received[-1].body == body(talk(100))
@@ -189,7 +189,7 @@ def test_killing_redis_under_load_costs_no_request(server: RedisServer) -> None:
             assert len(up.requests) == 240
             assert all(o.result in ("passed", "fitted") for o in (*one.outcomes, *two.outcomes))
             assert slowest < 1.5  # eight at once on a busy machine; redis-py's own defaults would wait 59 s
-            await eventually(lambda: connected(one) and connected(two), 15)
+            await eventually(lambda: connected(one) and connected(two))
 
     run(check(), 60)
 

@@ -44,7 +44,7 @@ class World:
         return self.simulator.disconnects == clients and self.simulator.in_flight == 0
 
 
-def eventually(true: Callable[[], object], seconds: float = 5.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -274,7 +274,7 @@ def upstream(script: Script = friendly, streaming: bool = False, port: int = 0) 
         loop.close()
 
 
-def eventually(true: Callable[[], object], seconds: float = 10.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     deadline = time.monotonic() + seconds
     while not true():
