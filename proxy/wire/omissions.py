@@ -24,31 +24,32 @@ def omitted(text: str, short: str) -> tuple[int, list[Range]]:
     if not 1 < count <= MAX_LINES:
         return count, []
     lines, kept = text.split("\n"), short.split("\n") if short else []
-    found = _matches(lines, kept)
+    found = [place for place, _ in matches(lines, kept)]
     if len(found) < MIN_SHARE * len(kept):
         return count, []
     ends = [-1, *found, len(lines)]
     return count, [(a + 2, b) for a, b in pairwise(ends) if b - a > 1]
 
 
-def _matches(lines: Sequence[str], kept: Sequence[str]) -> list[int]:
-    """The places of the lines that are kept, ascending."""
+def matches(lines: Sequence[str], kept: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of the lines that are kept, among `lines` and among `kept`, both ascending. In linear time."""
     places: dict[str, list[int]] = {}
     for place, line in enumerate(lines):
         places.setdefault(line, []).append(place)
-    found: list[int] = []
+    found: list[tuple[int, int]] = []
     follows = True  # the line before was kept, so the next one is expected at once
     for i, line in enumerate(kept):
-        start = found[-1] + 1 if found else 0
+        start = found[-1][0] + 1 if found else 0
         if follows and start < len(lines) and lines[start] == line:
-            found.append(start)
+            found.append((start, i))
             continue
         same = places.get(line, [])
         first = bisect_left(same, start)
         later = same[first : first + MAX_PLACES]
         follows = bool(later)
         if later:
-            found.append(max(later, key=lambda place: _run(lines[place : place + MAX_RUN], kept[i : i + MAX_RUN])))
+            best = max(later, key=lambda place: _run(lines[place : place + MAX_RUN], kept[i : i + MAX_RUN]))
+            found.append((best, i))
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any
 
-MAX_LINES = 3_000  # of a text that is compared line by line: the comparison is quadratic at worst
+from proxy.wire.omissions import matches
+
+MAX_LINES = 3_000  # of a text that is compared line by line: a browser shows a segment for each
 
 
 def segments(before: str, after: str) -> list[dict[str, Any]]:
@@ -36,11 +38,9 @@ def _compared(before: str, after: str) -> list[tuple[str, str]]:
     if not old or not new or max(len(old), len(new)) > MAX_LINES:
         return [(before, "cut"), (after, "added")]
     found: list[tuple[str, str]] = []
-    for _, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if old[a:b] == new[c:d]:
-            found.append(("".join(old[a:b]), ""))
-        else:
-            found += [("".join(old[a:b]), "cut"), ("".join(new[c:d]), "added")]
+    places = [(-1, -1), *matches(old, new), (len(old), len(new))]
+    for (a, c), (b, d) in pairwise(places):
+        found += [("".join(old[a + 1 : b]), "cut"), ("".join(new[c + 1 : d]), "added"), ("".join(old[b : b + 1]), "")]
     return found
 
 

@@ -40,6 +40,13 @@ def test_a_text_of_too_many_lines_is_not_compared_by_lines() -> None:
     assert told(before, "x\n5") == [(before, "cut"), ("x\n5", "added")]
 
 
+def test_lines_that_stand_everywhere_are_compared_in_linear_time() -> None:
+    """A comparison that looks for the longest common run takes minutes here."""
+    before, after = "a\nb\n" * (MAX_LINES // 2 - 1), "b\na\nc\n" * (MAX_LINES // 3)
+    found = segments(before, after)
+    assert (joined(found, "added"), joined(found, "cut")) == (before, after)
+
+
 @given(st.text("ab\n", max_size=30), st.text("ab\n", max_size=30))
 def test_the_segments_are_both_texts(before: str, after: str) -> None:
     found = segments(before, after)
