@@ -54,13 +54,18 @@ class Values:
             found[row.get(label, ""), row.get(other, "")] += numbers[0]
         return found
 
-    def histogram(self, name: str, **where: str) -> list[float]:
+    def histogram(self, name: str) -> list[float]:
         """The counts of a histogram's buckets and the sum of its values; empty without a value."""
-        total: list[float] = []
-        for labels, numbers in self.rows(name):
-            if all(labels.get(k) == v for k, v in where.items()):
-                total = [a + b for a, b in zip(total, numbers, strict=True)] if total else [*numbers]
-        return total
+        return self.histograms(name, "").get("", [])
+
+    def histograms(self, name: str, label: str) -> dict[str, list[float]]:
+        """The same by one label. In one pass: there may be thousands of samples."""
+        found: dict[str, list[float]] = {}
+        for row, numbers in self.rows(name):
+            value = row.get(label, "")
+            known = found.get(value)
+            found[value] = [*numbers] if known is None else [a + b for a, b in zip(known, numbers, strict=True)]
+        return found
 
     def read(self, name: str) -> Mapping[Labels, float]:
         """The samples of a metric that is read at a scrape, by the values of its labels."""
@@ -213,9 +218,10 @@ def _models(values: Values) -> list[dict[str, Any]]:
     saved_net = values.by(ASKED_NET.name, "model")
     for (model, original), usd in values.by_pair(SENT_NET.name, "model", "original").items():
         saved_net[model] -= usd if original == ACCEPTED else 0.0
+    loads = values.histograms(BEFORE, "model")
     found: list[dict[str, Any]] = []
     for model, results in requests.items():
-        counts = _counts(values.histogram(BEFORE, model=model))
+        counts = _counts(loads.get(model, ()))
         source, window = windows.get(model, ("", 0))
         found.append(
             {
