@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from proxy.observe.recent import Kept
 
 LAST = 20  # requests to one upstream
+ENOUGH = 3  # failures in a row by which an upstream is down; where it had fewer requests, all of them
 FAILED = frozenset({"upstream_error", "broken_off"})
 UNKNOWN = frozenset({"unfit", "rejected", "cancelled", "stopped", "bug"})  # nothing was sent, or it does not tell
 
@@ -42,6 +43,7 @@ def recent(answers: Iterable[Iterable[Any]]) -> dict[str, Any]:
         "requests": len(found),
         "failed": len(failed),
         "failed_in_a_row": len(failing),
+        "down": bool(found) and len(failing) >= min(ENOUGH, len(found)),
         "failing_since": round(failing[-1].at, 3) if failing else None,
         "last_failed_at": round(newest.at, 3) if newest else None,
         "last_result": newest.result if newest else "",

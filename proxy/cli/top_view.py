@@ -14,8 +14,7 @@ from rich.text import Text
 from proxy.cli.picture import View
 
 WIDE = 100  # columns from which tables have all their columns
-MAX_MODELS = 8
-FIXED_LINES = 12  # besides the rows of requests and models
+MAX_MODELS, MAX_UPSTREAMS = 8, 6
 BAR = 10  # columns of a load
 STYLES = {
     "passed": "",
@@ -59,12 +58,21 @@ def draw(snapshot: Snapshot, screen: Screen, view: View) -> RenderableType:
     if overview is None:
         return Group(_head({}, screen, view), *(problem or [Text("no answer yet", "dim")]), _help(screen, view))
     shown = [request for request in snapshot.requests if matches(request, screen.filter)]
-    models = list(overview.get("models") or ())[:MAX_MODELS]
-    rows = len(shown) if not screen.height else max(1, screen.height - FIXED_LINES - len(models) - len(problem))
-    parts: list[RenderableType] = [_head(overview, screen, view), *problem, *_totals(overview, view)]
-    parts += [Text(), _models(models, view)] if models else []
-    parts += [Text(), _requests(shown[:rows], view) if shown else _nothing(snapshot, screen, view)]
-    return Group(*parts, _help(screen, view))
+    lines = [_head(overview, screen, view), *problem, *_totals(overview, view)]
+    models, upstreams = list(overview.get("models") or ())[:MAX_MODELS], _several(overview.get("upstreams") or ())
+    tables = [_models(models, view)] if models else []
+    tables += [_upstreams(upstreams, view)] if upstreams else []
+    # Each table has a blank line and its head; so has that of the requests, and the last line is the help.
+    used = len(lines) + sum(2 + table.row_count for table in tables) + 3
+    rows = len(shown) if not screen.height else max(1, screen.height - used)
+    requests = _requests(shown[:rows], view) if shown else _nothing(snapshot, screen, view)
+    parts = (part for table in (*tables, requests) for part in (Text(), table))
+    return Group(*lines, *parts, _help(screen, view))
+
+
+def _several(upstreams: Sequence[Figures]) -> list[Figures]:
+    """The upstreams if there is more than one, those that are down first."""
+    return sorted(upstreams, key=lambda one: not _recent(one).get("down"))[:MAX_UPSTREAMS] if len(upstreams) > 1 else []
 
 
 def matches(request: Figures, words: str) -> bool:
@@ -132,10 +140,19 @@ def _troubles(overview: Figures, view: View) -> list[Text]:
         found.append("the rules have a problem: those from before stay")
     if memory.get("refused"):
         found.append(f"{memory['refused']:,} requests were refused for want of memory")
-    found += [
-        f"upstream {one.get('name')} does not answer" for one in overview.get("upstreams") or () if one.get("down")
-    ]
+    down = [one for one in overview.get("upstreams") or () if _recent(one).get("down")]
+    found += [f"upstream {one.get('name')} is down: {_failing(one)}" for one in down[:MAX_UPSTREAMS]]
     return [view.text(f"! {text}", FAILED) for text in found]
+
+
+def _recent(upstream: Figures) -> Figures:
+    """What became of the last requests to an upstream."""
+    return upstream.get("recent") or {}
+
+
+def _failing(upstream: Figures) -> str:
+    count = _recent(upstream).get("failed_in_a_row", 0)
+    return f"the last {f'{count} requests' if count > 1 else 'request'} to it failed"
 
 
 def _line(view: View, *figures: tuple[str, str, str]) -> Text:
@@ -164,6 +181,25 @@ def _models(models: Sequence[Figures], view: View) -> Table:
         ]
         table.add_row(*cells, *((_short(one.get("unfit")), _short(one.get("saved"))) if wide else ()))
     return table
+
+
+def _upstreams(upstreams: Sequence[Figures], view: View) -> Table:
+    wide = view.width >= WIDE
+    table = _table("upstream", "state", "requests", "failed", *(("address",) if wide else ()))
+    for one in upstreams:
+        address = [view.text(str(one.get("url") or ""))] if wide else []
+        counts = (_short(one.get("requests")), _short(one.get("failed")))
+        table.add_row(view.text(str(one.get("name", ""))), _state(_recent(one), view), *counts, *address)
+    return table
+
+
+def _state(recent: Figures, view: View) -> Text:
+    """Whether an upstream answers, by its last requests."""
+    count, failed = recent.get("requests", 0), recent.get("failed", 0)
+    if recent.get("down"):
+        return view.text("down", FAILED)
+    answers = f"answers; {failed} of the last {count} failed" if failed else "answers"
+    return view.text(answers if count else "not asked lately", "yellow" if failed else "")
 
 
 def _requests(requests: Sequence[Figures], view: View) -> Table:
@@ -207,7 +243,7 @@ def _help(screen: Screen, view: View) -> Text:
 def _table(*columns: str) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     for name in columns:
-        right = name in ("window", "requests", "cut", "unfit", "saved", "tokens", "sent", "ms")
+        right = name in ("window", "requests", "cut", "unfit", "failed", "saved", "tokens", "sent", "ms")
         table.add_column(name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
     return table
 

@@ -39,6 +39,7 @@ def test_failures_of_all_workers_are_one_row_of_failures() -> None:
         "requests": 4,
         "failed": 3,
         "failed_in_a_row": 2,
+        "down": False,
         "failing_since": 3.0,
         "last_failed_at": 4.0,
         "last_result": "upstream_error",
@@ -51,3 +52,22 @@ def test_one_answer_ends_the_row_and_old_requests_are_left_out() -> None:
     assert (found["requests"], found["failed"], found["failed_in_a_row"]) == (LAST, LAST - 1, 0)
     assert found["failing_since"] is None and found["last_failed_at"] == 2 * LAST - 1
     assert recent([])["requests"] == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "down"),
+    [
+        ([], False),
+        ([DEAD], True),
+        ([OK], False),
+        ([DEAD, DEAD], True),
+        ([DEAD, DEAD, OK], False),
+        ([DEAD, DEAD, DEAD, OK], True),
+        ([OK, DEAD, DEAD, DEAD], False),
+    ],
+)
+def test_it_is_down_after_three_failures_in_a_row_or_where_all_of_fewer_failed(
+    answers: list[tuple[str, int]], down: bool
+) -> None:
+    newest_first = [Asked(-float(place), *one) for place, one in enumerate(answers)]
+    assert recent([newest_first])["down"] is down

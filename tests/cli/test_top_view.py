@@ -11,8 +11,11 @@ import pytest
 from rich.console import Console
 
 from proxy.cli.picture import view
-from proxy.cli.top_view import FIXED_LINES, Screen, Snapshot, draw, matches
+from proxy.cli.top_view import Screen, Snapshot, draw, matches
+from proxy.model.outcome import Outcome
+from tests.admin.test_page import asked, services
 from tests.cli.admin_server import CUT, OVERVIEW, PASSED
+from tests.serving import run
 
 SNAPSHOT = Snapshot(OVERVIEW, (CUT, PASSED))
 SCREEN = Screen("http://127.0.0.1:9090")
@@ -26,6 +29,12 @@ def lines(
     console.print(draw(snapshot, screen, view(console)))
     file.flush()
     return file.buffer.getvalue().decode(encoding).splitlines()
+
+
+def upstream(name: str, requests: int, failed: int) -> dict[str, Any]:
+    """An upstream whose last requests these are, the newest of which failed."""
+    last = {"requests": requests, "failed": failed, "failed_in_a_row": failed, "down": 0 < failed == requests}
+    return {"name": name, "url": f"http://{name}.example/v1", "requests": 1_500, "failed": 7, "recent": last}
 
 
 def text(**changes: Any) -> str:
@@ -75,8 +84,16 @@ def test_words_of_a_client_move_no_cursor_and_are_no_markup(hostile: str) -> Non
 def test_the_screen_has_no_more_lines_than_the_terminal() -> None:
     many = Snapshot(OVERVIEW, (CUT,) * 200)
     assert len(lines(many)) > 200
-    for height in (FIXED_LINES + 2, 24, 50):
+    troubles = {
+        **OVERVIEW,
+        **{"redis": {"configured": True, "healthy": False}, "rules": {"valid": False}, "memory": {"refused": 3}},
+        **{"upstreams": [upstream(f"u{i}", 3, 3) for i in range(5)]},
+    }
+    for height in (14, 24, 50):
         assert len(lines(many, replace(SCREEN, height=height, keys=True))) <= height
+    for height in (30, 50):
+        found = lines(replace(many, overview=troubles), replace(SCREEN, height=height, keys=True))
+        assert len(found) == height and found[-1].startswith("q: quit")
 
 
 def test_before_the_first_answer_it_says_so() -> None:
@@ -93,12 +110,40 @@ def test_what_does_not_work_is_said() -> None:
     overview = {
         **OVERVIEW,
         **{"redis": {"configured": True, "healthy": False}, "rules": {"valid": False}, "memory": {"refused": 3}},
-        **{"upstreams": [{"name": "azure", "down": True}, {"name": "openai"}], "workers": {"count": 2, "reached": 1}},
+        **{"upstreams": [upstream("azure", 3, 3)], "workers": {"count": 2, "reached": 1}},
     }
     shown = text(overview=overview)
-    for words in ("Redis does not", "the rules have", "3 requests were refused", "upstream azure", "1 of them answer"):
+    for words in ("Redis does not", "the rules have", "3 requests were refused", "1 of them answer"):
         assert words in shown
-    assert "openai" not in shown and "Redis" not in text()
+    assert "upstream azure is down: the last 3 requests to it failed" in shown
+    assert "not asked lately" not in shown and "Redis" not in text()
+
+
+def test_several_upstreams_have_a_row_each_those_that_are_down_first() -> None:
+    overview = {**OVERVIEW, "upstreams": [upstream("openai", 20, 0), upstream("idle", 0, 0), upstream("azure", 1, 1)]}
+    shown = [line.split() for line in lines(replace(SNAPSHOT, overview=overview))]
+    head = shown.index(["upstream", "state", "requests", "failed", "address"])
+    assert shown[head + 1 : head + 4] == [
+        ["azure", "down", "1.5k", "7", "http://azure.example/v1"],
+        ["openai", "answers", "1.5k", "7", "http://openai.example/v1"],
+        ["idle", "not", "asked", "lately", "1.5k", "7", "http://idle.example/v1"],
+    ]
+    assert "upstream azure is down: the last request to it failed" in text(overview=overview)
+    assert "answers; 2 of the last 5 failed" in text(overview={**overview, "upstreams": [upstream("a", 5, 2)] * 2})
+    assert "openai" not in text(overview={**overview, "upstreams": [upstream("openai", 20, 0)]}), "the only one"
+
+
+def test_an_upstream_that_is_down_is_said_from_what_the_admin_port_answers() -> None:
+    async def overview() -> Any:
+        made = services()
+        assert made.page is not None
+        for _ in range(3):
+            made.page.recent.add(Outcome("chat", "upstream_error", 502))
+        found = (await asked(made, "/api/overview"))[1]
+        await made.close()
+        return found
+
+    assert "upstream default is down: the last 3 requests to it failed" in text(overview=run(overview()))
 
 
 def test_what_is_unknown_has_no_figure() -> None:
