@@ -34,7 +34,7 @@ from proxy.http.relay import (
 )
 from proxy.model.api import Api
 from proxy.observe.entries import FILTERED
-from proxy.observe.overview import Values, figures
+from proxy.observe.overview import Values, figures, not_above
 from proxy.observe.recent import TEXT_SECONDS, Recent
 from proxy.request.model_records import ASKED, MOST_BYTES, is_token
 from proxy.wire.headers import value_of
@@ -149,10 +149,7 @@ class Page:
         states = await self._states()
         found = figures(values)
         for model in found["models"]:
-            loads = [state["loads"][model["model"]] for state in states if model["model"] in state["loads"]]
-            model["load_max"], model["load_last"] = max((load[0] for load in loads), default=None), None
-            if loads:  # a model has a sample for each source that its window ever had: the newest request's holds
-                _, model["load_last"], _, model["window"], model["source"] = max(loads, key=lambda load: load[2])
+            _add_loads(model, [state["loads"][model["model"]] for state in states if model["model"] in state["loads"]])
         return {
             "at": round(time.time(), 3),
             "started_at": round(self._began, 3),
@@ -294,6 +291,16 @@ def _version(values: Values) -> dict[str, Any]:
     version, python, litellm = next(iter(values.read("plimsoll_build_info")), (__version__, "", ""))
     table = values.read("plimsoll_model_table_timestamp_seconds")
     return {"plimsoll": version, "python": python, "litellm": litellm, "table_at": table.get((), None)}
+
+
+def _add_loads(model: dict[str, Any], loads: Sequence[Any]) -> None:
+    """Adds the loads of a model's last requests, of each worker."""
+    model["load_max"] = highest = max((load[0] for load in loads), default=None)
+    model["load_last"] = None
+    if highest is not None:  # a model has a sample for each source that its window ever had: the newest request's holds
+        _, model["load_last"], _, model["window"], model["source"] = max(loads, key=lambda load: load[2])
+        for name in ("load_p50", "load_p95"):
+            model[name] = not_above(highest, model[name])
 
 
 def _without_duplicates(found: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:

@@ -93,6 +93,15 @@ def quantile(share: float, bounds: Sequence[float], counts: Sequence[float]) -> 
     return bounds[-1]
 
 
+def not_above(highest: float, load: float | None) -> float | None:
+    """A quantile of loads, but no more than the highest load that is known, if that is in the same bucket. One in a
+    lower bucket says nothing: the highest of all is no longer known."""
+    if load is None:
+        return None
+    lower = max((bound for bound in LOAD_BUCKETS if bound < load), default=0.0)
+    return highest if lower < highest < load else load
+
+
 def figures(values: Values) -> dict[str, Any]:
     """The JSON of all that follows from the metrics. Times in seconds, money in US dollars."""
     return {

@@ -12,6 +12,7 @@ from proxy.admin import page as module
 from proxy.app import create_admin
 from proxy.config.settings import read_settings
 from proxy.model.outcome import Outcome
+from proxy.model.structs import replace
 from proxy.observe import recent
 from proxy.observe.recent import Shown
 from proxy.services import Services, build
@@ -101,6 +102,21 @@ def test_the_overview_names_upstreams_settings_and_versions() -> None:
         assert upstream == {"name": "default", "url": "http://me.example/v1", "requests": None, "failed": None}
         assert found["version"]["plimsoll"] and found["workers"] == {"count": 1, "reached": 1}
         assert "sk-secret" not in json.dumps(found) and found["content"] is False
+        await made.close()
+
+    run(test())
+
+
+def test_no_quantile_of_loads_is_over_the_highest_load() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        for load in (2.1, 0.3, 2.2):
+            made.page.recent.add(seen := replace(FITTED, load_before=load))
+            made.metrics.observe(seen)
+        (model,) = (await asked(made, "/api/overview"))[1]["models"]
+        assert (model["load_max"], model["load_last"], model["load_p95"]) == (2.2, 2.2, 2.2)
+        assert model["load_p50"] <= 2.2
         await made.close()
 
     run(test())

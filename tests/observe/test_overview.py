@@ -8,7 +8,7 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.observe.metrics import Metrics
 from proxy.observe.outcome_metrics import LOAD_BUCKETS
-from proxy.observe.overview import Values, figures, quantile
+from proxy.observe.overview import Values, figures, not_above, quantile
 
 CUT = Outcome(
     "chat",
@@ -101,3 +101,13 @@ def test_before_the_first_request_nothing_is_known() -> None:
 )
 def test_a_quantile_is_linear_in_its_bucket(share: float, counts: list[float], found: float | None) -> None:
     assert quantile(share, (1.0, 2.0), counts) == found
+
+
+@pytest.mark.parametrize(
+    ("highest", "load", "found"),
+    [(2.2, 3.4, 2.2), (3.5, 3.4, 3.4), (0.1, 3.4, 3.4), (2.0, 3.4, 3.4), (0.01, 0.04, 0.01), (1.0, None, None)],
+)
+def test_a_quantile_is_not_above_the_highest_load_of_its_bucket(
+    highest: float, load: float | None, found: float | None
+) -> None:
+    assert not_above(highest, load) == found
