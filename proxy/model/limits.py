@@ -81,6 +81,11 @@ class Window:
         """The load of the window: `(prompt + reserve) / tokens`, where the reply counts."""
         return (prompt + (0 if self.separate else reserve)) / self.tokens
 
+    def load_without_limit(self, prompt: int, reserve: int, floor: int) -> float:
+        """The load where the client set no limit: the reply takes no more of the reserve than the prompt leaves, and at
+        least the floor. Over 1 only where that does not fit."""
+        return min(self.load(prompt, reserve), max(1.0, self.load(prompt, floor)))
+
     def excess(self, prompt: int, reply: int, margin: Margin) -> int:
         """Tokens by which prompt, reply and margin exceed the window; the prompt fits if the result is at most 0."""
         own = self.margin(margin)

@@ -141,8 +141,11 @@ class Draft:
 
     @property
     def load(self) -> float:
-        """The load of the window: `(prompt + reserve) / window`."""
-        return self.window.load(self.prompt, self.reserve)
+        """The load of the window: prompt and reply as a share of it. A reply without a limit takes the reserve, but no
+        more than the prompt leaves, and at least the floor. Over 1 the draft does not fit."""
+        if self.reply is None:
+            return self.window.load_without_limit(self.prompt, self.default_reserve, self.floor)
+        return self.window.load(self.prompt, self.reply)
 
     @property
     def excess(self) -> int:

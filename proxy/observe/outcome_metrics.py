@@ -195,13 +195,14 @@ METRICS = (
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
-        "Load of the window, (prompt + reserve) / window, as the client sent the request.",
+        "Load of the window, (prompt + reply) / window, as the client sent the request. A reply without a limit takes "
+        "the reserve, but no more than the prompt leaves.",
         value=attrgetter("load_before"),
         buckets=LOAD_BUCKETS,
     ),
     Metric(
         "plimsoll_window_load_after_ratio",
-        "Load of the window, (prompt + reserve) / window, as the request was sent upstream.",
+        "Load of the window, (prompt + reply) / window, as the request was sent upstream.",
         value=attrgetter("load_after"),
         buckets=LOAD_BUCKETS,
     ),

@@ -388,7 +388,9 @@ def figures_of(context: RequestContext) -> Figures:
         return Figures(outcome, scanned.tenant, scanned.probing, shown=_kept(context, scanned))
     total, window, reply = counted.total, counted.window, scan.reserve
     reserve = ladder.default_reserve if reply is None else reply
-    load = window.load(total.longest or total.prompt, reserve)
+    most = total.longest or total.prompt
+    floor = window.floor(ladder.floor)
+    load = window.load_without_limit(most, reserve, floor) if reply is None else window.load(most, reserve)
     outcome = Outcome(
         received.api.name,
         "",

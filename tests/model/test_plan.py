@@ -61,6 +61,17 @@ def test_what_only_floor_or_margin_forbid_is_possible() -> None:
     assert not replace(found, least=94).possible and replace(found, least=94, reply=90).possible
 
 
+@pytest.mark.parametrize(
+    ("prompt", "limit", "load"),
+    [(893, None, 1.0), (1868, None, 1.0), (2868, None, 1.5), (893, 1100, 1.0), (893, 2100, 1.5), (1993, 1, 1.0005)],
+)
+def test_a_reply_without_a_limit_counts_no_more_than_the_prompt_leaves(
+    prompt: int, limit: int | None, load: float
+) -> None:
+    found = replace(draft([user(words(prompt))], 2000), reply=limit)
+    assert found.load == load and (load > 1) is (found.excess > 0)
+
+
 def test_load_compares_prompt_and_reserve_with_the_window() -> None:
     assert draft([user(words(893))], 2000, max_tokens=100).load == 0.5
 

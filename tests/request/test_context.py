@@ -117,6 +117,16 @@ def test_the_outcome_without_a_plan_has_the_total(reserve: int | None, reply: in
     assert (alone.reply_sent, alone.reserve, alone.load_after) == (reply, 0, 0.125), "the reply takes no room"
 
 
+@pytest.mark.parametrize(("prompt", "reserve", "load"), [(1_000, None, 1.0), (1_000, 1_500, 1.25), (1_975, None, 1.05)])
+def test_the_load_without_a_plan_has_no_more_of_a_reply_without_a_limit_than_is_left(
+    prompt: int, reserve: int | None, load: float
+) -> None:
+    context = request(attempts=1)
+    context.scanned = Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder())
+    context.counted = Counted(Window(2_000, source="x"), Total(prompt, Margin(), Quality.EXACT, 7, None))
+    assert context.outcome().load_before == context.outcome().load_after == load
+
+
 def test_headers_have_what_is_known_by_then() -> None:
     assert request().headers() == []
     names = {name for name, _ in request(plan=made()).headers()}

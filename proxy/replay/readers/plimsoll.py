@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from proxy.model.lenient_json import Json, RawFields, mapping, raw_fields
+from proxy.model.limits import FLOOR, Window
 from proxy.model.outcome import UNFITTED, Usage
 from proxy.replay.recorded import EachEntry, Figures, Found, Headers, Reader, Recorded, Skipped
 from proxy.replay.values import moment, of, status, text, tokens, value
@@ -82,14 +83,25 @@ def _headers(found: Json) -> Headers:
 
 
 def _figures(fields: RawFields) -> Figures:
-    prompt, window, reserve = (tokens(of(fields, name)) for name in ("prompt", "window", "reserve"))
-    sent = tokens(of(fields, "prompt_sent"))
+    prompt, sent = tokens(of(fields, "prompt")), tokens(of(fields, "prompt_sent"))
     return Figures(
         prompt,
         prompt if sent is None else sent,
-        None if prompt is None or not window else (prompt + (reserve or 0)) / window,
+        None if prompt is None else _load(prompt, fields),
         tuple(_steps(of(fields, "steps"))),
     )
+
+
+def _load(prompt: int, fields: RawFields) -> float | None:
+    """The load as the client sent it. The reserve is that of what was sent: 0 where a reply takes no room, or less than
+    the limit that the client asked for."""
+    size, limit, reserve = (tokens(of(fields, name)) or 0 for name in ("window", "max_tokens", "reserve"))
+    if not size:
+        return None
+    window = Window(size)
+    if limit and reserve:
+        return window.load(prompt, max(limit, reserve))
+    return window.load_without_limit(prompt, reserve, min(reserve, window.floor(FLOOR)))
 
 
 def _steps(found: Json) -> Iterator[tuple[str, int, int]]:

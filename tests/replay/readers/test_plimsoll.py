@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from proxy.model.outcome import Usage
 from tests.replay.readers.reading import body, request, skipped, survives
 
@@ -45,6 +47,21 @@ def test_a_line_without_a_body_has_figures_only() -> None:
     assert found.body == b"" and found.model == "gpt-4o" and found.figures is not None
     assert (found.figures.prompt, found.figures.prompt_sent, found.figures.load) == (9_000, 5_000, 0.91)
     assert found.figures.steps == (("prune_history", 9_000, 5_000),)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "load"),
+    [
+        ({"window": 10_000, "reserve": 3_000}, 1.0),
+        ({"window": 8_000, "reserve": 3_000}, 1.1875),
+        ({"window": 10_000, "reserve": 500, "max_tokens": 2_000}, 1.1),
+        ({"window": 10_000, "reserve": 0, "max_tokens": 2_000}, 0.9),
+        ({"window": 0}, None),
+    ],
+)
+def test_the_load_is_that_of_what_the_client_sent(recorded: dict[str, int], load: float | None) -> None:
+    found = request("plimsoll", {**LINE, **recorded})
+    assert found.figures is not None and found.figures.load == load
 
 
 def test_a_prompt_that_was_sent_as_it_came_is_written_once() -> None:
