@@ -6,27 +6,25 @@ Its parser is its own: a message that the proxy loses or groups wrongly has to s
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import msgspec
 
+from proxy.simulator.anthropic_context import COMPACTED, Read, as_read, compaction
+from proxy.simulator.anthropic_request import AnthropicError, Request, blocks_of
+from proxy.simulator.anthropic_thinking import sign, transformations
 from proxy.simulator.anthropic_threads import Threads, hold, whole
-from proxy.simulator.anthropic_validation import (
-    AnthropicError,
-    Request,
-    blocks_of,
-    is_separate,
-    sign,
-    validate,
-)
+from proxy.simulator.anthropic_validation import validate
 from proxy.simulator.asgi import Response
 from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json, decode_object
-from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.refusals import chat_format, read_of
 from proxy.simulator.replies import PARALLEL, TOKEN, TOOL_MODEL, goes_on, sample
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 from proxy.tokens.meter import prompt_tokens
@@ -37,8 +35,16 @@ MAX_BYTES = 32 << 20  # of a request
 PATHS = (PATH, COUNT_PATH)
 API = "messages"  # the name of its recipe in `proxy.tokens`
 THREAD_MIN_BYTES = 65_536  # smaller bodies are counted in less time than a thread takes to start
-SSE_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
-JSON_HEADERS = ((b"content-type", b"application/json"),)
+REQUEST_ID = (b"request-id", b"req_simulator")
+SSE_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), REQUEST_ID)
+JSON_HEADERS = ((b"content-type", b"application/json"), REQUEST_ID)
+COMPATIBLE = ("bedrock", "vllm", "vllm-2026", "llamacpp", "sglang")  # servers with errors of their own
+LONG, LONG_MODEL = (
+    "context-1m-",
+    re.compile(r"sonnet-4(?:-5|-2\d{7}|-0)?(?!-?\d)"),
+)  # a beta, and whose window it makes longer
+LONGER = 5  # so many times
+SUMMARY_TOKENS = 20  # of what a compaction writes
 CACHED, WRITTEN = (
     2,
     4,
@@ -52,7 +58,7 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One reply: its blocks, why it stopped, and the tokens of prompt and reply. `marked`: the prompt has marks of
-    caching."""
+    caching. `summarised`: tokens that were compacted first. `more`: what else the answer reports."""
 
     id: str
     model: str
@@ -61,11 +67,16 @@ class Reply:
     prompt: int
     completion: int
     marked: bool
+    summarised: int = 0
+    more: Mapping[str, Json] = field(default_factory=dict)
 
     def usage(self, output: int) -> dict[str, Json]:
         """The `usage` object. What was cached is not in `input_tokens`."""
         read, written = (self.prompt // CACHED, self.prompt // WRITTEN) if self.marked else (0, 0)
+        steps = (("compaction", self.summarised, SUMMARY_TOKENS), ("message", self.prompt, output))
+        listed = [{"type": kind, "input_tokens": given, "output_tokens": said} for kind, given, said in steps]
         return {
+            **({"iterations": listed} if self.summarised else {}),
             "input_tokens": self.prompt - read - written,
             "cache_creation_input_tokens": written,
             "cache_read_input_tokens": read,
@@ -93,14 +104,24 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, threads: Thr
     counting = request.path == COUNT_PATH
     betas = tuple((request.header(b"anthropic-beta") or b"").decode("latin-1").replace(" ", "").split(","))
     version = (request.header(b"anthropic-version") or b"").decode("latin-1")
-    error = validate(Request(body, betas, config.max_output, counting, version))
+    asked = Request(body, betas, config.max_output, counting, version)
+    error = validate(asked)
     if error is not None:
         raise error
-    count = config.count or count_prompt
-    prompt = await asyncio.to_thread(count, raw) if len(raw) > THREAD_MIN_BYTES else count(raw)
+    read = await _read(raw, body, config)
     if counting:
-        return _json(msgspec.json.encode({"input_tokens": prompt}))
-    return _complete(body, prompt, config, threads)
+        managed = {"context_management": {"original_input_tokens": read.original}} if read.managed else {}
+        return _json(msgspec.json.encode({"input_tokens": read.prompt, **managed}))
+    return _complete(asked, read, config, threads)
+
+
+async def _read(raw: bytes, body: Mapping[str, Any], config: SimulatorConfig) -> Read:
+    """What the model reads of a request."""
+    if config.count is not None:
+        tokens = config.count(raw)
+        return Read(body, tokens, tokens)
+    counted = partial(as_read, body, lambda shown: count_prompt(raw if shown is body else msgspec.json.encode(shown)))
+    return await asyncio.to_thread(counted) if len(raw) > THREAD_MIN_BYTES else counted()
 
 
 def _keys(request: RecordedRequest) -> tuple[bytes, ...]:
@@ -122,19 +143,61 @@ def count_prompt(body: bytes) -> int:
     return prompt_tokens(model, {key: bytes(raw) for key, raw in fields.items()}, [[m] for m in told], API)
 
 
-def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig, threads: Threads) -> Response:
-    """The response to a valid request with a prompt of `prompt` tokens."""
-    model = body["model"]
+def _complete(asked: Request, read: Read, config: SimulatorConfig, threads: Threads) -> Response:
+    """The response to a valid request."""
+    body, model, separate = asked.body, asked.model, asked.separate
     window = config.windows.get(model, config.window)
-    separate = is_separate(model)
-    refusal = PROVIDERS["anthropic"].refusal(window, prompt, 0 if separate else body["max_tokens"])
+    if LONG_MODEL.search(model) and asked.may(LONG):
+        window = LONGER * window
+    prompt = SUMMARY_TOKENS if read.compacts and not read.ends else read.prompt
+    if config.truncates:
+        prompt = read_of(prompt, window)
+    refusal = _refusal(body, prompt, window, separate, config)
     if refusal is not None:
-        raise AnthropicError(refusal[0], msgspec.json.decode(refusal[1])["error"]["message"])
-    reply = reply_to(body, prompt, config.text, window - prompt if separate else None)
+        return refusal
+    if read.ends:
+        reply = Reply(_ident(body), model, (compaction(),), COMPACTED, prompt, SUMMARY_TOKENS, False)
+    else:
+        reply = reply_to(body, prompt, config.text, window - prompt if separate else None)
+    if read.compacts and not read.ends:
+        reply = replace(reply, blocks=(compaction(), *reply.blocks), summarised=read.prompt)
+    edits = {"context_management": {"applied_edits": list(read.edits)}} if read.managed else {}
+    dropped = transformations(body)
+    reply = replace(reply, more={**edits, **({"input_transformations": dropped} if dropped else {})})
     hold(body, reply.id, reply.blocks, threads)
     if body.get("stream"):
-        return Response(200, SSE_HEADERS, events(reply))
+        return Response(200, SSE_HEADERS, _failing(events(reply), config.fail_after))
     return _json(message(reply))
+
+
+def _refusal(
+    body: Mapping[str, Any], prompt: int, window: int, separate: bool, config: SimulatorConfig
+) -> Response | None:
+    """The refusal of a prompt that is too long. Raises `AnthropicError`; servers with an envelope of their own
+    answer."""
+    own = config.provider in COMPATIBLE
+    reply = 0 if separate and not own else body["max_tokens"]
+    refusal = chat_format(config.provider if own else "anthropic").refusal(window, prompt, reply)
+    if refusal is None:
+        return None
+    status, text = refusal
+    if own:
+        return _json(text, status)
+    error = AnthropicError(status, msgspec.json.decode(text)["error"]["message"])
+    if not (config.in_stream and body.get("stream")):
+        raise error
+    return Response(200, SSE_HEADERS, (event("error", error=msgspec.json.decode(error.body())["error"]),))
+
+
+def _failing(told: Iterator[bytes], after: int | None) -> Iterator[bytes]:
+    """The events of a stream that may break off: after so many, it says that the provider is overloaded."""
+    yield from islice(told, after)
+    if after is not None:
+        yield event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+
+
+def _ident(body: Mapping[str, Any]) -> str:
+    return f"msg_sim{zlib.crc32(msgspec.json.encode(body)):08x}"
 
 
 def reply_to(body: Mapping[str, Any], prompt: int, text: str = "", room: int | None = None) -> Reply:
@@ -155,7 +218,7 @@ def reply_to(body: Mapping[str, Any], prompt: int, text: str = "", room: int | N
             stop = "max_tokens" if size == body["max_tokens"] else "model_context_window_exceeded"
         blocks += [{"type": "text", "text": "".join(words[:size])}] if size else []
     marked = b'"cache_control"' in msgspec.json.encode(body)
-    return Reply(f"msg_sim{seed:08x}", body["model"], (*blocks, *calls), stop, prompt, size, marked)
+    return Reply(_ident(body), body["model"], (*blocks, *calls), stop, prompt, size, marked)
 
 
 def _calls(body: Mapping[str, Any], seed: int) -> list[dict[str, Any]]:
@@ -197,6 +260,7 @@ def _envelope(reply: Reply, blocks: Json, stop: str | None, output: int) -> dict
         "stop_reason": stop,
         "stop_sequence": None,
         "usage": reply.usage(output),
+        **({} if stop is None else reply.more),
     }
 
 
@@ -210,7 +274,7 @@ def events(reply: Reply) -> Iterator[bytes]:
             yield event("content_block_delta", index=index, delta=delta)
         yield event("content_block_stop", index=index)
     usage = {"output_tokens": reply.completion}
-    yield event("message_delta", delta={"stop_reason": reply.stop, "stop_sequence": None}, usage=usage)
+    yield event("message_delta", delta={"stop_reason": reply.stop, "stop_sequence": None}, usage=usage, **reply.more)
     yield event("message_stop")
 
 
@@ -221,7 +285,7 @@ def event(kind: str, **fields: Json) -> bytes:
 
 def _opened(block: Mapping[str, Any]) -> dict[str, Any]:
     """A block as its first event has it: without what its deltas bring."""
-    empty: dict[str, Any] = {"text": "", "thinking": "", "signature": "", "input": {}}
+    empty: dict[str, Any] = {"text": "", "thinking": "", "signature": "", "input": {}, "content": None}
     return {key: empty.get(key, value) for key, value in block.items()}
 
 
@@ -232,6 +296,8 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Json]]:
     elif block["type"] == "tool_use":
         for part in TOKEN.findall(msgspec.json.encode(block["input"]).decode()):
             yield {"type": "input_json_delta", "partial_json": part}
+    elif block["type"] == COMPACTED:
+        yield {"type": "compaction_delta", "content": block["content"], "signature": block["signature"]}
     else:
         for word in TOKEN.findall(block["text"]):
             yield {"type": "text_delta", "text": word}
@@ -242,6 +308,6 @@ def failure(error: ApiError) -> AnthropicError:
     return error if isinstance(error, AnthropicError) else AnthropicError(error.status, error.message)
 
 
-def _json(body: bytes) -> Response:
+def _json(body: bytes, status: int = 200) -> Response:
     middle = len(body) // 2  # two chunks, so that `abort_after=1` aborts in the middle
-    return Response(200, (*JSON_HEADERS, (b"content-length", b"%d" % len(body))), (body[:middle], body[middle:]))
+    return Response(status, (*JSON_HEADERS, (b"content-length", b"%d" % len(body))), (body[:middle], body[middle:]))

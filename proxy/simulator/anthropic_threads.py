@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.simulator.anthropic_validation import AnthropicError
+from proxy.simulator.anthropic_request import AnthropicError
 
 MAX_HELD = 1_000
 

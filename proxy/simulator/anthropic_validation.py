@@ -1,33 +1,30 @@
 """Validation of requests of the Messages API, in Anthropic's wording: one check per function.
 
-It does not check the length of a prompt. Thinking blocks carry a signature of the simulator's own, which shows what
-stood before them.
+Thinking and context management have modules of their own. It does not check the length of a prompt.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import msgspec
-
+from proxy.simulator import anthropic_context, anthropic_thinking
+from proxy.simulator.anthropic_request import (
+    OLD,
+    Check,
+    Message,
+    Request,
+    blocks_of,
+    expected_tags,
+    field_required,
+    invalid,
+    turns,
+    types_of,
+)
 from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json
 from proxy.simulator.shapes import BOOLEAN, INTEGER, NUMBER, OBJECT, TEXT, Shape, wrong_type
 
-# 529 is Anthropic's own; 413 is answered by its edge.
-TYPES: Mapping[int, str] = {
-    401: "authentication_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
-}
-INVALID, SERVER = "invalid_request_error", "api_error"
 FIELDS = frozenset(
     "model messages max_tokens system tools tool_choice thinking output_config stop_sequences metadata stream "
     "temperature top_p top_k service_tier container cache_control inference_geo fallbacks".split()
@@ -43,83 +40,43 @@ BETAS: Mapping[str, tuple[str, ...]] = {
 NOT_COUNTED = frozenset(("max_tokens", "stream", "metadata", "stop_sequences", "temperature", "top_p", "top_k"))
 SAMPLING = ("temperature", "top_p", "top_k")
 STRICT_VERSION = "2026-10-21"  # of the header anthropic-version
+SERVER_RESULTS = (
+    *("web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution"),
+    *("tool_search", "advisor"),
+)
 SERVER_TOOLS = ("web_search_", "web_fetch_", "code_execution_")
 MAX_MARKS = 4
-MIN_BUDGET = 1024
-OLD = re.compile(r"claude-(?:[23]|instant|[a-z]+-4(?:-[01]\b|-2\d{7}|$|@))")  # models before 4.5
 PREFILLS = re.compile(r"claude-(?:[a-z]+-4-5|[23])|" + OLD.pattern)
 SYSTEM_MODEL = re.compile(r"claude-(?:opus-4-[89]|[a-z]+-[5-9]|sim)")
-BINDING_MODEL = re.compile(r"claude-(?:fable|mythos)-5[.-][1-9]|sim-binding")
-CONTROLS = "thinking-binding-controls-"
-THINKING = ("thinking", "redacted_thinking")
-SIGNED = "sim"  # the beginning of a signature of the simulator's
-
-Body = Mapping[str, Any]
-Message = Mapping[str, Any]
-Check = Callable[["Request"], ApiError | None]
-
-
-class AnthropicError(ApiError):
-    """An error in Anthropic's envelope."""
-
-    def body(self) -> bytes:
-        """The JSON of the answer."""
-        kind = TYPES.get(self.status, INVALID if self.status < 500 else SERVER)
-        error = {"type": kind, "message": self.message}
-        return msgspec.json.encode({"type": "error", "error": error, "request_id": "req_simulator"})
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request: its JSON, its `anthropic-beta` values, and the model's largest reply limit."""
-
-    body: Body
-    betas: tuple[str, ...] = ()
-    max_output: int | None = None
-    counting: bool = False
-    version: str = ""
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return str(self.body["model"])
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """The messages, in order."""
-        found: Sequence[Message] = self.body["messages"]
-        return found
-
-    def may(self, *beginnings: str) -> bool:
-        """Whether one of these betas is on."""
-        return any(beta.startswith(beginnings) for beta in self.betas)
-
-
-def invalid(text: str) -> AnthropicError:
-    """A 400."""
-    return AnthropicError(400, text)
+MAX_MESSAGES = 100_000
+# The fields of messages; those of a system message need a beta.
+MESSAGE_FIELDS = frozenset(("role", "content"))
+SYSTEM_FIELDS: Mapping[str, str] = {
+    "clear_at": "mid-conversation-system-clear-at-",
+    "output_config": "mid-conversation-output-config-",
+}
+# The types of blocks, with the fields that each requires.
+BLOCKS: Mapping[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "image": ("source",),
+    "document": ("source",),
+    "search_result": (),
+    "thinking": ("thinking", "signature"),
+    "redacted_thinking": ("data",),
+    "tool_use": ("id", "name", "input"),
+    "tool_result": ("tool_use_id",),
+    "server_tool_use": ("id",),
+    "mcp_tool_use": ("id",),
+    "mcp_tool_result": ("tool_use_id",),
+    **{f"{tool}_tool_result": ("tool_use_id",) for tool in SERVER_RESULTS},
+    **dict.fromkeys(("container_upload", "compaction", "tool_addition", "tool_removal", "fallback"), ()),
+}
+SYSTEM_BLOCKS = ("text", "tool_addition", "tool_removal")
 
 
 def validate(request: Request) -> ApiError | None:
     """The error of the first check that fails; None for a valid request."""
     return next((error for check in CHECKS if (error := check(request)) is not None), None)
-
-
-def is_separate(model: str) -> bool:
-    """Whether the reply does not count against the window: since Claude 4.5."""
-    return OLD.search(model) is None
-
-
-def blocks_of(message: Message) -> list[Mapping[str, Any]]:
-    """The blocks of a message's content."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def _types(message: Message) -> list[Json]:
-    return [block.get("type") for block in blocks_of(message)]
 
 
 def _fields_are_known(request: Request) -> ApiError | None:
@@ -138,6 +95,9 @@ def _has_messages(request: Request) -> ApiError | None:
         return invalid("model: Input should be a valid string")
     if not isinstance(found, list) or not all(isinstance(m, dict) for m in found):
         return invalid("messages: Input should be a valid list")
+    if len(found) > MAX_MESSAGES:
+        text = f"messages: List should have at most {MAX_MESSAGES} items after validation, not {len(found)}"
+        return invalid(text)
     return None if found else invalid("messages: at least one message is required")
 
 
@@ -150,15 +110,18 @@ FLAT: Shape = {
 }
 INNER: Shape = {**FLAT, "source": {**SOURCE, "content": (TEXT, [FLAT])}}  # of a result: a document may hold blocks
 BLOCK: Shape = {**INNER, "content": (TEXT, [INNER], OBJECT)}
+LIMIT: Shape = {"type": TEXT, "value": INTEGER}
+EDIT: Shape = {"type": TEXT, "trigger": LIMIT, "keep": (TEXT, LIMIT), "clear_at_least": LIMIT, "exclude_tools": [TEXT]}
 REQUEST = {
     "messages": [{"role": TEXT, "content": (TEXT, [BLOCK])}],
     "system": (TEXT, [BLOCK]),
     "tools": [{"type": TEXT, "name": TEXT, "description": TEXT, "input_schema": OBJECT}],
     "tool_choice": {"type": TEXT, "name": TEXT, "disable_parallel_tool_use": BOOLEAN},
-    "thinking": {"type": TEXT, "budget_tokens": INTEGER, "block_binding": {"prefix_mismatch_behavior": TEXT}},
+    "thinking": {"type": TEXT, "budget_tokens": INTEGER, "block_binding": OBJECT},
     "output_config": {"format": {"type": TEXT, "schema": OBJECT}, "effort": TEXT},
     "output_format": {"type": TEXT, "schema": OBJECT},
-    "context_management": {"edits": [{"type": TEXT}]},
+    "context_management": {"edits": [EDIT]},
+    "compaction": {"type": TEXT, "instructions": TEXT},
     "stop_sequences": [TEXT],
     "metadata": {"user_id": TEXT},
     "stream": BOOLEAN,
@@ -182,30 +145,59 @@ def _roles_are_valid(request: Request) -> ApiError | None:
             return invalid(f"messages.{i}.role: Input should be 'user' or 'assistant'")
         if m["role"] == "system" and not SYSTEM_MODEL.search(request.model):
             return invalid(f"messages.{i}: role 'system' is not supported on this model")
-    if request.messages[0]["role"] == "system":
+    if request.messages[0]["role"] == "system" and not _is_directive(request.messages[0]):
         return invalid(
             "messages.0: role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool "
             "result; use the top-level 'system' parameter for the initial system prompt"
         )
-    if request.messages[0]["role"] != "user":
+    first = next((m for m in request.messages if not _is_directive(m)), {"role": "user"})
+    if first["role"] != "user" and types_of(first)[:1] != ["compaction"]:
         return invalid('messages: first message must use the "user" role')
     return None
+
+
+def _messages_have_known_fields(request: Request) -> ApiError | None:
+    for i, m in enumerate(request.messages):
+        for name in m.keys() - MESSAGE_FIELDS:
+            beta = SYSTEM_FIELDS.get(name, "") if m["role"] == "system" else ""
+            if not beta or not request.may(beta):
+                return invalid(f"messages.{i}.{name}: Extra inputs are not permitted")
+    return None
+
+
+def _blocks_are_known(request: Request) -> ApiError | None:
+    """Of a system message, text and changes of tools alone."""
+    for i, m in enumerate(request.messages):
+        known = SYSTEM_BLOCKS if m["role"] == "system" else tuple(BLOCKS)
+        for k, block in enumerate(blocks_of(m)):
+            kind, path = str(block.get("type")), f"messages.{i}.content.{k}"
+            if kind not in known:
+                return expected_tags(path, kind, known)
+            missing = next((name for name in BLOCKS[kind] if block.get(name) is None), None)
+            if missing is not None:
+                return field_required(f"{path}.{kind}.{missing}")
+    return None
+
+
+def _is_directive(message: Message) -> bool:
+    """Whether a system message says how to write from here on, and nothing else: it may stand anywhere."""
+    return message["role"] == "system" and message.get("content") in ([], None) and bool(message.get("output_config"))
 
 
 def _systems_stand_right(request: Request) -> ApiError | None:
     """Runs of several system messages count as one."""
     messages = request.messages
     for i, m in enumerate(messages):
-        if m["role"] != "system":
+        if m["role"] != "system" or _is_directive(m):
             continue
         behind = next((n for n in messages[i + 1 :] if n["role"] != "system"), None)
-        before = next(n for n in reversed(messages[:i]) if n["role"] != "system")
+        before = next((n for n in reversed(messages[:i]) if n["role"] != "system"), {"role": "user"})
         if behind is not None and behind["role"] != "assistant":
             return invalid(
                 f"messages.{i}: role 'system' must precede an 'assistant' message or end the array; the directive-only "
                 "form (content: [] with output_config) is accepted at any position"
             )
-        if before["role"] == "assistant" and not str((_types(before) or [""])[-1]).endswith("_tool_result"):
+        if before["role"] == "assistant" and not str((types_of(before) or [""])[-1]).endswith("_tool_result"):
             return invalid(
                 f"messages.{i}: role 'system' must follow a 'user' message or an 'assistant' message ending in a "
                 "server tool result"
@@ -216,6 +208,8 @@ def _systems_stand_right(request: Request) -> ApiError | None:
 def _contents_are_valid(request: Request) -> ApiError | None:
     for i, m in enumerate(request.messages):
         content = m.get("content")
+        if _is_directive(m):
+            continue
         if not isinstance(content, str | list):
             return invalid(f"messages.{i}.content: Input should be a valid list")
         if not content and not (m["role"] == "assistant" and i == len(request.messages) - 1):
@@ -231,26 +225,10 @@ def _contents_are_valid(request: Request) -> ApiError | None:
     return None
 
 
-def _turns(request: Request) -> Iterator[tuple[int, str, list[tuple[str, Mapping[str, Any]]]]]:
-    """Place, role and blocks of each turn: consecutive messages of one role are merged first. Each block has its
-    path. System messages stand outside the turns."""
-    place, role, found = 0, "", list[tuple[str, Mapping[str, Any]]]()
-    for i, m in enumerate(request.messages):
-        if m["role"] == "system":
-            continue
-        if m["role"] != role and role:
-            yield place, role, found
-            found = []
-        if not found:
-            place, role = i, m["role"]
-        found += [(f"messages.{i}.content.{k}", block) for k, block in enumerate(blocks_of(m))]
-    yield place, role, found
-
-
 def _results_answer_calls(request: Request) -> ApiError | None:
     waiting: list[str] = []
     asked_at = 0
-    for place, role, blocks in _turns(request):
+    for place, role, blocks in turns(request):
         answered = [block.get("tool_use_id") for _, block in blocks if block.get("type") == "tool_result"]
         if answered and role != "user":
             return invalid(f"messages.{place}: `tool_result` blocks can only be in `user` messages")
@@ -305,7 +283,7 @@ def _server_tools_stay_together(request: Request) -> ApiError | None:
 
 
 def _tools_are_defined(request: Request) -> ApiError | None:
-    types = {kind for m in request.messages for kind in _types(m)}
+    types = {kind for m in request.messages for kind in types_of(m)}
     if types & {"tool_use", "tool_result"} and not request.body.get("tools"):
         return invalid("Requests which include `tool_use` or `tool_result` blocks must define tools.")
     return None
@@ -314,11 +292,13 @@ def _tools_are_defined(request: Request) -> ApiError | None:
 def _ends_with_user(request: Request) -> ApiError | None:
     last = request.messages[-1]
     if last["role"] != "assistant" or PREFILLS.search(request.model):
-        content = last.get("content")
-        if last["role"] == "assistant" and isinstance(content, str) and content != content.rstrip():
+        texts = [str(block.get("text")) for block in blocks_of(last)[-1:] if block.get("type") == "text"]
+        if last["role"] == "assistant" and texts and not texts[0].strip():
+            return invalid("messages: text content blocks must be non-empty")
+        if last["role"] == "assistant" and texts and texts[0] != texts[0].rstrip():
             return invalid("messages: final assistant content cannot end with trailing whitespace")
         return None
-    if any(str(kind).startswith("server_tool") for kind in _types(last)):
+    if any(str(kind).startswith("server_tool") for kind in types_of(last)):
         return None  # a turn that was paused goes on
     return invalid(
         "This model does not support assistant message prefill. The conversation must end with a user message."
@@ -336,13 +316,7 @@ def _limit_is_valid(request: Request) -> ApiError | None:
             f"max_tokens: {limit} > {request.max_output}, which is the maximum allowed number of output tokens for "
             f"{request.model}"
         )
-    thinking = request.body.get("thinking") or {}
-    budget = thinking.get("budget_tokens")
-    if thinking.get("type") != "enabled":
-        return None
-    if not isinstance(budget, int) or budget < MIN_BUDGET:
-        return invalid(f"thinking.enabled.budget_tokens: Input should be greater than or equal to {MIN_BUDGET}")
-    return None if limit > budget else invalid("`max_tokens` must be greater than `thinking.budget_tokens`")
+    return None
 
 
 def _marks_are_few(request: Request) -> ApiError | None:
@@ -359,72 +333,6 @@ def _marks(value: Json) -> int:
     if not isinstance(value, dict):
         return 0
     return bool(value.get("cache_control")) + _marks(value.get("content"))
-
-
-def _thinking_comes_first(request: Request) -> ApiError | None:
-    """In the open tool loop of models whose thinking is enabled."""
-    if (request.body.get("thinking") or {}).get("type") != "enabled":
-        return None
-    turns = list(_turns(request))
-    loop = [blocks for place, role, blocks in turns if role == "assistant"][-1:]
-    types = [block.get("type") for blocks in loop for _, block in blocks]
-    answered = any(block.get("type") == "tool_result" for _, block in turns[-1][2])
-    if not types or not answered or types[0] in THINKING:
-        return None
-    path = next(path for blocks in loop for path, _ in blocks)
-    if any(kind in THINKING for kind in types):
-        return invalid(
-            f"{path}.type: If an assistant message contains any thinking blocks, the first block must be `thinking` or "
-            f"`redacted_thinking`. Found `{types[0]}`."
-        )
-    return invalid(
-        f"{path}.type: Expected `thinking` or `redacted_thinking`, but found `{types[0]}`. When `thinking` is enabled, "
-        "a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and "
-        "`tool_result` blocks)."
-    )
-
-
-def _thinking_is_unmodified(request: Request) -> ApiError | None:
-    """Signatures of the simulator show the block itself and, on models that bind it, all that stood before it."""
-    thinking = request.body.get("thinking") or {}
-    binding = thinking.get("block_binding") or {}
-    drops = binding.get("prefix_mismatch_behavior") == "drop_block" and request.may(CONTROLS)
-    for i, m in enumerate(request.messages):
-        for k, block in enumerate(blocks_of(m)):
-            signature = str(block.get("signature", ""))
-            if block.get("type") != "thinking" or not signature.startswith(SIGNED):
-                continue
-            text, prefix = sign(request.body, i, block.get("thinking"))[len(SIGNED) :].split(".")
-            if signature[len(SIGNED) :].split(".")[0] != text:
-                return invalid(f"messages.{i}.content.{k}: Invalid `signature` in `thinking` block")
-            if BINDING_MODEL.search(request.model) and not drops and not signature.endswith(prefix):
-                return invalid(
-                    f"messages.{i}.content.{k}: Invalid `signature` in `thinking` block. The block is bound to a "
-                    "different conversation. Remove the block, or set "
-                    '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block". That setting requires the '
-                    "`thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header."
-                )
-    return None
-
-
-def sign(body: Body, place: int, text: Json) -> str:
-    """The signature of a thinking block in the message at `place`: of the block, and of what stands before it. Marks of
-    caching do not count."""
-    before = [_unmarked(body.get(key)) for key in ("system", "tools")]
-    before.append(_unmarked(list(body["messages"][:place])))
-    return f"{SIGNED}{_digest(text)}.{_digest(before)}"
-
-
-def _unmarked(value: Json) -> Json:
-    if isinstance(value, list):
-        return [_unmarked(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _unmarked(inner) for key, inner in value.items() if key != "cache_control"}
-
-
-def _digest(value: Json) -> str:
-    return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=8).hexdigest()
 
 
 def _sampling_is_not_set(request: Request) -> ApiError | None:
@@ -453,6 +361,8 @@ def _can_be_counted(request: Request) -> ApiError | None:
     """The counter runs no tool and fetches nothing."""
     if not request.counting:
         return None
+    if request.body.get("mcp_servers"):
+        return invalid("mcp_servers: the MCP connector is not supported by the token counting endpoint")
     for i, tool in enumerate(request.body.get("tools") or ()):
         kind = str(tool.get("type") or "custom")
         if kind.startswith(SERVER_TOOLS):
@@ -471,7 +381,9 @@ CHECKS: tuple[Check, ...] = (
     _has_messages,
     _types_are_right,
     _roles_are_valid,
+    _messages_have_known_fields,
     _contents_are_valid,
+    _blocks_are_known,
     _systems_stand_right,
     _results_answer_calls,
     _ids_are_unique,
@@ -480,8 +392,8 @@ CHECKS: tuple[Check, ...] = (
     _ends_with_user,
     _limit_is_valid,
     _marks_are_few,
-    _thinking_comes_first,
-    _thinking_is_unmodified,
+    *anthropic_thinking.CHECKS,
+    *anthropic_context.CHECKS,
     _sampling_is_not_set,
     _blocks_stand_where_they_may,
     _can_be_counted,

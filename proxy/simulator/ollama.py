@@ -114,7 +114,7 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Load
     reply = reply_to(body, prompt, config.text)
     if body.get("stream") is False:
         return json_response(200, whole(reply))
-    return Response(200, LINES, lines(reply))
+    return Response(200, LINES, failing(lines(reply), config.fail_after))
 
 
 def decoded(raw: bytes) -> dict[str, Any]:
@@ -250,6 +250,13 @@ def lines(reply: Reply) -> Iterator[bytes]:
     if reply.calls:
         yield line(_part(reply, {"role": "assistant", "content": "", "tool_calls": list(reply.calls)}))
     yield line({**_part(reply, {"role": "assistant", "content": ""}, done=True), **_counts(reply)})
+
+
+def failing(told: Iterator[bytes], after: int | None) -> Iterator[bytes]:
+    """The lines of a stream that may break off: after so many, an error is its last one."""
+    yield from islice(told, after)
+    if after is not None:
+        yield line({"error": "an error was encountered while running the model"})
 
 
 def _part(reply: Reply, message: Mapping[str, Json], *, done: bool = False) -> dict[str, Json]:

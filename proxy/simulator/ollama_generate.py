@@ -22,6 +22,7 @@ from proxy.simulator.ollama import (
     check_image,
     check_types,
     decoded,
+    failing,
     figures,
     json_response,
     line,
@@ -81,7 +82,7 @@ async def answer(request: RecordedRequest, config: SimulatorConfig, loaded: Load
     reply = reply_to(body, prompt, config.text)
     if body.get("stream") is False:
         return json_response(200, {**_part(reply.model, "".join(reply.tokens), reply.thinking), **_last(reply)})
-    return Response(200, LINES, lines(reply))
+    return Response(200, LINES, failing(lines(reply), config.fail_after))
 
 
 def check(body: Mapping[str, Any]) -> None:

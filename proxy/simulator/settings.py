@@ -32,6 +32,7 @@ class SimulatorConfig:
     `text`: the reply; "" for a default.
     `cached`: the prompt tokens, at most, that it reports as read from its prompt cache.
     `head_delay`, `chunk_delay`: before the response, and between its chunks.
+    `fail_after`: a stream of the Messages API, or of Ollama, ends with an error after so many events.
     `abort_after`: it closes the connection after this many chunks.
     `fail_first`, `fail_status`: the first requests get this status.
     `status`: all requests get this status, where it is not 0.
@@ -57,6 +58,7 @@ class SimulatorConfig:
     cached: int = 0
     head_delay: float = 0.0
     chunk_delay: float = 0.0
+    fail_after: int | None = None
     abort_after: int | None = None
     fail_first: int = 0
     fail_status: int = 429
@@ -86,6 +88,7 @@ OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {
     b"x-sim-cached": ("cached", int),
     b"x-sim-delay": ("head_delay", float),
     b"x-sim-chunk-delay": ("chunk_delay", float),
+    b"x-sim-fail": ("fail_after", int),
     b"x-sim-abort": ("abort_after", int),
     b"x-sim-status": ("status", int),
 }

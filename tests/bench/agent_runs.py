@@ -26,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.simulator import anthropic_messages, anthropic_validation, ollama, responses
+from proxy.simulator.anthropic_request import Request
 from proxy.simulator.check import ApiError
 from proxy.simulator.responses_validation import checks
 from proxy.simulator.validation import validate
@@ -136,7 +137,7 @@ def _fault(error: ApiError | None) -> str:
 
 
 def _messages_fault(body: Body) -> str:
-    return _fault(anthropic_validation.validate(anthropic_validation.Request(body)))
+    return _fault(anthropic_validation.validate(Request(body)))
 
 
 def _ollama_fault(body: Body) -> str:

@@ -83,7 +83,8 @@ def test_what_reaches_the_upstream_is_what_was_sent(here: World) -> None:
         own = {"anthropic-beta": "context-management-2025-06-27", "x-api-key": "sk-ant-other"}
         with client(url, "as sent", **own) as ai:
             kept = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
-            ai.messages.create(**asked(), extra_query={"beta": "true"}, extra_body={"context_management": kept})
+            more = asked(**TALKS["thinking"])
+            ai.messages.create(**more, extra_query={"beta": "true"}, extra_body={"context_management": kept})
     straight, through = here.seen("as sent")
     assert (through.method, through.path, through.query) == (straight.method, straight.path, b"beta=true")
     assert through.body == straight.body

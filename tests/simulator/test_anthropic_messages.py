@@ -19,6 +19,7 @@ from proxy.simulator.settings import SimulatorConfig
 from tests.simulator.test_app import ResponseReader, exchange
 
 ASK = {"role": "user", "content": "How are you?"}
+CONFIGURED = ("window", "text", "api_key", "max_output", "status", "provider", "in_stream", "fail_after", "truncates")
 HEADERS = [(b"anthropic-version", b"2023-06-01"), (b"x-api-key", b"sk-ant-test")]
 TOOL = {"name": "f", "input_schema": {"type": "object", "required": ["q"], "properties": {"q": {"type": "string"}}}}
 
@@ -26,7 +27,7 @@ TOOL = {"name": "f", "input_schema": {"type": "object", "required": ["q"], "prop
 def asked(
     path: str = PATH, headers: Any = None, method: str = "POST", raw: bytes = b"", **fields: Any
 ) -> ResponseReader:
-    config = {key: fields.pop(key) for key in ("window", "text", "api_key", "max_output", "status") if key in fields}
+    config = {key: fields.pop(key) for key in CONFIGURED if key in fields}
     base = {"model": "claude-sonnet-4-5", "max_tokens": 50, "messages": [ASK]}
     if path == COUNT_PATH:
         del base["max_tokens"]
@@ -53,7 +54,7 @@ def test_a_plain_answer() -> None:
 
 
 def test_a_stream_has_the_events_of_the_real_one() -> None:
-    got = asked(text="Fine, thanks.", stream=True, thinking={"type": "adaptive"})
+    got = asked(text="Fine, thanks.", stream=True, thinking={"type": "adaptive"}, model="claude-opus-4-6")
     events = read(got)
     kinds = [event["type"] for event in events]
     block = ["content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"]
@@ -186,3 +187,95 @@ def test_a_request_that_is_too_large_is_refused_unread() -> None:
     got = asked(raw=b" " * (MAX_BYTES + 1))
     assert (got.status, got.json["error"]["type"]) == (413, "request_too_large")
     assert got.json["error"]["message"] == "Request exceeds the maximum size"
+
+
+def beta(*names: str) -> list[tuple[bytes, bytes]]:
+    return [*HEADERS, (b"anthropic-beta", ",".join(names).encode())]
+
+
+def run(calls: int) -> list[dict[str, Any]]:
+    """A conversation with so many calls and their results."""
+    found: list[dict[str, Any]] = [ASK]
+    for i in range(calls):
+        use = {"type": "tool_use", "id": f"t{i}", "name": "f", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": "word " * 50}
+        found += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    return found
+
+
+CLEAR = {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 4}}
+MANAGED: dict[str, Any] = {"messages": run(6), "tools": [TOOL], "context_management": {"edits": [CLEAR]}}
+SUMMARIZE = {"type": "summarize"}
+LONG = [{"role": "user", "content": "word " * 300}]
+
+
+def test_what_it_cleared_is_reported_and_not_counted() -> None:
+    headers = beta("context-management-2025-06-27")
+    whole = tokens(messages=run(6), tools=[TOOL])
+    counted = asked(COUNT_PATH, headers, **MANAGED).json
+    assert counted["context_management"] == {"original_input_tokens": whole} and counted["input_tokens"] < whole
+    (edit,) = asked(headers=headers, **MANAGED).json["context_management"]["applied_edits"]
+    assert (edit["type"], edit["cleared_tool_uses"]) == ("clear_tool_uses_20250919", 3)
+    assert edit["cleared_input_tokens"] == whole - counted["input_tokens"]
+    last = read(asked(headers=headers, stream=True, **MANAGED))[-2]
+    assert last["type"] == "message_delta" and last["context_management"]["applied_edits"] == [edit]
+    assert asked(headers=headers, window=whole - 1, **MANAGED).status == 200
+    assert asked(messages=run(6), tools=[TOOL], window=whole - 1).status == 400
+
+
+def test_it_compacts_where_the_request_says_so() -> None:
+    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 50}}
+    headers = beta("compact-2026-01-12", "compact-2026-09-04")
+    got = asked(headers=headers, text="Fine.", context_management={"edits": [edit]}, system="word " * 60).json
+    assert [block["type"] for block in got["content"]] == ["compaction", "text"]
+    first, last = got["usage"]["iterations"]
+    assert (first["type"], last["type"]) == ("compaction", "message")
+    assert first["input_tokens"] > 50 > last["input_tokens"] == got["usage"]["input_tokens"]
+    paused = {"context_management": {"edits": [{**edit, "pause_after_compaction": True}]}, "system": "word " * 60}
+    for fields in (paused, {"compaction": SUMMARIZE}):
+        alone = asked(headers=headers, **fields).json
+        assert ([block["type"] for block in alone["content"]], alone["stop_reason"]) == (["compaction"], "compaction")
+    events = read(asked(headers=headers, compaction=SUMMARIZE, stream=True))
+    (delta,) = (event["delta"] for event in events if event["type"] == "content_block_delta")
+    assert delta["type"] == "compaction_delta" and delta["content"]
+
+
+def test_thinking_that_it_left_out_is_reported() -> None:
+    drops = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    fields: dict[str, Any] = {"model": "claude-fable-5-1", "headers": beta("thinking-binding-controls-2026-08-01")}
+    content = asked(thinking=drops, **fields).json["content"]
+    told = [ASK, {"role": "assistant", "content": content}, ASK]
+    assert "input_transformations" not in asked(thinking=drops, messages=told, **fields).json
+    (one,) = asked(thinking=drops, messages=told, system="x", **fields).json["input_transformations"]
+    assert one == {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"}
+
+
+def test_betas_change_windows() -> None:
+    headers = beta("context-1m-2025-08-07")
+    for model, status in (("claude-sonnet-4-5", 200), ("claude-sonnet-4-20250514", 200), ("claude-opus-4-5", 400)):
+        assert asked(messages=LONG, window=200, model=model).status == 400
+        assert asked(messages=LONG, window=200, model=model, headers=headers).status == status
+    both: dict[str, Any] = {"window": 100, "max_tokens": 99, "model": "claude-opus-4-1", "text": "word " * 99}
+    assert asked(**both).status == 400
+    got = asked(headers=beta("model-context-window-exceeded-2025-08-26"), **both).json
+    assert got["stop_reason"] == "model_context_window_exceeded"
+
+
+def test_servers_beside_anthropic_refuse_in_their_own_words() -> None:
+    said = {"message": "Input is too long for requested model."}
+    assert asked(provider="bedrock", messages=LONG, window=200).json == said
+    assert asked(provider="vllm", messages=LONG, window=200).json["object"] == "error"
+    assert asked(truncates=True, messages=LONG, window=200).json["usage"]["input_tokens"] == 100
+
+
+def test_an_error_may_come_in_the_stream() -> None:
+    (refused,) = read(asked(in_stream=True, stream=True, messages=LONG, window=200))
+    assert refused["error"]["type"] == "invalid_request_error"
+    assert refused["error"]["message"].startswith("prompt is too long: ")
+    *begun, failed = read(asked(stream=True, fail_after=3))
+    assert [event["type"] for event in begun] == ["message_start", "ping", "content_block_start"]
+    assert failed == {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+
+def test_every_answer_names_its_request() -> None:
+    assert asked().headers[b"request-id"] == asked(stream=True).headers[b"request-id"] == b"req_simulator"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from proxy.simulator.anthropic_validation import AnthropicError, Request, is_separate, sign, validate
+from proxy.simulator.anthropic_request import Request
+from proxy.simulator.anthropic_validation import validate
 
 ASK, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 SYSTEM = {"role": "system", "content": "s"}
 TOOLS = [{"name": "f", "input_schema": {"type": "object"}}]
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-BINDING = "claude-fable-5-1"
 
 
 def use(ident: str = "t", **more: Any) -> dict[str, Any]:
@@ -69,6 +68,7 @@ def error(
             SYSTEM,
         ],
         [ASK, said("assistant", {"type": "server_tool_use", "id": "s"})],
+        [said("assistant", {"type": "compaction", "content": "x"}), ASK],
     ],
 )
 def test_what_is_valid(messages: list[Any]) -> None:
@@ -137,6 +137,28 @@ def test_what_is_valid(messages: list[Any]) -> None:
             [ASK, said("assistant", {"type": "server_tool_use", "id": "s"}), ASK],
             "`server_tool_use` ids were found without a corresponding result block: s.",
         ),
+        ([{**ASK, "name": "x"}], "messages.0.name: Extra inputs are not permitted"),
+        ([{**ASK, "clear_at": "never"}], "messages.0.clear_at: Extra inputs are not permitted"),
+        (
+            [said("user", {"type": "news"})],
+            "messages.0.content.0: Input tag 'news' found using 'type' does not match any of the expected tags: 'text'",
+        ),
+        (
+            [ASK, said("system", {"type": "image"})],
+            "messages.1.content.0: Input tag 'image' found using 'type' does not match any of the expected tags: 'text'"
+            ", 'tool_addition', 'tool_removal'",
+        ),
+        ([said("user", {"type": "image"})], "messages.0.content.0.image.source: Field required"),
+        (
+            [ASK, said("assistant", {"type": "tool_use", "name": "f", "input": {}}), ASK],
+            "messages.1.content.0.tool_use.id: Field required",
+        ),
+        ([said("user", {"type": "tool_result"})], "messages.0.content.0.tool_result.tool_use_id: Field required"),
+        (
+            [ASK, said("assistant", {"type": "thinking", "thinking": "t"}), ASK],
+            "messages.1.content.0.thinking.signature: Field required",
+        ),
+        ([ASK] * 100_001, "messages: List should have at most 100000 items after validation, not 100001"),
         (
             [ASK, ANSWER],
             ("This model does not support assistant message prefill. The conversation must end with a user message."),
@@ -154,6 +176,9 @@ def test_an_older_model_takes_a_prefill_and_no_system_message_inside() -> None:
         error(body(ASK, space, model="claude-3-haiku"))
         == "messages: final assistant content cannot end with trailing whitespace"
     )
+    blank = {"role": "assistant", "content": [text("a"), text(" ")]}
+    for told in (blank, {"role": "assistant", "content": "  "}):
+        assert error(body(ASK, told, model="claude-3-haiku")) == "messages: text content blocks must be non-empty"
     assert (
         error(body(ASK, SYSTEM, model="claude-sonnet-4-5"))
         == "messages.1: role 'system' is not supported on this model"
@@ -171,14 +196,6 @@ def test_an_older_model_takes_a_prefill_and_no_system_message_inside() -> None:
             ("max_tokens: 5000 > 4096, which is the maximum allowed number of output tokens for claude-opus-4-8"),
         ),
         ({"model": 7}, "model: Input should be a valid string"),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 1000}},
-            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
-        ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
-            "`max_tokens` must be greater than `thinking.budget_tokens`",
-        ),
     ],
 )
 def test_fields_that_are_refused(fields: dict[str, Any], text: str) -> None:
@@ -190,6 +207,15 @@ def test_required_fields_are_named() -> None:
         assert error({k: v for k, v in body(ASK).items() if k != name}) == f"{name}: Field required"
     counted = {k: v for k, v in body(ASK).items() if k != "max_tokens"}
     assert error(counted, counting=True) == "" and "Extra inputs" in error(body(ASK), counting=True)
+
+
+def test_a_system_message_that_only_directs_may_stand_anywhere() -> None:
+    directs = {"role": "system", "content": [], "output_config": {"effort": "low"}}
+    beta = "mid-conversation-output-config-2026-07-01"
+    for told in ([directs, ASK], [ASK, directs, ASK], [ASK, ANSWER, directs, ASK]):
+        assert error(body(*told), beta) == ""
+        assert error(body(*told)).endswith("output_config: Extra inputs are not permitted")
+    assert "non-empty content" in error(body(ASK, {"role": "system", "content": []}), beta)
 
 
 def test_a_beta_opens_its_field() -> None:
@@ -209,80 +235,6 @@ def test_at_most_four_marks_of_caching() -> None:
     assert error(body(*told, tools=[{**TOOLS[0], **MARK}], system=[text(**MARK)], **MARK)) == (
         "A maximum of 4 blocks with cache_control may be provided. Found 5."
     )
-
-
-THINKS = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-THOUGHT = {"type": "thinking", "thinking": "t", "signature": "of another"}
-
-
-def test_in_an_open_tool_loop_thinking_comes_first() -> None:
-    def loop(*blocks: dict[str, Any]) -> str:
-        return error(body(ASK, said("assistant", *blocks), said("user", result()), **THINKS))
-
-    assert loop(THOUGHT, use()) == ""
-    assert loop(use()).startswith(
-        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but "
-        "found `tool_use`. When `thinking` is enabled"
-    )
-    assert loop(text(), THOUGHT, use()).startswith(
-        "messages.1.content.0.type: If an assistant message contains any thinking "
-        "blocks, the first block must be `thinking` or `redacted_thinking`. Found "
-        "`text`."
-    )
-    assert error(body(ASK, ANSWER, ASK, **THINKS)) == ""
-
-
-def signed(model: str, **fields: Any) -> dict[str, Any]:
-    """A conversation whose thinking block the simulator itself signed."""
-    sent = body(ASK, model=model, system="s", **fields)
-    thought = {"type": "thinking", "thinking": "t", "signature": sign(sent, 1, "t")}
-    return body(ASK, said("assistant", thought, text()), ASK, model=model, system="s", **fields)
-
-
-def test_thinking_is_unmodified() -> None:
-    for model in ("claude-sonnet-4-5", BINDING):
-        sent = signed(model)
-        assert error(sent) == ""
-        sent["messages"][1]["content"][0]["thinking"] = "u"
-        assert error(sent) == "messages.1.content.0: Invalid `signature` in `thinking` block"
-
-
-@pytest.mark.parametrize("change", [{"system": "t"}, {"tools": [*TOOLS, {"name": "g"}]}, {"messages": 0}])
-def test_thinking_is_bound_to_what_stands_before_it(change: dict[str, Any]) -> None:
-    for model in ("claude-sonnet-4-5", BINDING):
-        sent = signed(model)
-        changed = {**sent, **change}
-        changed["messages"] = (
-            [{"role": "user", "content": "other"}, *sent["messages"][1:]] if "messages" in change else sent["messages"]
-        )
-        found = error(changed)
-        assert (found == "") is (model != BINDING)
-        assert model != BINDING or "The block is bound to a different conversation. Remove the block, or set" in found
-        drops = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-        assert error({**changed, "thinking": drops}, "thinking-binding-controls-2026-08-01") == ""
-
-
-def test_marks_of_caching_bind_nothing() -> None:
-    sent = signed(BINDING)
-    sent["system"], sent["tools"] = "s", [{**TOOLS[0], **MARK}]
-    assert error(sent) == ""
-
-
-def test_the_reply_is_separate_since_4_5() -> None:
-    new = ("claude-sonnet-4-5", "claude-opus-4-5-20251101", "claude-haiku-5", "claude-opus-4-10")
-    old = ("claude-3-5-sonnet", "claude-opus-4-1", "claude-opus-4-20250514", "claude-sonnet-4-0", "claude-2.1")
-    assert all(map(is_separate, new)) and not any(map(is_separate, old))
-
-
-def test_the_envelope() -> None:
-    found = json.loads(AnthropicError(404, "x").body())
-    assert found == {
-        "type": "error",
-        "error": {"type": "not_found_error", "message": "x"},
-        "request_id": "req_simulator",
-    }
-    kinds = [json.loads(AnthropicError(status, "x").body())["error"]["type"] for status in (400, 500, 529)]
-    assert kinds == ["invalid_request_error", "api_error", "overloaded_error"]
 
 
 @pytest.mark.parametrize(
@@ -314,8 +266,10 @@ def test_what_the_newer_version_refuses_the_older_takes(sent: dict[str, Any], te
             "`url` sources are not supported",
         ),
         ({}, [{"type": "document", "source": {"type": "file", "file_id": "f"}}], "`file` sources are not supported"),
+        ({"mcp_servers": [{"type": "url"}]}, "x", "mcp_servers: the MCP connector is not supported"),
     ],
 )
 def test_what_cannot_be_counted(fields: dict[str, Any], content: Any, text: str) -> None:
     sent = {"model": "claude-opus-4-8", **fields, "messages": [{"role": "user", "content": content}]}
-    assert text in error(sent, counting=True) and error({**sent, "max_tokens": 9}) == ""
+    mcp = "mcp-client-2025-11-20"
+    assert text in error(sent, mcp, counting=True) and error({**sent, "max_tokens": 9}, mcp) == ""

@@ -20,7 +20,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 
 
 def asked(*, app: Simulator | None = None, raw: bytes = b"", **fields: Any) -> ResponseReader:
-    config = {key: fields.pop(key) for key in ("window", "text", "status") if key in fields}
+    config = {key: fields.pop(key) for key in ("window", "text", "status", "fail_after") if key in fields}
     sent = raw or json.dumps({"model": "llama3.2", "messages": [ASK], "stream": False, **fields}).encode()
     return asyncio.run(exchange(app or Simulator(SimulatorConfig(**config)), "POST", PATH, sent, []))
 
@@ -118,3 +118,8 @@ def test_what_is_too_long_to_be_shortened_is_refused_where_nothing_may_shift() -
     got = asked(messages=alone, window=500, shift=False)
     assert got.status == 400 and "currently available to the model; shorten the prompt" in got.json["error"]
     assert asked(messages=alone, window=500).status == asked(messages=LONG, window=500, shift=False).status == 200
+
+
+def test_a_stream_may_end_with_an_error() -> None:
+    got = lines(asked(text="Fine, thanks.", stream=True, fail_after=1))
+    assert [line.get("done") for line in got] == [False, None] and got[1].keys() == {"error"}
