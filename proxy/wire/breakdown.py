@@ -19,13 +19,16 @@ MAX_NAME = 40  # characters of a role: clients choose it
 
 class Breakdown(msgspec.Struct, frozen=True, gc=False):
     """What became of the messages of one request. `left_out`: the number of messages without a row. `overhead`: tokens
-    besides the messages, as received and as sent. `before`, `sent`: tokens of each part."""
+    besides the messages, as received and as sent. `before`, `sent`: tokens of each part. `window`: that of the model
+    that the client named, and where it is from; another one may have been asked."""
 
     rows: list[Row]
     left_out: int
     overhead: tuple[int, int]
     before: dict[str, int]
     sent: dict[str, int]
+    window: int
+    window_source: str
     window_sent: int
 
 
@@ -41,12 +44,15 @@ def pack(plan: Plan) -> bytes:
     found = rows(plan, lines=False) if messages <= MAX_ROWS else []
     left_out = 0 if found else messages
     overhead = (before.fixed, draft.fixed)
-    made = Breakdown(found, left_out, overhead, parts(before), parts(draft), draft.window.tokens)
+    window = before.window
+    made = Breakdown(
+        found, left_out, overhead, parts(before), parts(draft), window.tokens, window.source, draft.window.tokens
+    )
     return zlib.compress(msgspec.msgpack.encode(made), 1)
 
 
 def as_figures(packed: bytes) -> Mapping[str, Any]:
-    """The JSON of a packed breakdown; without figures for an empty one."""
+    """The JSON of a packed breakdown, as `/inspect` has it; without figures for an empty one."""
     if not packed:
         return {"rows": None, "rows_left_out": 0, "tokens": None, "parts": None, "window_sent": None}
     found = _DECODER.decode(zlib.decompress(packed))
@@ -55,6 +61,8 @@ def as_figures(packed: bytes) -> Mapping[str, Any]:
         "rows_left_out": found.left_out,
         "tokens": {"overhead": found.overhead[0], "overhead_sent": found.overhead[1]},
         "parts": {"before": found.before, "sent": found.sent},
+        "window": found.window,
+        "window_source": found.window_source,
         "window_sent": found.window_sent,
     }
 

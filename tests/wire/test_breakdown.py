@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.model.limits import Window
+from proxy.model.structs import replace
 from proxy.wire import breakdown
 from proxy.wire.breakdown import MAX_NAME, as_figures, pack, shown_role
 from proxy.wire.report import parts
@@ -17,6 +19,13 @@ def test_what_is_packed_is_what_inspect_shows() -> None:
     assert found["parts"] == {"before": parts(CUT.before), "sent": parts(CUT.draft)}
     assert found["tokens"] == {"overhead": CUT.before.fixed, "overhead_sent": CUT.draft.fixed}
     assert found["window_sent"] == CUT.draft.window.tokens
+
+
+def test_a_request_that_went_to_another_model_has_both_windows() -> None:
+    moved = replace(CUT, draft=replace(CUT.draft, model="larger", window=Window(128_000, source="rules")))
+    found = as_figures(pack(moved))
+    assert (found["window"], found["window_source"]) == (CUT.before.window.tokens, CUT.before.window.source)
+    assert found["window_sent"] == 128_000
 
 
 def test_without_a_plan_there_are_no_figures() -> None:
