@@ -271,8 +271,8 @@ class Page:
             room.release()
         if not model:
             raise UNNAMED
-        self._learned = (0.0, [])
         answers = await self.peers.ask({"ask": "forget", "model": model})
+        self._learned = (0.0, [])  # not before all have forgotten: an overview may be asked for meanwhile
         return max(answers, key=lambda answer: len(answer["limits"]) + len(answer["counts"]))
 
 

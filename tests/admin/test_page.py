@@ -93,6 +93,28 @@ def test_requests_are_found_filtered_and_paged() -> None:
     run(test())
 
 
+def test_an_overview_that_is_asked_for_while_workers_forget_is_not_kept() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        page, ask, states = made.page, made.page.peers.ask, []
+
+        async def asking(question: Any) -> Any:
+            if question["ask"] == "forget":
+                await page.overview()
+            states.append(question["ask"])
+            return await ask(question)
+
+        page.peers.ask = asking  # type: ignore[method-assign]
+        body = json.dumps({"model": "gpt-4o"}).encode()
+        assert (await asked(made, "/api/forget", "POST", body, x_plimsoll_admin=page.token))[0] == 200
+        await page.overview()
+        assert states == ["state", "forget", "state"]
+        await made.close()
+
+    run(test())
+
+
 def test_the_overview_names_upstreams_settings_and_versions() -> None:
     async def test() -> None:
         made = services(PLIMSOLL_API_KEY="sk-secret")
