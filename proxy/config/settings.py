@@ -21,6 +21,7 @@ from proxy.errors import ConfigError
 from proxy.model.plan import Mode
 
 PREFIX = "PLIMSOLL_"
+PREFIXES = (PREFIX, "LLM_", "CONTEXT_")
 # Kubernetes sets variables with the addresses of its Services in every container: with a Service named plimsoll,
 # PLIMSOLL_PORT is tcp://10.0.0.1:80. Such a value is ignored.
 SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://\S+:\d+")
@@ -286,10 +287,12 @@ def _text_of(setting: Setting, environ: Mapping[str, str]) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """One line per variable with our prefix that is not a setting, with the setting that was probably meant."""
+    """One line per variable with our prefix that is not a setting, with the setting that was probably meant. Of those
+    with a prefix of other settings, which other programs may use, too, only what is nearly a setting."""
     known = [*(setting.name for setting in SETTINGS), ADMIN_URL]
-    unknown = (n for n in environ if n.startswith(PREFIX) and n not in known and not SERVICE_NAMES.search(n))
-    return tuple(_line(name, difflib.get_close_matches(name, known, n=1, cutoff=0.85)) for name in sorted(unknown))
+    unknown = (n for n in environ if n.startswith(PREFIXES) and n not in known and not SERVICE_NAMES.search(n))
+    found = ((name, difflib.get_close_matches(name, known, n=1, cutoff=0.85)) for name in sorted(unknown))
+    return tuple(_line(name, similar) for name, similar in found if similar or name.startswith(PREFIX))
 
 
 def _line(name: str, similar: list[str]) -> str:

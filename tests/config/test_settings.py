@@ -226,8 +226,13 @@ def test_a_unknown_variables_variable_is_told_with_what_was_probably_meant() -> 
         "PLIMSOLL_PORT_8080_TCP_ADDR": "10.0.0.1",
         "PLIMSOLL_REDIS_PORT": "tcp://10.0.0.1:6379",
         "PATH": "/bin",
+        "LLM_FALLBACK_ENABLE": "true",
+        "LLM_MODEL": "of another program",
+        "CONTEXT_TOTAL_TOKENS_LIMIT": "9000",
     }
     assert unknown_variables(environ) == (
+        "CONTEXT_TOTAL_TOKENS_LIMIT is not a setting: did you mean CONTEXT_TOTAL_TOKEN_LIMIT?",
+        "LLM_FALLBACK_ENABLE is not a setting: did you mean LLM_FALLBACK_ENABLED?",
         "PLIMSOLL_UPSTREM is not a setting: did you mean PLIMSOLL_UPSTREAM?",
         "PLIMSOLL_ZZZ is not a setting",
     )
