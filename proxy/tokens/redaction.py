@@ -2,7 +2,8 @@
 
 The same word becomes the same words everywhere, under one key: what repeats still repeats, so prefixes and pairs of
 calls and results survive. It is no encryption: lengths, punctuation, and which texts are alike can still be seen. Many
-words have the same replacement, so that none can be told back from it.
+words have the same replacement, so that none can be told back from it. It is a part of `tokens` because it needs
+encodings and the keys of every API: what records knows neither.
 """
 
 from __future__ import annotations

@@ -59,6 +59,11 @@ WINDOW_EXCEEDED, TIMEOUT, UNCONNECTED = "ContextWindowExceededError", "Timeout",
 NO_CONNECTION = frozenset(("ClientConnectorError", "ClientConnectorDNSError", "ConnectError", "ConnectTimeout"))
 JSON: Header = (b"content-type", b"application/json")
 EVENTS: Header = (b"content-type", b"text/event-stream; charset=utf-8")
+# litellm looks in the tools of each request for servers of its own gateway, with the package mcp, which is not
+# installed: without this keyword every request with tools fails (502). It has no public switch for that. A version
+# that does not know the keyword would do so again, or send the keyword to the provider: tests with tools show both.
+# `translation` lets no tool but functions pass, so that no tool can name such a server in any case.
+SKIP_MCP = "_skip_mcp_handler"
 WAITING = 16  # pieces of a stream that wait for a slow client
 INLINE_BYTES = 65_536  # a longer body is parsed in a thread
 LONGEST = 2_000  # characters of an error
@@ -166,7 +171,7 @@ class LiteLLM:
             **({"api_key": self._key} if self._key else {}),
             **({"api_base": row.url} if row.url else {}),
             **{"timeout": timeout, "max_retries": 0, "num_retries": 0, "drop_params": True, "no-log": True},
-            "_skip_mcp_handler": True,  # no tool reaches servers of litellm's own; it would import a package for them
+            SKIP_MCP: True,
         }
 
     def _failure(self, error: Exception) -> Answer:

@@ -86,13 +86,15 @@ def test_a_stream_is_openais_events() -> None:
     run(check())
 
 
-def test_tools_go_to_the_provider_and_to_no_server_of_litellms_own() -> None:
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("server", [{}, {"server_url": "litellm_proxy/mcp/x", "server_label": "x"}])
+def test_tools_go_to_the_provider_and_to_no_server_of_litellms_own(stream: bool, server: dict[str, str]) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}, **server}
 
     async def check() -> None:
         async with recording(claude()) as provider:
-            status, answer = await whole(upstream(provider), body(tools=[tool]))
-            assert status == 200 and b"Hello you" in answer
+            status, answer = await whole(upstream(provider), body(tools=[tool], stream=stream))
+            assert status == 200 and (b"Hello" if stream else b"Hello you") in answer
             (request,) = provider.requests
             assert json.loads(request.body)["tools"][0]["name"] == "f" and b"_skip" not in request.body
 
