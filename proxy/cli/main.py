@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
 import sys
-import webbrowser
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,18 +19,24 @@ from pathlib import Path
 from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from proxy import __version__
 from proxy.apis import api_of
 from proxy.apis.openai_chat import API
-from proxy.cli import admin_client
-from proxy.config.key_files import with_key_files
-from proxy.config.rules import check_rules, load_rules
-from proxy.config.settings import ADMIN_TOKEN, ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
-from proxy.config.values import Parser, whole
+from proxy.cli import running
+from proxy.cli.arguments import (
+    add_settings,
+    all_settings_of,
+    environment,
+    settings_of,
+    value_of,
+    warn_of_unknown_variables,
+)
+from proxy.config.rules import check_rules
+from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variables
+from proxy.config.values import whole
 from proxy.errors import ClientError, ConfigError
 from proxy.observe.recording_files import is_writable
 
@@ -90,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         return command_parser
 
     serve_parser = command(serve, "serve", "serve as a reverse proxy", "plimsoll serve [--flag VALUE ...]", EPILOG)
-    _add_settings(serve_parser)
+    add_settings(serve_parser)
     inspect_parser = command(
         inspect, "inspect", INSPECT_HELP, "plimsoll inspect [--json | --request | --all] [...] FILE", EPILOG
     )
@@ -103,29 +107,31 @@ def parser() -> argparse.ArgumentParser:
         "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from; needs a ladder with the step recall"
     )
     inspect_parser.add_argument(
-        "--window", type=_value(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
+        "--window", type=value_of(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
     )
-    _add_settings(inspect_parser, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
+    add_settings(inspect_parser, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
     replay_parser = command(
         replay, "replay", REPLAY_HELP, "plimsoll replay [--json] [--html FILE] [...] FILE ...", EPILOG
     )
     _add_replay_options(replay_parser)
     usage = "plimsoll models [--json] [--url URL] [--rules FOLDER] MODEL [MODEL ...]"
-    models_parser = command(show_models, "models", MODELS_HELP, usage)
+    models_parser = command(running.models, "models", MODELS_HELP, usage)
     models_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
     models_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     models_parser.add_argument(
         "--url", help=f"also show what this running proxy learned ({URL_DEFAULT}, if one responds)"
     )
-    _add_settings(models_parser, ("rules",))
-    forget_parser = command(forget, "forget", FORGET_HELP, "plimsoll forget [--json] [--url URL] MODEL [MODEL ...]")
+    add_settings(models_parser, ("rules",))
+    forget_parser = command(
+        running.forget, "forget", FORGET_HELP, "plimsoll forget [--json] [--url URL] MODEL [MODEL ...]"
+    )
     forget_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
     forget_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     forget_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
-    page_parser = command(page, "page", PAGE_HELP, "plimsoll page [--url URL]")
+    page_parser = command(running.page, "page", PAGE_HELP, "plimsoll page [--url URL]")
     page_parser.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
     usage = "plimsoll top [--once | --json] [--url URL]"
-    top_parser = command(show_top, "top", TOP_HELP, usage)
+    top_parser = command(running.top, "top", TOP_HELP, usage)
     shown = top_parser.add_mutually_exclusive_group()
     shown.add_argument("--once", action="store_true", help="print once, as where the output is no terminal")
     shown.add_argument("--json", action="store_true", help="print once, as JSON")
@@ -138,8 +144,8 @@ def parser() -> argparse.ArgumentParser:
     demo_parser.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
     simulate_parser = command(simulate, "simulate", SIMULATE_HELP, "plimsoll simulate [--port PORT] [...]")
     simulate_parser.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
-    simulate_parser.add_argument("--port", type=_value(whole(0, 65535)), default=8081, help="(default: 8081)")
-    simulate_parser.add_argument("--window", type=_value(whole(1)), default=8192, help="tokens (default: 8192)")
+    simulate_parser.add_argument("--port", type=value_of(whole(0, 65535)), default=8081, help="(default: 8081)")
+    simulate_parser.add_argument("--window", type=value_of(whole(1)), default=8192, help="tokens (default: 8192)")
     simulate_parser.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
     return top
 
@@ -155,11 +161,15 @@ def _add_replay_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--content", action="store_true", help="show texts of messages in the cuts of the report")
     command.add_argument("--ladder", action="append", dest="ladders", metavar="NAME", help="repeat it to compare")
     command.add_argument(
-        "--window", action="append", type=_value(whole(1)), metavar="TOKENS", help="smaller than the models'; likewise"
+        "--window",
+        action="append",
+        type=value_of(whole(1)),
+        metavar="TOKENS",
+        help="smaller than the models'; likewise",
     )
     command.add_argument("--model", action="append", metavar="NAME", help="instead of the recorded ones; likewise")
-    command.add_argument("--jobs", type=_value(whole(0)), metavar="N", help="processes (default: one for each core)")
-    _add_settings(command, (*(field for field in PLAN_SETTINGS if field != "ladder"), *BUDGET_SETTINGS))
+    command.add_argument("--jobs", type=value_of(whole(0)), metavar="N", help="processes (default: one for each core)")
+    add_settings(command, (*(field for field in PLAN_SETTINGS if field != "ladder"), *BUDGET_SETTINGS))
 
 
 REPLAY_HELP = "show what the proxy would have done with recorded requests, without sending them"
@@ -185,63 +195,19 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     )
 
 
-def _add_settings(command: argparse.ArgumentParser, fields: Collection[str] = ()) -> None:
-    group = command.add_argument_group("settings")
-    for setting in SETTINGS:
-        if not fields or setting.field in fields:
-            help_text = f"{setting.help} (default: {setting.default or 'none'})"
-            group.add_argument(setting.flag, dest=setting.field, metavar="VALUE", help=help_text)
-
-
-def _value(parse: Parser) -> Callable[[str], Any]:
-    """A setting's parser, for argparse."""
-
-    def parsed(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """The settings of environment and flags, without traces: in a shell `OTEL_*` may be meant for other programs.
-    Prints a warning for each unknown variable."""
-    _warn_unknown_variables()
-    return _read(arguments, traces=False)
-
-
-def _warn_unknown_variables() -> None:
-    for line in unknown_variables(os.environ):
-        print(f"plimsoll: {line}", file=sys.stderr)
-
-
-def _read(arguments: argparse.Namespace, traces: bool = True) -> Settings:
-    environ = _environ(arguments)
-    if not traces:
-        environ = {name: value for name, value in environ.items() if not name.startswith("OTEL_")}
-    return read_settings(environ, {s.field: getattr(arguments, s.field, None) for s in SETTINGS})
-
-
-def _environ(arguments: argparse.Namespace) -> Mapping[str, str]:
-    """The environment, with the files of PLIMSOLL_KEYS over it."""
-    return with_key_files(os.environ, getattr(arguments, "keys", None))
-
-
 def serve(arguments: argparse.Namespace) -> int:
     """`plimsoll serve`: serves until it is stopped."""
     try:
-        settings = _read(arguments)
+        settings = all_settings_of(arguments)
     except ConfigError:
-        _warn_unknown_variables()
+        warn_of_unknown_variables()
         raise
     with ExitStack() as stack:
         folder = Path(stack.enter_context(_folder())) if settings.workers > 1 else None
         from proxy.bootstrap import start
 
-        environ = partial(_environ, arguments)
-        return start(settings, unknown_variables(environ()), folder, partial(_read, arguments), environ)
+        environ = partial(environment, arguments)
+        return start(settings, unknown_variables(environ()), folder, partial(all_settings_of, arguments), environ)
 
 
 def _folder() -> TemporaryDirectory[str]:
@@ -288,118 +254,6 @@ def replay(arguments: argparse.Namespace) -> int:
     from proxy.cli.replay import run
 
     return run(arguments, settings_of(arguments))
-
-
-def show_models(arguments: argparse.Namespace) -> int:
-    """`plimsoll models`: shows limits, their sources and how models are counted; if a proxy runs, also what it learned.
-
-    Returns 1 if a proxy was named and does not respond.
-    """
-    from proxy.cli.models import describe, learned, table
-    from proxy.config.windows import load_windows
-
-    settings = settings_of(arguments)
-    rules = load_rules(settings.rules)
-    windows = load_windows(rules.windows)
-    rows = [describe(model, windows, rules.families) for model in arguments.model]
-    named = arguments.url or os.environ.get(ADMIN_URL, "").strip()
-    url = named or _url_of(settings)
-    try:
-        found = [_call(admin_client.learned, url, model) for model in arguments.model] if url else []
-    except admin_client.RequestFailed as error:
-        if named:
-            return _failed(error)
-        found = []
-    if arguments.json:
-        with_learned = [{**row, "learned": one} for row, one in zip(rows, found, strict=True)] if found else rows
-        print(json.dumps(with_learned, indent=2))
-    else:
-        table(rows)
-        learned(found)
-    return 0
-
-
-def forget(arguments: argparse.Namespace) -> int:
-    """`plimsoll forget`: makes a running proxy forget what it learned about models, and prints that.
-
-    Returns 1 if the proxy does not respond.
-    """
-    from proxy.cli.models import learned
-
-    url = arguments.url or os.environ.get(ADMIN_URL, "").strip() or _url_of(settings_of(arguments))
-    if not url:
-        raise ConfigError("the proxy's address is unknown: set --url")
-    try:
-        forgotten = [_call(admin_client.forget, url, model) for model in arguments.model]
-    except admin_client.RequestFailed as error:
-        return _failed(error)
-    if arguments.json:
-        print(json.dumps(forgotten, indent=2))
-    else:
-        learned(forgotten)
-        print(f"forgotten: {', '.join(arguments.model)}")
-    return 0
-
-
-def page(arguments: argparse.Namespace) -> int:
-    """`plimsoll page`: opens the page of a running proxy in a browser, and prints its URL.
-
-    The browser gets the token behind a `#`, which it sends to no server. Raises `ConfigError` if there is no URL.
-    """
-    settings = settings_of(arguments)
-    url = arguments.url or os.environ.get(ADMIN_URL, "").strip()
-    if not url and settings.admin_port is None:
-        raise ConfigError("the page is on the admin port: set PLIMSOLL_ADMIN_PORT as the proxy has it, or --url")
-    url = f"{(url or _url_of(settings)).rstrip('/')}/"
-    if url == "/":
-        raise ConfigError("the proxy's address is unknown: set --url")
-    print(url)
-    webbrowser.open(url + (f"#token={quote(settings.admin_token)}" if settings.admin_token else ""))
-    return 0
-
-
-def show_top(arguments: argparse.Namespace) -> int:
-    """`plimsoll top`: shows the figures of a running proxy until `q`; once if the output is no terminal.
-
-    Returns 1 if it is to show them once and the proxy does not respond.
-    """
-    from proxy.cli.top import live, once
-
-    settings = settings_of(arguments)
-    url, token = arguments.url or os.environ.get(ADMIN_URL, "").strip(), settings.admin_token or admin_client.NO_TOKEN
-    if not url and settings.admin_port:
-        url = _url_of(settings)
-    if not url:
-        raise ConfigError("the proxy's admin port is unknown: set PLIMSOLL_ADMIN_PORT, or --url")
-    try:
-        if arguments.once or arguments.json or not sys.stdout.isatty():
-            return once(url, token, arguments.json)
-        return live(url, token)
-    except ValueError as error:
-        raise ConfigError(f"--url {error}") from None
-
-
-def _url_of(settings: Settings) -> str:
-    """The URL of the admin endpoints of a proxy with these settings; "" if its port is chosen at start."""
-    if settings.admin_port is not None:
-        return (
-            admin_client.url_of(settings.admin_host or settings.host, settings.admin_port)
-            if settings.admin_port
-            else ""
-        )
-    return admin_client.url_of(settings.host, settings.port) if settings.port else ""
-
-
-def _call(function: Callable[[str, str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:
-    try:
-        return function(url, model, os.environ.get(ADMIN_TOKEN, "").strip() or admin_client.NO_TOKEN)
-    except ValueError as error:
-        raise ConfigError(f"--url {error}") from None
-
-
-def _failed(error: admin_client.RequestFailed) -> int:
-    print(f"plimsoll: {error}", file=sys.stderr)
-    return 1
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -24,9 +24,7 @@ import pytest
 from proxy import __version__
 from proxy.cli.demo import BODY
 from proxy.cli.main import main
-from proxy.config.settings import SETTINGS
 from tests.makers import body, system, user, words
-from tests.redis_server import free_port
 
 COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "top", "check", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
@@ -79,13 +77,6 @@ def test_every_command_has_a_help_that_fits_a_terminal(capsys: pytest.CaptureFix
     assert max(map(len, out.splitlines())) <= 100
 
 
-def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(ended(capsys, "serve", "--help")[1].split())
-    for setting in SETTINGS:
-        assert f"{setting.flag} VALUE" in told
-        assert f"{setting.help} (default: {setting.default or 'none'})" in told
-
-
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
@@ -106,38 +97,6 @@ def test_wrong_arguments_end_with_code_2_and_the_reason(
     code, out, err = ended(capsys, *argv)
     assert (code, out) == (2, "")
     assert reason in err
-
-
-@pytest.mark.parametrize(
-    ("argv", "reason"),
-    [
-        (["--port", "eighty"], "--port is 'eighty', must be a whole number from 0 to 65535"),
-        (["--upstream", "ftp://x"], "--upstream is not a plain http or https URL"),
-        (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
-        (["--rules", "/nowhere"], "no such folder: /nowhere"),
-        (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, default"),
-        (["--redis", "memcached://x"], "--redis must begin with redis://"),
-        (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
-        (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
-    ],
-)
-def test_wrong_settings_end_with_code_2_and_the_reason(
-    capsys: pytest.CaptureFixture[str], argv: list[str], reason: str
-) -> None:
-    code, out, err = ended(capsys, "serve", *argv)
-    assert (code, out) == (2, "")
-    assert err.startswith("plimsoll: ") and reason in err
-
-
-def test_every_wrong_setting_is_named_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PLIMSOLL_DRAIN", "soon")
-    monkeypatch.setenv("PLIMSOLL_UPSTRAEM", "http://x")
-    code, _, err = ended(capsys, "serve", "--port", "x", "--workers", "-1")
-    assert code == 2
-    for told in ("--port is", "--workers is", "PLIMSOLL_DRAIN is 'soon'", "did you mean PLIMSOLL_UPSTREAM?"):
-        assert told in err
 
 
 # inspect
@@ -292,23 +251,7 @@ def test_a_file_that_is_not_there_is_said_not_to_be(capsys: pytest.CaptureFixtur
     assert ended(capsys, "inspect", str(tmp_path)) == (2, "", f"plimsoll: {tmp_path}: Is a directory\n")
 
 
-# models and check
-
-
-def test_models_are_shown_with_where_we_know_them_from(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ended(capsys, "models", "gpt-4o", "nobody-knows-it")
-    known, unknown = out.splitlines()[1:]
-    assert code == 0
-    assert known.split()[:5] == ["gpt-4o", "128,000", "16,384", "litellm", "exact"]
-    assert unknown.split()[:4] == ["nobody-knows-it", "8,192", "a", "guess"]
-
-
-def test_models_can_be_read_by_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "harbour"\ntokens = 9000\n')
-    code, out, _ = ended(capsys, "models", "--json", "--rules", str(tmp_path), "harbour")
-    (row,) = json.loads(out)
-    assert code == 0
-    assert (row["window"], row["source"], row["guessed"], row["count"]) == (9000, "rules", False, "estimated")
+# check
 
 
 def test_a_family_of_the_users_is_checked_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -320,47 +263,6 @@ def test_a_family_of_the_users_is_checked_and_shown(capsys: pytest.CaptureFixtur
     (tmp_path / "families.toml").write_text(f"[[family]]\n{row}".replace("classic", "clasic"))
     code, out, _ = ended(capsys, "check", str(tmp_path))
     assert code == 1 and f"{tmp_path}/families.toml, family 1 (harbour): recipe is 'clasic', must be one of " in out
-
-
-@pytest.mark.parametrize("command", ["models", "forget"])
-def test_a_proxy_that_is_named_must_answer(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    nowhere = f"http://127.0.0.1:{free_port()}"
-    said = f"plimsoll: no proxy responds at {nowhere}: Connection refused\n"
-    assert ended(capsys, command, "gpt-4o", "--url", nowhere) == (1, "", said)
-    code, out, err = ended(capsys, command, "gpt-4o", "--url", "gpt-4o")
-    assert (code, out) == (2, "") and "--url must be the URL of a running proxy" in err
-    monkeypatch.setenv("PLIMSOLL_ADMIN_URL", nowhere)
-    assert ended(capsys, command, "gpt-4o") == (1, "", said)
-
-
-def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_where_it_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", str(free_port()))
-    code, out, err = ended(capsys, "models", "gpt-4o")
-    assert (code, err) == (0, "") and "learned" not in out
-    assert ended(capsys, "forget", "gpt-4o")[0] == 1
-    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "0")
-    code, _, err = ended(capsys, "forget", "gpt-4o")
-    assert (code, err) == (2, "plimsoll: the proxy's address is unknown: set --url\n")
-
-
-def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    assert ended(capsys, "page")[0] == 2  # port 0: nobody knows which
-    monkeypatch.delenv("PLIMSOLL_ADMIN_PORT")
-    code, _, err = ended(capsys, "page")
-    assert code == 2 and "set PLIMSOLL_ADMIN_PORT" in err
-    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", "8081")
-    assert ended(capsys, "page") == (0, "http://127.0.0.1:8081/\n", "")
-    monkeypatch.setenv("PLIMSOLL_ADMIN_TOKEN", "0123456789abc#&?")
-    assert ended(capsys, "page", "--url", "http://host:1/p") == (0, "http://host:1/p/\n", "")
-    assert opened == ["http://127.0.0.1:8081/", "http://host:1/p/#token=0123456789abc%23%26%3F"]
 
 
 def test_the_built_in_rules_have_no_problems(capsys: pytest.CaptureFixture[str]) -> None:
@@ -585,13 +487,3 @@ def test_an_interrupt_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("proxy.cli.demo.run", interrupted)
     assert main(["demo"]) == 130
-
-
-def test_traces_meant_for_other_programs_stop_no_command_but_serve(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, long: str
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    assert ended(capsys, "inspect", long)[0] == 0
-    code, _, err = ended(capsys, "serve")
-    assert (code, err.count("\n")) == (2, 1) and "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in err

@@ -1,0 +1,129 @@
+"""The commands that ask a running proxy: plimsoll models | forget | page | top."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from proxy.cli import admin_client
+from proxy.cli.arguments import named_url, settings_of, token
+from proxy.config.rules import load_rules
+from proxy.config.settings import Settings
+from proxy.errors import ConfigError
+
+
+def models(arguments: argparse.Namespace) -> int:
+    """`plimsoll models`: shows limits, their sources and how models are counted; if a proxy runs, also what it learned.
+
+    Returns 1 if a proxy was named and does not respond.
+    """
+    from proxy.cli.models import describe, learned, table
+    from proxy.config.windows import load_windows
+
+    settings = settings_of(arguments)
+    rules = load_rules(settings.rules)
+    windows = load_windows(rules.windows)
+    rows = [describe(model, windows, rules.families) for model in arguments.model]
+    named = named_url(arguments)
+    url = named or _url_of(settings)
+    try:
+        found = [_call(admin_client.learned, url, model) for model in arguments.model] if url else []
+    except admin_client.RequestFailed as error:
+        if named:
+            return _failed(error)
+        found = []
+    if arguments.json:
+        with_learned = [{**row, "learned": one} for row, one in zip(rows, found, strict=True)] if found else rows
+        print(json.dumps(with_learned, indent=2))
+    else:
+        table(rows)
+        learned(found)
+    return 0
+
+
+def forget(arguments: argparse.Namespace) -> int:
+    """`plimsoll forget`: makes a running proxy forget what it learned about models, and prints that.
+
+    Returns 1 if the proxy does not respond.
+    """
+    from proxy.cli.models import learned
+
+    url = named_url(arguments) or _url_of(settings_of(arguments))
+    if not url:
+        raise ConfigError("the proxy's address is unknown: set --url")
+    try:
+        forgotten = [_call(admin_client.forget, url, model) for model in arguments.model]
+    except admin_client.RequestFailed as error:
+        return _failed(error)
+    if arguments.json:
+        print(json.dumps(forgotten, indent=2))
+    else:
+        learned(forgotten)
+        print(f"forgotten: {', '.join(arguments.model)}")
+    return 0
+
+
+def page(arguments: argparse.Namespace) -> int:
+    """`plimsoll page`: opens the page of a running proxy in a browser, and prints its URL.
+
+    The browser gets the token behind a `#`, which it sends to no server. Raises `ConfigError` if there is no URL.
+    """
+    settings = settings_of(arguments)
+    url = named_url(arguments)
+    if not url and settings.admin_port is None:
+        raise ConfigError("the page is on the admin port: set PLIMSOLL_ADMIN_PORT as the proxy has it, or --url")
+    url = f"{(url or _url_of(settings)).rstrip('/')}/"
+    if url == "/":
+        raise ConfigError("the proxy's address is unknown: set --url")
+    print(url)
+    webbrowser.open(url + (f"#token={quote(settings.admin_token)}" if settings.admin_token else ""))
+    return 0
+
+
+def top(arguments: argparse.Namespace) -> int:
+    """`plimsoll top`: shows the figures of a running proxy until `q`; once if the output is no terminal.
+
+    Returns 1 if it is to show them once and the proxy does not respond.
+    """
+    from proxy.cli.top import live, once
+
+    settings = settings_of(arguments)
+    url, key = named_url(arguments), settings.admin_token or admin_client.NO_TOKEN
+    if not url and settings.admin_port:
+        url = _url_of(settings)
+    if not url:
+        raise ConfigError("the proxy's admin port is unknown: set PLIMSOLL_ADMIN_PORT, or --url")
+    try:
+        if arguments.once or arguments.json or not sys.stdout.isatty():
+            return once(url, key, arguments.json)
+        return live(url, key)
+    except ValueError as error:
+        raise ConfigError(f"--url {error}") from None
+
+
+def _url_of(settings: Settings) -> str:
+    """The URL of the admin endpoints of a proxy with these settings; "" if its port is chosen at start."""
+    if settings.admin_port is not None:
+        return (
+            admin_client.url_of(settings.admin_host or settings.host, settings.admin_port)
+            if settings.admin_port
+            else ""
+        )
+    return admin_client.url_of(settings.host, settings.port) if settings.port else ""
+
+
+def _call(function: Callable[[str, str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:
+    try:
+        return function(url, model, token() or admin_client.NO_TOKEN)
+    except ValueError as error:
+        raise ConfigError(f"--url {error}") from None
+
+
+def _failed(error: admin_client.RequestFailed) -> int:
+    print(f"plimsoll: {error}", file=sys.stderr)
+    return 1

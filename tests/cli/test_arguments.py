@@ -1,0 +1,59 @@
+"""The settings on the command line: their flags, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.config.settings import SETTINGS
+from tests.cli.test_main import clean, ended, long
+
+__all__ = ["clean", "long"]  # the fixtures
+
+
+def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    told = " ".join(ended(capsys, "serve", "--help")[1].split())
+    for setting in SETTINGS:
+        assert f"{setting.flag} VALUE" in told
+        assert f"{setting.help} (default: {setting.default or 'none'})" in told
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["--port", "eighty"], "--port is 'eighty', must be a whole number from 0 to 65535"),
+        (["--upstream", "ftp://x"], "--upstream is not a plain http or https URL"),
+        (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
+        (["--rules", "/nowhere"], "no such folder: /nowhere"),
+        (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, default"),
+        (["--redis", "memcached://x"], "--redis must begin with redis://"),
+        (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
+        (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+    ],
+)
+def test_wrong_settings_end_with_code_2_and_the_reason(
+    capsys: pytest.CaptureFixture[str], argv: list[str], reason: str
+) -> None:
+    code, out, err = ended(capsys, "serve", *argv)
+    assert (code, out) == (2, "")
+    assert err.startswith("plimsoll: ") and reason in err
+
+
+def test_every_wrong_setting_is_named_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLIMSOLL_DRAIN", "soon")
+    monkeypatch.setenv("PLIMSOLL_UPSTRAEM", "http://x")
+    code, _, err = ended(capsys, "serve", "--port", "x", "--workers", "-1")
+    assert code == 2
+    for told in ("--port is", "--workers is", "PLIMSOLL_DRAIN is 'soon'", "did you mean PLIMSOLL_UPSTREAM?"):
+        assert told in err
+
+
+def test_traces_meant_for_other_programs_stop_no_command_but_serve(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, long: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    assert ended(capsys, "inspect", long)[0] == 0
+    code, _, err = ended(capsys, "serve")
+    assert (code, err.count("\n")) == (2, 1) and "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in err
