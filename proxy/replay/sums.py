@@ -1,15 +1,15 @@
 """Adds up the results of a replay under one column: requests, tokens, money, steps, agreement with recorded usage.
 
 Money is at list price and net of the provider's prompt cache, of which as large a share is trusted as the provider
-reported so far. What the cache holds is modelled twice, by what the
-clients sent and by what would have been sent (`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs
-what it costs. A request that would have been refused as it was sent has no cost as it was sent.
+reported so far. What the cache holds is modelled twice, by what the clients sent and by what would have been sent
+(`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs what it costs. A request that would have been
+refused as it was sent has no cost as it was sent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from proxy.apis.anthropic_messages import API as MESSAGES
@@ -20,6 +20,7 @@ from proxy.observe.costs import Trust
 from proxy.replay.engine import Result, is_among
 from proxy.replay.planning import Cut, Planned
 from proxy.replay.recorded import Figures, Recorded
+from proxy.replay.values import MAX_NAME
 
 NEAR = 0.8  # the load from which a request is near its window
 MAX_GROUPS = 200  # models, or apps, that are told apart
@@ -205,7 +206,7 @@ class Tally:
         for sums in groups:
             sums.add(p, recorded)
         if p.unplanned:
-            self.unplanned[p.unplanned if len(self.unplanned) < MAX_GROUPS else OTHERS] += 1
+            self.unplanned[_name(self.unplanned, p.unplanned)] += 1
             return
         for step in p.steps:
             _count(self.steps, step.name, step.before, step.after)
@@ -233,7 +234,7 @@ class Tally:
         asked = self._hit(self._asked, recorded.caller, p, at, cache_of(prices[0], p.api), sent=False)
         sent = self._hit(self._sent, recorded.caller, p, at, cache_of(prices[1], p.api), sent=True)
         reply = 0 if usage is None else usage.completion
-        trust = self._trust.setdefault(p.model, Trust())
+        trust = self._trust.setdefault(_name(self._trust, p.model), Trust())
         usages = (_billed(p.prompt, reply, asked, trust.share), _billed(p.prompt_sent, reply, sent, trust.share))
         for sums in groups:
             sums.add_cached(p, asked, sent)
@@ -254,12 +255,13 @@ class Tally:
         usage, figures = recorded.usage, recorded.figures
         if usage is None or not usage.prompt or (figures is not None and figures.prompt_sent != figures.prompt):
             return
-        name = p.model
         if not recorded.missing:
-            _errors(self.counts, name).add(p.prompt, usage.prompt, usage.prompt)
+            counts = self.counts.setdefault(_name(self.counts, p.model), Errors())
+            counts.add(p.prompt, usage.prompt, usage.prompt)
         if usage.prompt >= NOTABLE:
             expected = min(usage.prompt, round(asked.read * usage.prompt / p.prompt) if p.prompt else 0)
-            _errors(self.caches, name).add(expected, usage.cached, usage.prompt)
+            caches = self.caches.setdefault(_name(self.caches, p.model), Errors())
+            caches.add(expected, usage.cached, usage.prompt)
             trust.expected += expected
             trust.reported += min(expected, usage.cached)
 
@@ -276,21 +278,16 @@ def cache_of(prices: Prices | None, api: str) -> PromptCache:
 
 
 def _count(steps: dict[str, StepSums], name: str, before: int, after: int) -> None:
-    if name not in steps and len(steps) >= MAX_GROUPS:
-        name = OTHERS
-    made = steps.setdefault(name, StepSums())
+    made = steps.setdefault(_name(steps, name), StepSums())
     made.requests += 1
     made.tokens += before - after
 
 
 def _group(groups: dict[str, Sums], name: str) -> Sums:
-    name = name[:MAX_GROUPS] or UNNAMED
-    if name not in groups and len(groups) >= MAX_GROUPS:
-        name = OTHERS
-    return groups.setdefault(name, Sums())
+    return groups.setdefault(_name(groups, name), Sums())
 
 
-def _errors(groups: dict[str, Errors], name: str) -> Errors:
-    if name not in groups and len(groups) >= MAX_GROUPS:
-        name = OTHERS
-    return groups.setdefault(name, Errors())
+def _name(groups: Collection[str], name: str) -> str:
+    """The name under which something is counted: short, and the common one once there are too many others."""
+    name = name[:MAX_NAME] or UNNAMED
+    return name if name in groups or len(groups) < MAX_GROUPS else OTHERS

@@ -9,11 +9,13 @@ import pytest
 from proxy.fit.money import Prices, Rates
 from proxy.fit.prompt_cache import Pieces
 from proxy.model.outcome import Usage
+from proxy.model.structs import replace
 from proxy.replay.engine import Result
 from proxy.replay.order import Placed
 from proxy.replay.planning import Cut, Planned, Step
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally
+from proxy.replay.values import MAX_NAME
 
 PRICES = Prices(Rates(1.0, 10.0, 0.1))
 
@@ -126,6 +128,16 @@ def test_groups_are_bounded() -> None:
 def test_reasons_are_bounded() -> None:
     found = tally(*(result(Planned(unplanned=f"reason {i}")) for i in range(MAX_GROUPS + 5)))
     assert len(found.unplanned) == MAX_GROUPS + 1 and found.unplanned[OTHERS] == 5
+    again = [result(Planned(unplanned=why)) for why in (*map(str, range(MAX_GROUPS)), "0", "new", "0")]
+    assert tally(*again).unplanned.most_common(2) == [("0", 3), ("1", 1)], "a known reason is counted as itself"
+
+
+def test_what_is_kept_of_models_is_bounded_though_clients_name_them() -> None:
+    names = [f"{i}" + "x" * 10_000 for i in range(2 * MAX_GROUPS)]
+    made = [replace(planned(), model=name, model_sent=name) for name in names]
+    found = tally(*(result(one, usage=Usage(8_192, 1, 4_096)) for one in made))
+    for kept in (found.models, found.counts, found.caches, found._trust):
+        assert len(kept) == MAX_GROUPS + 1 and OTHERS in kept and max(map(len, kept)) == MAX_NAME
 
 
 def test_counts_and_cache_are_compared_with_what_was_reported() -> None:
