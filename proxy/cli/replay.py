@@ -297,7 +297,7 @@ def _agreement(column: dict[str, Any], view: View) -> Iterator[RenderableType]:
             errors = (f"{row[name]:.1%}" for name in ("error_p50", "error_p95", "within_1_percent"))
             figures = (f"{row[name]:,}" for name in ("requests", "estimated", "reported"))
             table.add_row(view.text(row["model"]), *figures, *errors)
-        yield table if column[key] else Text(f"{title}: no usage is recorded", "dim")
+        yield table if column[key] else Text(f"{title}: nothing is recorded to compare with", "dim")
 
 
 def _speed(found: dict[str, Any], view: View) -> Text:

@@ -259,7 +259,7 @@ def _agreement(column: dict[str, Any]) -> str:
             ]
             for row in column[key][:MOST_SHOWN]
         )
-        found.append(_table(head, rows) if column[key] else _note(f"{title}: no usage is recorded to compare with"))
+        found.append(_table(head, rows) if column[key] else _note(f"{title}: nothing is recorded to compare with"))
     return "".join(found) + _note("Errors are shares of the prompt tokens that providers reported.")
 
 
