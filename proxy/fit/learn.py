@@ -69,8 +69,14 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     if learned == facts.learned and sent.excess > 0 and not sent.window.guessed:
         return None  # our own count already exceeded the window
     if learned == facts.learned or _still_fits(facts, learned, sent):
-        learned = replace(learned, window=_less(sent), supposed=True)
+        learned = _supposing(learned, _less(sent))
     return None if learned == facts.learned else apply_learned(facts, learned)
+
+
+def _supposing(learned: LearnedLimits, window: int) -> LearnedLimits:
+    """The limits with a window that nobody named. It bounds the prompt alone, too: a larger bound would widen it."""
+    most = None if learned.max_input is None else min(learned.max_input, window)
+    return replace(learned, window=window, max_input=most, supposed=True)
 
 
 def _in_smaller_pieces(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:

@@ -91,7 +91,7 @@ def test_an_upstream_that_counts_more_than_we_do_costs_the_client_nothing(provid
             assert len(up.received) <= 3
             before = len(up.received)
             assert (await proxy.chat(sent)).status == 200
-            if provider not in NAMES_NOTHING:
+            if provider not in (*NAMES_NOTHING, "gemini-openai"):  # a limit that is known says nothing of our count
                 assert len(up.received) == before + 1
 
     run(check(), 30)

@@ -44,6 +44,13 @@ def test_a_refusal_teaches_the_bound_on_the_prompt_alone() -> None:
     assert taught is not None and (taught.window.tokens, taught.window.max_input) == (1000, 200)
 
 
+def test_a_bound_that_the_request_was_under_by_our_count_shrinks_what_is_sent() -> None:
+    known, what = sent()
+    taught = learn(known, what, Refusal("r", limit=900, bounds="input"))
+    assert taught is not None and taught.window.excess(what.prompt, 100, Margin(0)) > 0
+    assert taught.learned.supposed and taught.learned.max_input == taught.learned.window == taught.window.tokens
+
+
 def test_a_refusal_that_counts_more_than_we_did_scales_our_counts() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=1000, prompt=438))
