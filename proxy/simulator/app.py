@@ -19,9 +19,11 @@ from proxy.simulator import (
     azure,
     completions,
     embedding,
+    gemini,
     ollama,
     ollama_embed,
     ollama_generate,
+    reranking,
     responses,
     tokenizing,
 )
@@ -61,7 +63,7 @@ OTHER_FAILURE = ("The server had an error while processing your request. Sorry a
 
 CHAT_PATHS = ("/v1/chat/completions", "/openai/v1/chat/completions")
 METHODS = {
-    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, *embedding.PATHS, *tokenizing.PATHS), "POST"),
+    **dict.fromkeys((*CHAT_PATHS, *completions.PATHS, *embedding.PATHS, *reranking.PATHS, *tokenizing.PATHS), "POST"),
     "/v1/models": "GET",
 }
 
@@ -130,7 +132,7 @@ class Simulator:
         if azure.serves(request.path):
             azure.authorize(request, config)
         own = (
-            azure.serves(request.path) or request.path in anthropic_messages.PATHS
+            azure.serves(request.path) or gemini.serves(request.path) or request.path in anthropic_messages.PATHS
         )  # it has its own header for the key
         if config.api_key and not own and request.header(b"authorization") != f"Bearer {config.api_key}".encode():
             raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
@@ -147,6 +149,8 @@ class Simulator:
             return await ollama_embed.answer(request, config, self.loaded)
         if request.path in anthropic_messages.PATHS:
             return await anthropic_messages.answer(request, config, self.threads)
+        if gemini.serves(request.path):
+            return await asyncio.to_thread(gemini.answer, request, config)
         name = request.path.removeprefix("/v1/models/") if request.path.startswith("/v1/models/") else ""
         method = "POST" if responses.serves(request.path) else METHODS.get("/v1/models" if name else request.path)
         if method is None:
@@ -161,6 +165,8 @@ class Simulator:
             raise ApiError(400, "We could not parse the JSON body of your request.")
         if request.path in embedding.PATHS:
             return _json(200, await asyncio.to_thread(embedding.embeddings, body, config))
+        if request.path in reranking.PATHS:
+            return await asyncio.to_thread(reranking.reranked, body, config)
         if request.path in completions.PATHS:
             return await completions.respond_to(raw, body, config)
         if responses.serves(request.path):
@@ -174,6 +180,8 @@ def _in_shape(error: ApiError, path: str) -> ApiError:
     """An error as the API of a path shows it."""
     if path in (*ollama.PATHS, *ollama_embed.PATHS, *ollama_generate.PATHS):
         return ollama.failure(error)
+    if gemini.serves(path):
+        return gemini.failure(error)
     return anthropic_messages.failure(error) if path in anthropic_messages.PATHS else error
 
 

@@ -12,7 +12,7 @@ import msgspec
 from proxy.simulator.asgi import Headers, Response
 from proxy.simulator.check import ApiError, empty_array, invalid
 from proxy.simulator.json import Json
-from proxy.simulator.refusals import chat_format
+from proxy.simulator.refusals import chat_format, read_of
 from proxy.simulator.replies import CREATED, TOKEN, event
 from proxy.simulator.settings import SimulatorConfig
 from proxy.tokens.meter import prompt_tokens
@@ -47,6 +47,8 @@ async def respond_to(raw: bytes, body: Mapping[str, Any], config: SimulatorConfi
     else:
         counts = _counts(body, prompts)
     window = config.windows.get(body["model"], config.window)
+    if config.truncates:
+        counts = [read_of(count, window) for count in counts]
     longest = max(counts)
     refusal = _refusal(config.provider, window, longest, reply)
     if refusal is not None:

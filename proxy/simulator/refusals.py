@@ -91,6 +91,10 @@ PROVIDERS: Mapping[str, RefusalFormat] = {
         "The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window}).",
         body=_in_error(code=400, message=MESSAGE, status="INVALID_ARGUMENT"),
     ),
+    "gemini-openai": RefusalFormat(  # behind its path for clients of OpenAI's API
+        "The input token count exceeds the maximum number of tokens allowed {window}.",
+        body=[_in_error(code=400, message=MESSAGE, status="INVALID_ARGUMENT")],
+    ),
     "xai": RefusalFormat(
         "This model's maximum prompt length is {window} but the request contains {prompt} tokens.",
         body={"code": "Client specified an invalid argument", "error": MESSAGE},

@@ -88,3 +88,9 @@ def test_openai_refuses_a_prompt_that_is_too_long_in_its_old_words() -> None:
 def test_what_openai_refuses_is_refused(fields: dict[str, Any], says: str) -> None:
     found = ask(**fields)
     assert found.status == 400 and says in found.json["error"]["message"]
+
+
+def test_a_server_that_truncates_says_nothing_of_it() -> None:
+    app = simulator(SimulatorConfig(window=40, truncates=True))
+    assert ask(app, prompt="word " * 100).json["usage"]["prompt_tokens"] == 20
+    assert ask(app).json["usage"]["prompt_tokens"] == 1
