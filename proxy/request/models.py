@@ -23,6 +23,7 @@ from proxy.http.relay import Scope, Send, target_of
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Ladder
 from proxy.observe import log
+from proxy.request.facts import LOADED
 from proxy.request.refusal_detection import plainly
 from proxy.request.routes import Backend, Routes
 from proxy.upstreams.models_listing import INLINE_BYTES, MAX_LIST_BYTES
@@ -170,7 +171,9 @@ class ModelsList:
         if not self.windows or len(entry["id"]) > MAX_LENGTH:
             return entry
         window = backend.knowledge.window_now(entry["id"], self.ladder, None)
-        return entry if window.guessed else with_window(entry, window.tokens, window.max_output, anthropic)
+        if window.guessed or window.source == LOADED:  # another client's request may have had it loaded
+            return entry
+        return with_window(entry, window.tokens, window.max_output, anthropic)
 
 
 async def _body(backend: Backend) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.services import Running, error, plimsoll
 from tests.e2e.test_upstreams import CLIENT, KEYS, MINE, OPERATOR, everything, row, rules
 from tests.recorder import Peer, Request, Script, answer, recording
-from tests.serving import Reply, ask, get, run
+from tests.serving import Reply, ask, get, post, run
 
 ON = {"PLIMSOLL_MODELS_WINDOWS": "true"}
 
@@ -186,6 +186,24 @@ def test_entries_show_the_window_that_is_enforced(tmp_path: Path) -> None:
                 assert unknown == {"id": "mystery", "object": "model", "context_length": 9} or (
                     unknown["context_length"] == 100_000  # the operator's limit stands for an unknown window
                 )
+
+    run(check())
+
+
+def test_a_window_that_some_client_has_had_loaded_is_shown_to_none() -> None:
+    async def ollama(request: Request, peer: Peer) -> None:
+        if request.target == b"/api/ps":
+            await peer.send(answer(b'{"models":[{"name":"mine:7b","context_length":600}]}'))
+        else:
+            await listing("mine:7b")(request, peer)
+
+    async def check() -> None:
+        talk = {"model": "mine:7b", "stream": False, "messages": [{"role": "user", "content": "load " * 500}]}
+        async with recording(ollama) as default, plimsoll(default.url, **ON) as proxy:
+            await ask(proxy.port, post(json.dumps(talk).encode(), target=b"/api/chat"))
+            assert b"/api/ps" in [request.target for request in default.requests]
+            (entry,) = json.loads((await models(proxy)).body)["data"]
+            assert entry == {"id": "mine:7b", "object": "model"}
 
     run(check())
 
