@@ -7,6 +7,7 @@ import os
 import subprocess
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from proxy.cli.demo import BODY
 from proxy.simulator.replies import END
 from tests.e2e.world import World, eventually
 
-RUN_SECONDS = 120
+RUN_SECONDS = 600  # of a client with all that it asks; one that hangs is killed then
 TOOLS = [
     {"type": "function", "function": {"name": f"tool_{i}", "description": f"Finds what number {i} is for. " * 30}}
     for i in range(60)
@@ -49,6 +50,8 @@ def run_script(here: World, folder: Path, *command: str) -> Told:
     told: Told = {}
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdin and client.stdout
+        watch = Timer(RUN_SECONDS, client.kill)
+        watch.start()
         try:
             lost = here.simulator.disconnects
             for line in client.stdout:
@@ -62,5 +65,6 @@ def run_script(here: World, folder: Path, *command: str) -> Told:
                     told[found.pop("scenario")] = found
             assert client.wait(RUN_SECONDS) == 0
         finally:
+            watch.cancel()
             client.kill()
     return told
