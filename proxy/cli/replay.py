@@ -58,15 +58,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = Options(settings, columns, jobs, arguments.content, arguments.lines is not None)
     state = Replay(columns, windows.prices)
     began = time.monotonic()
-    with ExitStack() as stack:
-        lines = _opened(stack, arguments.lines)
-        tick = _progress(stack, sources)
-        for result in _results(sources, state, options):
-            state.add(result)
-            tick(state)
-            if lines is not None:
-                lines.write(_line(result, sources, columns))
-    found = report(state, [one.name for one in sources], windows.newest, time.monotonic() - began, jobs)
+    with ExitStack() as files:  # opened before the work begins, which may take hours
+        lines, html = _opened(files, arguments.lines), _opened(files, arguments.html)
+        with ExitStack() as stack:
+            tick = _progress(stack, sources)
+            for result in _results(sources, state, options):
+                state.add(result)
+                tick(state)
+                if lines is not None:
+                    lines.write(_line(result, sources, columns))
+        found = report(state, [one.name for one in sources], windows.newest, time.monotonic() - began, jobs)
+        if html is not None:
+            html.write(page(found).encode("utf-8", "replace"))
     _show(found, arguments)
     return 0 if state.coverage.requests else 1
 
@@ -127,9 +130,6 @@ def _line(result: Result, sources: Sequence[Source], columns: Sequence[Column]) 
 
 
 def _show(found: dict[str, Any], arguments: argparse.Namespace) -> None:
-    if arguments.html is not None:
-        with _create(arguments.html) as file:
-            file.write(page(found).encode("utf-8", "replace"))
     if arguments.json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     else:

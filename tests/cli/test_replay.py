@@ -122,6 +122,14 @@ def test_mistakes_are_told(
     assert code == 2 and problem in err
 
 
+def test_a_report_that_cannot_be_written_is_told_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, lines = logged(tmp_path / "log.jsonl", chat(3)), tmp_path / "lines.jsonl"
+    assert ended(capsys, "replay", "--lines", str(lines), "--html", str(tmp_path / "no" / "x.html"), str(log))[0] == 2
+    assert lines.read_bytes() == b""
+
+
 def test_an_empty_folder_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = ended(capsys, "replay", str(tmp_path))
     assert code == 2 and "no files" in err
