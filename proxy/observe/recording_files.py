@@ -5,6 +5,7 @@ It does not know what a line is. Several processes may write to one folder, each
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import zlib
@@ -97,8 +98,9 @@ class RecordingFiles:
             if total <= self._max:
                 return
             if path != self._path:
-                path.unlink(missing_ok=True)
-                total -= sizes[path]
+                with contextlib.suppress(OSError):  # what cannot be removed stays; the next oldest goes in its place
+                    path.unlink(missing_ok=True)
+                    total -= sizes[path]
 
 
 def is_writable(folder: Path) -> bool:

@@ -127,6 +127,17 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").exists()
 
 
+def test_a_file_that_cannot_be_removed_stops_no_recording(tmp_path: Path) -> None:
+    times = iter(range(1_700_000_000, 1_800_000_000))
+    (tmp_path / "plimsoll-0.jsonl.gz").mkdir()  # the oldest by its name
+    files = RecordingFiles(tmp_path, 10_000, lambda: next(times))
+    for _ in range(20):
+        files.append([noise(2_000)])
+    files.close()
+    kept = [path for path in files_of(tmp_path) if path.is_file()]
+    assert 0 < sum(path.stat().st_size for path in kept) < 12_000
+
+
 def test_a_folder_that_was_removed_is_created_again(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     files = RecordingFiles(folder, BIG)
