@@ -19,7 +19,16 @@ MAX_FILE_S = 3600.0  # ... and at this age
 CHECK_BYTES = 1 << 20  # bytes that a process writes between two looks at the folder's size
 LEVEL = 1  # zlib's: the highest speed. Level 6 takes four times as long for a quarter less
 GZIP = 31  # zlib's window bits for a gzip member
-READ_BYTES = 1 << 18  # that are decompressed at a time
+READ_BYTES = 1 << 16  # that are decompressed at a time; what follows a member is copied
+FEW_BYTES = 1024  # between two members, which are not worth the time to compress them
+STORED = 25  # zlib's window bits for a small gzip member: it takes a microsecond to make
+
+
+class Packed(bytes):
+    """A text as a gzip member."""
+
+
+Piece = bytes  # of the text of a batch: itself, or `Packed`
 
 
 class RecordingFiles:
@@ -37,9 +46,9 @@ class RecordingFiles:
         self._size = self._unchecked = self._number = 0
         self._began = 0.0
 
-    def append(self, lines: Iterable[bytes]) -> None:
-        """Writes lines, each with its newline. Raises OSError; then none of them is in a file."""
-        data = zlib.compress(b"".join(lines), LEVEL, GZIP)  # one call: each lets another thread run, which takes time
+    def append(self, pieces: Iterable[Piece]) -> None:
+        """Writes lines in pieces, each line with its newline. Raises OSError; then none of them is in a file."""
+        data = b"".join(_members(pieces))
         self._open_if_due()
         assert self._file is not None
         try:
@@ -101,6 +110,33 @@ class RecordingFiles:
                 with contextlib.suppress(OSError):  # what cannot be removed stays; the next oldest goes in its place
                     path.unlink(missing_ok=True)
                     total -= sizes[path]
+
+
+def packed(text: bytes) -> Packed:
+    """A text as a gzip member."""
+    machine = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP - 2, 6)  # of little memory, which takes less time to get
+    return Packed(machine.compress(text) + machine.flush())
+
+
+def _members(pieces: Iterable[Piece]) -> Iterator[bytes]:
+    """The gzip members of a batch: texts between those that there are already are compressed together."""
+    texts: list[bytes] = []
+    least = 0  # bytes that are compressed
+    for piece in pieces:
+        if type(piece) is Packed:
+            least = FEW_BYTES
+            yield _compressed(b"".join(texts), least)
+            texts = []
+            yield piece
+        else:
+            texts.append(piece)
+    yield _compressed(b"".join(texts), least)
+
+
+def _compressed(text: bytes, least: int) -> bytes:
+    if len(text) < least:
+        return zlib.compress(text, 0, STORED) if text else b""
+    return zlib.compress(text, LEVEL, GZIP)  # one call: each lets another thread run, which takes time
 
 
 def is_writable(folder: Path) -> bool:

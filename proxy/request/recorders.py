@@ -9,7 +9,8 @@ from hashlib import blake2b
 
 from proxy.config.settings import Settings
 from proxy.model.bounded import Bounded
-from proxy.observe.recording import Headers, Recorder, Sender
+from proxy.observe.recorded_bodies import Headers
+from proxy.observe.recording import Recorder, Sender
 from proxy.observe.recording_files import RecordingFiles
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families

@@ -20,8 +20,9 @@ import pytest
 from proxy.config.settings import BODIES, META
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode, Note
-from proxy.observe import recording
-from proxy.observe.recording import HIDDEN, Headers, Recorder, Request, Sender, without_keys
+from proxy.observe import recorded_bodies, recording
+from proxy.observe.recorded_bodies import HIDDEN, Headers, without_keys
+from proxy.observe.recording import Recorder, Request, Sender
 from proxy.observe.recording_files import RecordingFiles, lines
 from proxy.wire.controls import Controls
 from tests.serving import eventually, run
@@ -193,7 +194,7 @@ def test_a_content_encoding_is_removed(desk: Desk, coding: bytes, packed: bytes)
 def test_a_body_that_cannot_be_unpacked_is_dropped(
     desk: Desk, coding: bytes, packed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(recorded_bodies, "MAX_BODY_BYTES", 1000)
     (line,) = desk.recorded(of(packed, (b"content-encoding", coding)))
     assert line["content"] == "dropped" and "request" not in line
 
@@ -333,7 +334,7 @@ def test_a_bug_of_ours_loses_its_line_alone(desk: Desk, monkeypatch: pytest.Monk
     async def check() -> None:
         recorder = desk.recorder()
         with monkeypatch.context() as patch:
-            patch.setattr(recording, "figures", lambda request: 1 / 0)
+            patch.setattr(recording, "figures", lambda *request: 1 / 0)
             recorder.add(of(b"{}"))
             await eventually(lambda: recorder.results()[("failed",)] == 1, 20)
         recorder.add(of(b"{}"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.observe.recording_files import CHECK_BYTES, MAX_FILE_S, RecordingFiles, is_writable, lines
+from proxy.observe.recording_files import CHECK_BYTES, MAX_FILE_S, RecordingFiles, is_writable, lines, packed
 
 ROOT = Path(__file__).parents[2]
 BIG = 1 << 30
@@ -41,6 +41,20 @@ def test_what_is_appended_is_read_at_once(tmp_path: Path) -> None:
     (path,) = files_of(tmp_path / "new" / "folder")
     assert gzip.decompress(path.read_bytes()) == b"1\n2\n3\n"
     files.close()
+
+
+def test_lines_may_lie_across_members(tmp_path: Path) -> None:
+    """As `zcat` and `lines` read them; small texts, long ones and none between."""
+    pieces = [b'{"a":', packed(b'"b"'), packed(b',"c"'), b"}\n" + b"d" * 5000 + b"\n", packed(b"e"), b"\n"]
+    files = RecordingFiles(tmp_path, BIG)
+    files.append(pieces)
+    files.append([packed(b"f\n")])
+    files.append([b"g" * 900 + b"\n"])
+    files.close()
+    expected = [b'{"a":"b","c"}', b"d" * 5000, b"e", b"f", b"g" * 900]
+    (path,) = files_of(tmp_path)
+    assert read(tmp_path) == expected == gzip.decompress(path.read_bytes()).splitlines()
+    assert path.stat().st_size < 400
 
 
 def test_nobody_else_may_read_them(tmp_path: Path) -> None:

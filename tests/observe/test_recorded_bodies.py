@@ -1,0 +1,146 @@
+"""Bodies that are known are recorded as others are: byte for byte, without keys, each by its own line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+
+import pytest
+
+from proxy.observe import recorded_bodies
+from proxy.observe.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line, plain, without_keys
+from proxy.observe.recording_files import Packed, Piece
+
+KEY = b"sk-1234567890"
+WORDS = ("harbour", "pilot", "tide", "ships", "é", "\u4e2d", 'a "word"', "\\", "\n")
+
+
+def said(*pieces: Piece) -> bytes:
+    """What the pieces are in a file."""
+    return b"".join(gzip.decompress(one) if type(one) is Packed else one for one in pieces)
+
+
+def line(body: bytes, name: str = "request") -> bytes:
+    return b',"bytes":%d,"content":"bodies","%b":%b}\n' % (len(body), name.encode(), body)
+
+
+def conversation(turns: int, size: int = 700) -> bytes:
+    """A body that begins as a shorter one does."""
+    messages = [{"role": "user", "content": f"{turn} " + "harbour " * (size // 8)} for turn in range(turns)]
+    return json.dumps({"model": "gpt-4o", "messages": messages}).encode()
+
+
+@pytest.mark.parametrize("size", [2, SHORT, SHORT + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7])
+def test_a_body_is_the_same_the_first_time_and_later(size: int) -> None:
+    bodies, body = KnownBodies(), b'"' + os.urandom(size).hex().encode()[: size - 2] + b'"'
+    assert bodies.known(body, (KEY,)) is None
+    assert said(*bodies.fields(body, (KEY,))) == line(body)
+    assert said(*(bodies.known(body, (KEY,)) or ())) == line(body)
+    assert said(*bodies.fields(body, (KEY,))) == line(body)
+
+
+def test_any_conversations_in_any_order_are_recorded_as_they_came() -> None:
+    dice, bodies = random.Random(7), KnownBodies()
+    texts = [" ".join(dice.choices(WORDS, k=dice.randrange(1, 400))) for _ in range(30)]
+    for _ in range(200):
+        body = json.dumps(texts[: dice.randrange(30)], ensure_ascii=dice.random() < 0.5).encode()
+        known = bodies.known(body, (KEY,))
+        assert said(*(known or bodies.fields(body, (KEY,)))) == line(body)
+
+
+def test_what_a_conversation_began_with_is_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies, compressed = KnownBodies(), list[int]()
+
+    def packed(text: bytes) -> Packed:
+        compressed.append(len(text))
+        return Packed(gzip.compress(text))
+
+    monkeypatch.setattr(recorded_bodies, "packed", packed)
+    bodies.fields(conversation(50), ())
+    first = sum(compressed)
+    compressed.clear()
+    assert said(*bodies.fields(conversation(52), ())) == line(conversation(52))
+    assert first > 4 * BLOCK and sum(compressed) < 2 * BLOCK
+
+
+@pytest.mark.parametrize("place", range(BLOCK - 60, BLOCK + 8, 3))
+def test_a_key_that_lies_across_two_blocks_is_found_behind_a_known_one(place: int) -> None:
+    bodies = KnownBodies()
+    start = b'{"a":"'.ljust(place, b"x")
+    bodies.fields(start + b"y" * 2 * BLOCK + b'"}', (KEY,))
+    text = start + KEY + b"y" * 2 * BLOCK + b'"}'
+    assert KEY not in said(*bodies.fields(text, (KEY,))) and KEY not in said(*bodies.fields(text, (KEY,)))
+    field = start + b'","api_key" : "CANARY","b":"' + b"y" * 2 * BLOCK + b'"}'
+    assert b"CANARY" not in said(*bodies.fields(field, ())) and b"CANARY" not in said(*bodies.fields(field, ()))
+
+
+PARTS = (
+    *(
+        b'"headers":{},',
+        b'"headers":{"X-Token":"CANARY"},',
+        b'"token":"b",',
+        b'"my-api_key":"CANARY",',
+        b'"api_key":7,',
+    ),
+    *(b'"c":"authorization",', b'"d":"' + KEY + b'",', b'"x":"' + b"harbour " * 9 + b'",', b'"authorization":"",'),
+)
+
+
+def test_keys_are_hidden_behind_a_known_beginning_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks, fields and keys lie before, in and across the ends of blocks."""
+    monkeypatch.setattr(recorded_bodies, "BLOCK", 100)
+    monkeypatch.setattr(recorded_bodies, "SHORT", 10)
+    dice, bodies, found = random.Random(3), KnownBodies(), set[bool]()
+    parts = [b"".join(dice.choices(PARTS, weights=(3, 1, 3, 1, 3, 3, 1, 30, 3), k=30)) for _ in range(40)]
+    for _ in range(1500):
+        text = dice.choice(parts)
+        body = b"{" + text[: text.rindex(b",", 0, dice.randrange(150, 900))] + dice.choice((b"}", b',"token":"e"}'))
+        expected = without_keys(body, (KEY,))
+        found.add(expected == body)
+        assert said(*bodies.fields(body, (KEY,))) == line(body).replace(body, expected)
+    assert found == {True, False}
+
+
+def test_a_key_is_not_in_the_body_that_another_sender_sent_before() -> None:
+    """For the other it was a text as any."""
+    bodies, body = KnownBodies(), conversation(40)[:-2] + b',"' + KEY + b'"]}'
+    assert KEY in said(*bodies.fields(body, (b"another key",)))
+    assert bodies.known(body, (KEY,)) is None
+    assert KEY not in said(*bodies.fields(body, (KEY,))) and bodies.known(body, (KEY,)) is None
+
+
+@pytest.mark.parametrize("body", [b'{"a":' + b"[" * 9000, b"x" * 9000, b'"\xff' + b"x" * 9000 + b'"', b'{"a":1'])
+def test_what_is_no_json_is_a_text_each_time(body: bytes) -> None:
+    bodies = KnownBodies()
+    for _ in range(2):
+        found = json.loads(b"{" + said(*bodies.fields(body, ()))[1:])
+        assert found["request_text"] == body.decode(errors="replace") and bodies.known(body, ()) is None
+
+
+def test_a_known_beginning_does_not_make_json_of_what_is_none() -> None:
+    bodies, body = KnownBodies(), conversation(40)
+    bodies.fields(body, ())
+    assert b'"request_text":' in said(*bodies.fields(body[:-1], ()))
+    assert b'"request_text":' in said(*bodies.fields(body + b"}", ()))
+
+
+def test_line_ends_become_spaces_each_time() -> None:
+    bodies, body = KnownBodies(), json.dumps(["harbour " * 10] * 200, indent=1).encode()
+    for _ in range(2):
+        assert said(*bodies.fields(body, ())) == line(body).replace(b"\n", b" ")[:-1] + b"\n"
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_bodies, "MAX_KNOWN_BYTES", 100_000)
+    bodies = KnownBodies()
+    for _ in range(50):
+        bodies.fields(b'"' + os.urandom(20_000).hex().encode() + b'"', ())
+    assert bodies.weight <= 200_000
+
+
+def test_the_parts_are_as_their_names_say() -> None:
+    assert plain(b"{}", ()) == b"{}" and plain(b"{}", ((b"content-encoding", b"br"),)) is None
+    body = b'{"content": 1}'
+    assert without_keys(body, (KEY,)) == body and one_line(body) is body and one_line(b"{") is None
