@@ -49,6 +49,7 @@ from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
 from proxy.request.recorders import make_recorder
 from proxy.request.refusal_detection import RefusalDetector
+from proxy.request.reporting import Reporter
 from proxy.request.routes import Backend, Routes
 from proxy.request.scanning import BodyScanner
 from proxy.request.shown import Keeping
@@ -189,23 +190,32 @@ class Services:
         serving = self._serving(self.rules, senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
         self.metrics = self._metrics(folder)
+        reporter = Reporter(
+            serving.planner,
+            serving.learning,
+            serving.refusals,
+            self.metrics,
+            tell if self.traces is None else _both(tell, self.traces.exporter),
+            self.first.caller_header,
+            serving.routes,
+            self.recorder,
+            recent,
+        )
         self.gateway = Gateway(
             self.first,
             serving.planner,
             serving.healer,
-            serving.learning,
             serving.knowledge,
             self.upstream,
             serving.refusals,
             self.metrics,
             self.budget,
-            tell if self.traces is None else _both(tell, self.traces.exporter),
+            reporter,
             self._billed(serving.routes),
             None if self.traces is None else self.traces.tracer,
             serving.routes,
             serving.models,
             self.recorder,
-            recent,
             None if recent is None else Keeping(self.first.page_content),
         )
         self._use(serving)

@@ -73,12 +73,18 @@ def test_further_requests_have_the_new_rules_and_those_under_way_the_old(tmp_pat
     for gateway, ladder, window in ((old, "default", 8192), (new, "agent", 9000)):
         planner = gateway.planner
         assert planner.ladder_for("harbour", NOTHING_ASKED).name == ladder
-        assert planner.knowledge is gateway.knowledge is gateway.healer.knowledge is gateway.learning.knowledge
+        assert planner.knowledge is gateway.knowledge is gateway.healer.knowledge
+        assert gateway.reporter.planner is planner and gateway.reporter.learning.knowledge is planner.knowledge
         assert gateway.knowledge.known("harbour").tokens == window
     assert made.inspecting.planner is new.planner and made.knowledge is new.knowledge
     summaries = made.providers["summary"]
     assert isinstance(summaries, Summaries) and summaries.instructions == "In one word."
-    assert (new.upstream, new.metrics, new.tell, new.budget) == (old.upstream, old.metrics, old.tell, old.budget)
+    assert (new.upstream, new.metrics, new.reporter.tell, new.budget) == (
+        old.upstream,
+        old.metrics,
+        old.reporter.tell,
+        old.budget,
+    )
     made.metrics.observe(Outcome("chat", "passed", 200, model="harbour"))
     assert b'model="harbour"' in made.metrics.exposition()
 

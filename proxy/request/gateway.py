@@ -1,4 +1,4 @@
-"""Drives one request through its stages: prepares, sends, heals, relays, reports."""
+"""Drives one request through its stages: prepares, sends, heals, relays; `reporting` tells what became of it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,8 @@ from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics import Metrics
-from proxy.observe.outcome_metrics import OTHER
-from proxy.observe.recent import Recent
-from proxy.observe.recording import Recorder, Request
-from proxy.request.answers import AnswerLearning, outcome_of
+from proxy.observe.recording import Recorder
+from proxy.request.answers import AnswerLearning
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import Answered, Planned, Received, Record, RequestContext
 from proxy.request.facts import Knowledge
@@ -53,19 +51,18 @@ from proxy.request.passthrough import CLIENT_LEFT, passthrough
 from proxy.request.pieces import PieceSender
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
+from proxy.request.reporting import Reporter
 from proxy.request.routes import Routes, no_upstreams
-from proxy.request.sent_prefixes import LEAST_TOKENS, SentPrefixes
 from proxy.request.shown import Keeping
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
-from proxy.upstreams.internal_client import caller_of, tenant_of
+from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, answered_id, value_of
 from proxy.wire.paths import one_path, shown
 from proxy.wire.report import plan_headers
 from proxy.wire.tap import Tap
-from proxy.wire.trace_context import trace_context
 
 UPGRADE_REQUIRED = 426
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
@@ -92,24 +89,19 @@ class Gateway:
     settings: Settings
     planner: Planner
     healer: Healer
-    learning: AnswerLearning
     knowledge: Knowledge
     upstream: Upstream
     refusals: RefusalDetector
     metrics: Metrics
     budget: Budget
-    tell: Callable[[Outcome], None]
+    reporter: Reporter
     extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
     tracer: Tracer | None = None
     routes: Routes | None = None  # set if there are several upstreams
     models: ModelsList | None = None  # set if lists of models are not passed on as they are
     recorder: Recorder | None = None
-    recent: Recent | None = None  # set if there is a page
-    keeping: Keeping | None = None
-    _late_reports: set[asyncio.Task[None]] = field(default_factory=set)
-    _finished: list[RequestContext] = field(default_factory=list)
+    keeping: Keeping | None = None  # set if there is a page
     _named: set[str] = field(default_factory=set)
-    _prefixes: SentPrefixes = field(default_factory=SentPrefixes)
 
     def with_rules(
         self,
@@ -126,13 +118,12 @@ class Gateway:
             self,
             planner=planner,
             healer=healer,
-            learning=learning,
+            reporter=self.reporter.with_rules(planner, learning, refusals, routes),
             knowledge=planner.knowledge,
             refusals=refusals,
             extra_calls=extra_calls,
             routes=routes,
             models=models,
-            _finished=[],
         )
 
     async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +173,7 @@ class Gateway:
         finally:
             self.metrics.in_flight.dec()
             context.record.stop_waiting()
-            self._finish(context)
+            self.reporter.finish(context)
 
     async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> Planner:
         """Reads the request and prepares what to send; returns the planner of its upstream. The client's time is not
@@ -377,98 +368,6 @@ class Gateway:
         else:
             counting.add_done_callback(context.release)
 
-    def _finish(self, context: RequestContext) -> None:
-        """Reports the outcome; waits for a count under way, but the client does not."""
-        counting = context.record.counting
-        if counting is None or counting.done():
-            self._report_soon(context)
-            return
-        task = asyncio.create_task(self._report_late(context, counting))
-        self._late_reports.add(task)
-        task.add_done_callback(self._late_reports.discard)
-
-    async def _report_late(self, context: RequestContext, counting: asyncio.Task[None]) -> None:
-        await asyncio.wait([counting])
-        self._report_soon(context)
-
-    def _report_soon(self, context: RequestContext) -> None:
-        """Reports when the loop has written the answer, together with other requests that end now: one after the other
-        they cost half of what they cost in between."""
-        if not self._finished:
-            asyncio.get_running_loop().call_soon(self._report_all)
-        self._finished.append(context)
-
-    def _report_all(self) -> None:
-        finished, self._finished = self._finished, []
-        for context in finished:
-            self._report(context)
-
-    def _report(self, context: RequestContext) -> None:
-        try:
-            context.close()
-            outcome = outcome_of(context)
-            if outcome.stream and outcome.status == 200 and outcome.usage is None:
-                outcome = self._with_refusal(context, outcome)
-            learning = self.learning if self.routes is None else self.routes.asked(context).learning
-            if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
-                outcome = self._with_repeated(context, outcome)
-            learning.learn(context, outcome)
-            if self.metrics.reads_headers:
-                outcome = self._labelled(context.received.headers, outcome)
-            self.metrics.observe(outcome)
-            self.tell(outcome)
-            if self.recorder is not None:
-                self._record(self.recorder, context, outcome)
-            if self.recent is not None:
-                self.recent.add(outcome, None if context.figures is None else context.figures.shown)
-        except Exception as error:
-            report_bug(context.record, error)
-        finally:
-            if context.record.held and self.recorder is not None:
-                self.recorder.drop(context.record.held)
-
-    def _record(self, recorder: Recorder, context: RequestContext, outcome: Outcome) -> None:
-        received, record = context.received, context.record
-        tap = None if context.answered is None else context.answered.tap
-        finish = None if tap is None else tap.finish
-        body, record.held = record.held, b""
-        recorder.add(Request(outcome, received.headers, True, received.controls, body, finish))
-
-    def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:
-        """The outcome with the refusal that a stream turned out to be too late to be healed, if it is one."""
-        tap = None if context.answered is None else context.answered.tap
-        refusal = None if tap is None else self.refusals.in_relayed(tap)
-        if refusal is None:
-            return outcome
-        self.refusals.remember(context.received.headers, outcome.model)
-        return replace(outcome, result="refused", refusals=(*outcome.refusals, refusal.rule))
-
-    def _labelled(self, headers: Sequence[Header], outcome: Outcome) -> Outcome:
-        """The outcome with its caller and the id of its trace, where metrics show them."""
-        name, caller, trace_id = self.settings.caller_header, "", ""
-        if name is not None:
-            value = (value_of(headers, name.encode()) or b"").decode("latin-1")
-            caller = value if value in self.planner.rules.callers else OTHER
-        if outcome.trace is not None:
-            trace_id = outcome.trace.trace_id
-        elif self.metrics.shows_traces and (found := trace_context(headers)) is not None and found.sampled:
-            trace_id = found.trace_id
-        return replace(outcome, caller=caller, trace_id=trace_id)
-
-    def _with_repeated(self, context: RequestContext, outcome: Outcome) -> Outcome:
-        """The outcome with how much of its prompt was sent before."""
-        total, figures = context.total, context.figures
-        both = None if figures is None else figures.prefixes
-        if both is None and total is not None:
-            planner = self.planner if self.routes is None else self.routes.home(context).planner
-            asked = planner.totals.totals.prefixes(total)
-            both = None if asked is None else (asked, None)
-        if both is None:
-            return outcome
-        models = (outcome.model, outcome.model_sent)
-        tenant = tenant_of(context.received.headers) + outcome.upstream.encode()  # whose prompt caches differ
-        return replace(outcome, repeated=self._prefixes.add(tenant, models, *both))
-
     async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every other path: passed through."""
         self.metrics.in_flight.inc()
@@ -477,7 +376,7 @@ class Gateway:
         if self.tracer is not None:
             trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
-        passed = partial(self._passed, scope["headers"])
+        passed = partial(self.reporter.passed, scope["headers"])
         try:
             if self.models is not None and listed:
                 passed(await self.models(scope, send))
@@ -518,16 +417,6 @@ class Gateway:
             self._named.add(name)
             log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
 
-    def _passed(self, headers: Sequence[Header], outcome: Outcome) -> None:
-        if self.metrics.reads_headers:
-            outcome = self._labelled(headers, outcome)
-        self.metrics.observe(outcome)
-        self.tell(outcome)
-        if self.recorder is not None:
-            self.recorder.add(Request(outcome, headers))
-        if self.recent is not None:
-            self.recent.add(outcome)
-
     @property
     def unfitted(self) -> Iterable[str]:
         """The endpoints that were logged as not fitted."""
@@ -539,9 +428,7 @@ class Gateway:
             async with asyncio.timeout(1):
                 while self.metrics.in_flight.value:
                     await asyncio.sleep(0.01)
-        if self._late_reports:
-            await asyncio.wait(self._late_reports, timeout=5)
-        self._report_all()
+        await self.reporter.close()
 
 
 async def _fail(context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header] = ()) -> None:

@@ -49,7 +49,7 @@ def test_what_was_never_counted_is_never_said_to_be_cut() -> None:
 def test_a_prompt_that_was_cut_silently_corrects_no_counts() -> None:
     made, context, sent = counted(100, "claude-3-opus")
     outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200, truncated=True)
-    made.gateway.learning.learn(context, outcome)
+    made.gateway.reporter.learning.learn(context, outcome)
     assert made.cache.correction(outcome.model_sent, TENANT, 1.0) is None
 
 
@@ -60,7 +60,7 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
     context = arrived(body(talk(100)), mode)
     prepared(made.gateway.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
-        made.gateway.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
+        made.gateway.reporter.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
         assert made.cache.learned_limits("gpt-4", TENANT).window == left
 
 
@@ -70,7 +70,7 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
 def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
-    made.gateway.learning.learn(context, outcome)
+    made.gateway.reporter.learning.learn(context, outcome)
     found = made.cache.correction(outcome.model_sent, tenant_of(()), 1.0)
     return None if found is None else found.ratio
 
