@@ -56,8 +56,9 @@ def owner_from_models(body: bytes, model: str) -> str:
         response = msgspec.json.decode(body)
     except UNREADABLE:
         return ""
-    owners = {row.get(OWNER_KEY) for row in _rows_of(response, model)} - {None}
-    return next((owner for owner in owners if isinstance(owner, str)), "") if len(owners) == 1 else ""
+    named = [row.get(OWNER_KEY) for row in _rows_of(response, model)]
+    owners = {owner for owner in named if isinstance(owner, str)}
+    return owners.pop() if len(owners) == 1 else ""
 
 
 def _rows_of(response: Any, model: str) -> list[Mapping[str, Any]]:

@@ -137,6 +137,11 @@ def test_a_list_says_who_owns_a_model(listed: list[dict[str, Any]], owner: str) 
     assert owner_from_models(json.dumps({"data": listed}).encode(), "m-1") == owner
 
 
+def test_an_owner_that_is_no_text_is_none() -> None:
+    listed = [{"id": "m-1", "owned_by": ["vllm"]}, {"id": "m-1", "owned_by": {"name": "vllm"}}, {"id": "m-1"}]
+    assert owner_from_models(json.dumps({"data": listed}).encode(), "m-1") == ""
+
+
 @pytest.mark.parametrize("body", [b"", b"7", b"\xff", b"[" * 100_000])
 def test_what_is_no_list_names_no_owner(body: bytes) -> None:
     assert owner_from_models(body, "m-1") == ""
