@@ -39,7 +39,7 @@ setup: .venv/.run ## make .venv with the command plimsoll in it
 run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--port 9000")
 	$(BIN)/plimsoll serve $(ARGS)
 
-demo: .venv/.run ## an overlong conversation, straight (400) and through Plimsoll (200)
+demo: .venv/.run ## a conversation that is too long, directly (400) and through Plimsoll (200)
 	$(BIN)/plimsoll demo $(ARGS)
 
 test: .venv/.test ## all tests; servers, chromium and curl are found or installed, Node (20 or newer) is found; tests without theirs are skipped
@@ -51,7 +51,7 @@ lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-conformance: .venv/.test ## the openai and anthropic packages' own tests, straight and through (ARGS=path/to/openapi.yml)
+conformance: .venv/.test ## the openai and anthropic packages' own tests, directly and through the proxy (ARGS=path/to/openapi.yml)
 	sh tests/conformance/run.sh $(ARGS)
 
 bench: .venv/.test ## how fast it is, beside others (ARGS=--quick)

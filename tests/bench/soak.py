@@ -1,4 +1,4 @@
-"""Whether it lives through a bad day: all kinds of traffic, while Redis, the upstream and a worker are killed in turn.
+"""Whether the proxy survives failures: all kinds of traffic, while Redis, the upstream and a worker are killed in turn.
 
 python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 20]
 
