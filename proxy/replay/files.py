@@ -7,6 +7,7 @@ people. What is packed is unpacked in pieces of `CHUNK` bytes.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import importlib
 import zlib
@@ -26,6 +27,7 @@ MAX_LINE = 64 << 20
 MAX_VALUES, VALUE_BYTES = 1 << 16, 32  # that an entry may have, and its bytes for each one more
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 MARK = b"\xef\xbb\xbf"  # that some programs write before UTF-8
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # older PowerShells write it when output goes to a file
 # Endings of the files that a folder is searched for.
 ENDINGS = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".har", ".gz", ".zst"})
 BLANK = b" \t\r\n\0"
@@ -80,8 +82,9 @@ class Source:
         elif head.startswith(ZSTD):
             yield from self._zstd(file)
         else:
+            decoder = codecs.getincrementaldecoder("utf-16")("replace") if head[:2] in UTF_16 else None
             while head:
-                yield head
+                yield head if decoder is None else decoder.decode(head).encode()
                 head = self._read(file)
 
     def _gzip(self, file: BinaryIO, packed: bytes) -> Iterator[bytes]:

@@ -49,6 +49,8 @@ def values(found: list[Entry]) -> list[Any]:
         LINES.replace(b"\n", b"\r\n\r\n"),
         b"\xef\xbb\xbf\n \n" + LINES,
         b"\0\0" + LINES,
+        LINES.decode().encode("utf-16"),
+        b"\xfe\xff" + LINES.decode().encode("utf-16-be"),
         json.dumps([A, B]).encode(),
         json.dumps([A, B], indent=2).encode(),
         gzip.compress(LINES, mtime=0),
