@@ -33,6 +33,9 @@ SHORT = 16  # characters of a line that is as short as a note that it is missing
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is split, so that one line cannot take all the room
 LINES = 20_000  # lines of a text that are considered
 GAP, NUMBERS = 5, 3  # tokens of the note between two runs of lines; more if it has the numbers of the lines
+# Tokens of a limit up to which a note that becomes needless is no room: old results of a run would be longer in their
+# short form, and its cuts would come earlier (measured).
+SMALL = 200
 SAMPLE = 300  # lines that decide the language if the query is too short to
 REACH = 80  # characters per token of the limit up to which all lines are ranked (measured: more gains nothing)
 CHARACTERS = 4  # of a token, estimated; only the order of preference depends on it
@@ -171,18 +174,22 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
 
 
 def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter, gap: int) -> list[int]:
-    """The indices of the lines that fit into `limit` tokens, the ends first. `gap`: tokens of a note."""
+    """The indices of the lines that fit into `limit` tokens, the ends first. `gap`: tokens of a note.
+
+    A line beside a run of chosen lines needs no note of its own; one that joins two runs makes a note needless.
+    """
 
     at, count = read.places, len(read.lines)
+    saved = gap if limit > SMALL else 0
 
     def cost(place: int, chosen: Collection[int]) -> int:
-        joins = (place - 1 in chosen and at[place] - at[place - 1] == 1) or (
-            place + 1 in chosen and at[place + 1] - at[place] == 1
-        )
-        return meter.text(read.lines[place].text) + 1 + (0 if joins else gap)
+        above = place - 1 in chosen and at[place] - at[place - 1] == 1
+        below = place + 1 in chosen and at[place + 1] - at[place] == 1
+        notes = -saved if above and below else 0 if above or below else gap
+        return meter.text(read.lines[place].text) + 1 + notes
 
     def least(place: int) -> int:
-        return len(read.tokens[place])  # a lower bound: no tokenizer joins two words or numbers
+        return len(read.tokens[place]) - saved  # a lower bound: no tokenizer joins two words or numbers
 
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
     ends = fill(list(both), cost, int(limit * ENDS_SHARE))

@@ -185,3 +185,17 @@ def test_it_is_always_within_the_limit_and_the_same_every_time(text: str, limit:
     found = shorten_lines(text, limit, ResultQuery(question), METER, fits)
     assert found is None or fits(found)
     assert found == shorten_lines(text, limit, ResultQuery(question), METER, fits)
+
+
+class WordMeter(CharMeter):
+    """A token for each word and each line break."""
+
+    def text(self, text: str) -> int:
+        return len(re.findall(r"\S+|\n", text))
+
+
+def test_lines_that_join_what_is_chosen_leave_no_room_empty() -> None:
+    told = "the boat of the keeper", "all hands are on deck"
+    lines = [f"{told[i % 2] if 60 < i < 140 else 'nothing is here now'} and more words" for i in range(200)]
+    found = shortened("\n".join(lines), 700, "Where is the boat of the keeper?", meter=WordMeter())
+    assert WordMeter().text(found) > 700 - 2 * WordMeter().text(f"{lines[0]}\n")
