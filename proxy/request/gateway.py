@@ -270,10 +270,13 @@ class Gateway:
             await answer.close()
             answer = await upstream.send("POST", target, plainly(headers), payload)
         try:
-            refused = self.refusals.has_refused(received.headers, context.scanned.model)
-            seconds = hold_seconds(context, refused)
-            near = (refused or not context.proven) and seconds > 0
+            untried = self.refusals.is_untried(context, len(payload))
+            doubtful = untried or self.refusals.has_refused(received.headers, context.scanned.model)
+            seconds = hold_seconds(context, doubtful)
+            near = (doubtful or not context.proven) and seconds > 0
             seen, refusal = await self.refusals.at(received.api, answer, near, seconds)
+            if untried and near and refusal is None and answer.status == 200:
+                self.refusals.accept(context, len(payload))
         except BaseException:
             await answer.close()
             raise

@@ -31,16 +31,21 @@ MAX_HELD = 1 << 20  # bytes of a stream that wait longer: its first events may r
 MOST_REFUSED = 4_096  # models and callers that are remembered: clients choose the names
 NEAR_LOAD = 0.8  # of the window: our count may be wrong by less
 STREAMS_OF_EVENTS = tuple(kind.encode() for kind in STREAMS)
+# Bytes of a request from which the events before a stream's first content wait, if its API refuses after them and the
+# model has not accepted as much from its caller: about 16,000 tokens.
+LEAST_UNTRIED = 65_536
 REFUSAL_STATUSES = frozenset({400, 413, 422})  # of an answer that did no work: the request may be sent again
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalDetector:
     """Detects refusals by the rows of rules/refusals.toml. It remembers the sizes of requests that a model refused a
-    caller: its window may be smaller than what is known of it, so that no stream of that size is let through unread."""
+    caller, and those that it accepted: its window may be smaller than what is known of it, so that no stream of a size
+    that it refused, or has not been tried with, is let through unread."""
 
     rules: Rules
     _refused: Bounded[tuple[bytes, str], int] = field(default_factory=lambda: Bounded(MOST_REFUSED))
+    _accepted: Bounded[tuple[bytes, str], int] = field(default_factory=lambda: Bounded(MOST_REFUSED))
 
     def remember(self, headers: Sequence[Header], model: str) -> None:
         """A model refused a request with these headers for its length."""
@@ -53,6 +58,23 @@ class RefusalDetector:
             return False
         refused = self._refused.get((tenant_of(headers), model))
         return refused is not None and 2 * _size_of(headers) >= refused
+
+    def is_untried(self, context: RequestContext, size: int) -> bool:
+        """Whether a stream may be refused after its first events, and its request of `size` bytes is longer than any
+        that the model accepted from the same caller. Short ones are not."""
+        if size < LEAST_UNTRIED or context.received.api.hold_s <= FIRST_EVENT_S:
+            return False
+        scanned = context.scanned
+        return scanned is not None and scanned.scan.stream and size > self._most_accepted(context, scanned.model)
+
+    def accept(self, context: RequestContext, size: int) -> None:
+        """The model began to answer a request of `size` bytes."""
+        model = "" if context.scanned is None else context.scanned.model
+        if len(model) <= MAX_LENGTH and size > self._most_accepted(context, model):
+            self._accepted.put((tenant_of(context.received.headers), model), size)
+
+    def _most_accepted(self, context: RequestContext, model: str) -> int:
+        return self._accepted.get((tenant_of(context.received.headers), model)) or 0
 
     def in_relayed(self, tap: Tap) -> Refusal | None:
         """The refusal that a stream turned out to be after its first events had gone to the client; or None."""
@@ -118,14 +140,14 @@ def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
 
 
-def hold_seconds(context: RequestContext, refused: bool = False) -> float:
-    """How long the first events of a stream may wait for content: long where the request is near its window or its
-    model has `refused` one before, and not at all for one that runs in the background, whose client only wants its
-    id."""
+def hold_seconds(context: RequestContext, doubtful: bool = False) -> float:
+    """How long the first events of a stream may wait for content: long where the request is near its window or
+    `doubtful` (its model refused one like it, or has not accepted one as long), and not at all for one that runs in the
+    background, whose client only wants its id."""
     scanned, counted, plan = context.scanned, context.counted, context.plan
     if scanned is None or scanned.scan.background:
         return 0.0
-    if refused:
+    if doubtful:
         near = True
     elif plan is not None:
         near = plan.trusting or plan.draft.load >= NEAR_LOAD

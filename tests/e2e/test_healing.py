@@ -481,6 +481,56 @@ def test_a_model_that_once_refused_in_a_stream_that_had_begun_is_healed_from_the
     run(check())
 
 
+def test_a_long_stream_that_nothing_like_it_was_tried_before_is_healed_however_large_its_window_is_said_to_be() -> None:
+    """Of a size that was accepted, the first events reach the client at once."""
+    created = b'event: response.created\ndata: {"type":"response.created","response":{"id":"r"}}\n\n'
+    failed = b'event: response.failed\ndata: {"type":"response.failed","response":{"status":"failed","error":'
+    failed += b'{"code":"context_length_exceeded","message":"Your input exceeds the context window."}}}\n\n'
+    item = b'event: response.output_item.added\ndata: {"type":"response.output_item.added","item":{}}\n\n'
+    done = b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"r","status":"completed",'
+    done += b'"usage":{"input_tokens":9,"output_tokens":1}}}\n\n'
+    seen = asyncio.Event()
+
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(EVENTS)
+        await peer.send(chunk(created))
+        if len(request.body) > 150_000:
+            await peer.send(chunk(failed) + chunk(b""))
+            return
+        if b"wait" in request.body:
+            await asyncio.wait_for(seen.wait(), 30)
+        await peer.send(chunk(item) + chunk(done) + chunk(b""))
+
+    def asked(size: int, word: str = "word ") -> bytes:
+        told = [{"role": "user", "content": word * (size // 60)} for _ in range(12)]
+        return json.dumps({"model": "gpt-5", "stream": True, "input": told}).encode()
+
+    async def check() -> None:
+        async with recording(script) as upstream, plimsoll(upstream.url) as proxy:
+            reply = await ask(proxy.port, post(asked(200_000), KEY, target=b"/v1/responses"))
+            assert failed not in reply.body and done in reply.body
+            assert (await proxy.told(1)).result == "healed"
+            sizes = [len(request.body) for request in upstream.requests]
+            assert len(sizes) == 2 and sizes[0] > 150_000 > sizes[1] > 65_536
+            await _sees(proxy.port, post(asked(70_000, "wait "), KEY, target=b"/v1/responses"), created, seen)
+
+    run(check(), 60)
+
+
+async def _sees(port: int, request: bytes, expected: bytes, seen: asyncio.Event) -> None:
+    """Reads an answer until `expected` has come, says so, and reads the rest."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    got = b""
+    while expected not in got:
+        got += await asyncio.wait_for(reader.read(4096), 8)  # events that wait for content wait ten seconds
+    assert b"response.completed" not in got
+    seen.set()
+    while b"response.completed" not in got:
+        got += await asyncio.wait_for(reader.read(4096), 20)
+    writer.close()
+
+
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
 def test_a_known_window_that_is_a_tenth_is_found_without_figures_in_two_requests(path: str) -> None:
     target = f"/v1/{path}".encode()

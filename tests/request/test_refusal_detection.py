@@ -209,8 +209,8 @@ def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_no
 
 
 def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
-    assert hold_seconds(request(300), refused=True) == RESPONSES.hold_s
-    assert hold_seconds(request(300, background=True), refused=True) == 0
+    assert hold_seconds(request(300), doubtful=True) == RESPONSES.hold_s
+    assert hold_seconds(request(300, background=True), doubtful=True) == 0
     detector = RefusalDetector(LOOKING.rules)
     mine, other = [(b"authorization", b"Bearer a")], [(b"authorization", b"Bearer b")]
     assert not detector.has_refused(mine, "m")
@@ -221,6 +221,23 @@ def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
     detector.remember([*mine, (b"content-length", b"1000")], "m")
     sizes = [[*mine, (b"content-length", size)] for size in (b"499", b"500", b"2000")]
     assert [detector.has_refused(headers, "m") for headers in sizes] == [False, True, True]
+
+
+def test_what_is_longer_than_all_that_its_model_accepted_from_its_caller_is_untried() -> None:
+    detector, size = RefusalDetector(LOOKING.rules), module.LEAST_UNTRIED
+
+    def asked(name: str = "m", key: bytes = b"a", api: Api = RESPONSES, stream: bool = True) -> RequestContext:
+        received = Received(api, Mode.FIT, headers=[(b"authorization", key)])
+        return RequestContext(received, Scanned(b"", Scan(name, None, stream, None)))
+
+    assert detector.is_untried(asked(), size) and not detector.is_untried(asked(), size - 1)
+    assert not detector.is_untried(asked(api=API), size) and not detector.is_untried(asked(stream=False), size)
+    detector.accept(asked(), size + 10)
+    detector.accept(asked(), size)  # which took longer than the longer one
+    assert not detector.is_untried(asked(), size + 10) and detector.is_untried(asked(), size + 11)
+    assert detector.is_untried(asked(key=b"b"), size) and detector.is_untried(asked("n"), size)
+    detector.accept(asked("m" * 10_000), size)
+    assert detector.is_untried(asked("m" * 10_000), size)
 
 
 @pytest.mark.parametrize(
