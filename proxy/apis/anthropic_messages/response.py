@@ -12,7 +12,7 @@ import msgspec
 
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
-from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value
+from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value, string
 from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.wire.sse import last_match
@@ -157,8 +157,8 @@ def _message(error: ErrorFields) -> str:
     )
 
 
-def _type(fields: RawFields) -> Json:
-    return raw_value(fields["type"]) if "type" in fields else None
+def _type(fields: RawFields) -> str:
+    return string(raw_value(fields["type"])) if "type" in fields else ""
 
 
 def _is_error(fields: RawFields) -> bool:

@@ -122,6 +122,11 @@ def test_an_error_is_kept_as_it_came() -> None:
     assert read(START, error, {"error": 1}).error == raw(error)
 
 
+@pytest.mark.parametrize("kind", [{"a": 1}, ["error"], 7, None])
+def test_an_event_whose_type_is_no_text_says_nothing(kind: Any) -> None:
+    assert API.response.read(json.dumps({"type": kind}).encode(), ResponseState()) == ResponseState()
+
+
 def test_landmarks_are_where_the_last_of_each_stands() -> None:
     data = b"".join(b"data: " + raw(e) + b"\n\n" for e in (START, DELTA, END, {"type": "message_stop"}))
     assert all(
