@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.apis.anthropic_messages.messages import CONTENT, REASONING, TEXT
 from proxy.model.conversation import Message
-from proxy.model.lenient_json import BROKEN, RAWS
+from proxy.model.lenient_json import BROKEN, RAWS, raw_value, string
 from proxy.model.structs import replace
 
 KEY = "cache_control"
@@ -70,7 +70,7 @@ def _marked(message: Message, mark: msgspec.Raw) -> Message:
         blocks = blocks_of(message)
         for place in reversed(range(len(blocks))):
             fields = RAWS.decode(blocks[place])
-            if msgspec.json.decode(fields.get("type", msgspec.Raw(NULL))) not in REASONING:
+            if string(raw_value(fields.get("type", msgspec.Raw(NULL)))) not in REASONING:
                 blocks[place] = msgspec.Raw(msgspec.json.encode({**fields, KEY: mark}))
                 return replace(message, raw=_with_blocks(message.raw, blocks))
     except BROKEN:

@@ -12,7 +12,7 @@ from proxy.apis.openai_chat.scan import known_prefix as known_prefix
 from proxy.apis.openai_chat.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
-from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
+from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -169,10 +169,7 @@ def _called(call: _ToolCall) -> str:
 def _thinking(head: Mapping[str, bytes]) -> int:
     """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget (Anthropic's rule)."""
     raw = head.get("thinking")
-    if raw is None:
-        return 0
-    thinking = msgspec.json.decode(raw)
-    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
     return budget + 1 if isinstance(budget, int) and budget > 0 else 0
 
 

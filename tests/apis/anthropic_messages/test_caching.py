@@ -54,6 +54,13 @@ def test_calls_results_and_the_system_prompt_can_have_a_mark_and_thinking_cannot
     assert sent(conversation(MARKED, ASK, system=[text("s")]), 0, 2)[0] == [text("s", cache_control=MARK)]
 
 
+def test_a_block_whose_type_is_no_text_can_have_a_mark() -> None:
+    told = conversation(ASK, MARKED, ASK)
+    first = replace(told[0], raw=b'{"role":"user","content":[{"type":{"a":1}}]}')
+    (now, _) = with_marks((first, *told[1:]), [first, told[2]])
+    assert json.loads(now.raw)["content"] == [{"type": {"a": 1}, "cache_control": MARK}]
+
+
 def test_where_no_block_can_have_it_the_mark_is_gone() -> None:
     thinking = {"role": "assistant", "content": [{"type": "thinking", "thinking": "t"}]}
     for first in (thinking, {"role": "user", "content": ""}, {"role": "user", "content": None}):

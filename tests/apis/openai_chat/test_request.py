@@ -92,6 +92,11 @@ def test_a_thinking_budget_is_the_least_reply(thinking: Any, floor: int) -> None
     assert parse(asking(thinking=thinking)).reply_floor == floor
 
 
+def test_thinking_that_is_no_utf8_has_no_budget() -> None:
+    sent = asking(thinking="canary").replace(b"canary", b"\xed\xa0\x80")
+    assert parse(sent).reply_floor == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "needs"),
     [
