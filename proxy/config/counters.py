@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.window_rules import as_rows, error_text
+from proxy.config.rows import parse_named_rows
 from proxy.tokens.formats import FORMATS
 from proxy.wire.counters import Counter
 
@@ -17,20 +17,14 @@ TABLE = "counter"
 
 def parse_counters(table: Mapping[str, Any]) -> tuple[tuple[Counter, ...], list[str]]:
     """The valid rows, and the problems of the others: row and reason."""
-    rows: dict[str, Counter] = {}
-    problems = [f"unknown table {key!r}, must be {TABLE}" for key in table if key != TABLE]
-    for number, row in enumerate(as_rows(table.get(TABLE, [])), 1):
-        try:
-            found = msgspec.convert(row, Counter)
-            if found.api not in FORMATS:
-                raise ValueError(f"api is {found.api!r}, must be one of {', '.join(FORMATS)}")
-            if found.name in rows:
-                raise ValueError("another row has this name")
-            rows[found.name] = found
-        except ValueError as error:
-            title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
-            problems.append(f"{TABLE} {number}{title}: {error_text(error)}")
-    return tuple(rows.values()), problems
+    return parse_named_rows(table, TABLE, _counter)
+
+
+def _counter(row: Any) -> Counter:
+    found = msgspec.convert(row, Counter)
+    if found.api not in FORMATS:
+        raise ValueError(f"api is {found.api!r}, must be one of {', '.join(FORMATS)}")
+    return found
 
 
 def merged(upper: Sequence[Counter], lower: Sequence[Counter]) -> tuple[Counter, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.config.window_rules import as_rows, error_text
+from proxy.config.rows import parse_named_rows
 from proxy.tokens.families import Family, parse_family
 
 KIND = "family"
@@ -16,18 +16,7 @@ KIND = "family"
 
 def parse_families(table: Mapping[str, Any]) -> tuple[tuple[Family, ...], list[str]]:
     """The families of a file, in order, and its problems: one line per invalid row, with its number from 1."""
-    problems = [f"{key}: unknown table, must be {KIND}" for key in table if key != KIND]
-    found: dict[str, Family] = {}
-    for number, row in enumerate(as_rows(table.get(KIND, [])), 1):
-        try:
-            family = parse_family(row)
-            if family.name in found:
-                raise ValueError("duplicate name")
-            found[family.name] = family
-        except ValueError as error:
-            title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
-            problems.append(f"{KIND} {number}{title}: {error_text(error)}")
-    return tuple(found.values()), problems
+    return parse_named_rows(table, KIND, parse_family)
 
 
 def merge_families(upper: Sequence[Family], lower: Sequence[Family]) -> tuple[Family, ...]:

@@ -7,19 +7,20 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
-from proxy.config.window_rules import as_rows, check_name, error_text
+from proxy.config.rows import as_rows, error_text, parse_rows
+from proxy.config.window_rules import check_name
 from proxy.model.limits import DEFAULT_RESERVE, FLOOR
 from proxy.model.plan import Ladder, LadderStep
 
 STEPS = "proxy.fit.steps"  # the package of the steps; a step's name is the name of its module
 TABLES = ("step", "use", "lorebook")  # the arrays of tables in a ladder's file
 Params = Mapping[str, Mapping[str, Any]]  # parameters by name, by the name of their step
-Row = TypeVar("Row")
 CHOICES = {"on_unfit": ("reject", "forward"), "unknown": ("learn", "assume")}
 
 
@@ -77,16 +78,9 @@ def parse_ladder(
         settings = msgspec.convert({key: value for key, value in table.items() if key not in TABLES}, LadderSettings)
     except ValueError as error:
         problems.append(error_text(error))
-    steps = []
-    for number, row in enumerate(as_rows(table.get("step", [])), 1):
-        try:
-            steps.append(_ladder_step(row, defaults, package))
-        except ValueError as error:
-            title = f" ({row['name']})" if isinstance(row, dict) and isinstance(row.get("name"), str) else ""
-            problems.append(f"step {number}{title}: {error_text(error)}")
-    return Ladder(
-        name, tuple(steps), settings.on_unfit, settings.unknown, settings.default_reserve, settings.floor
-    ), problems
+    steps, wrong = parse_rows(table, "step", lambda row: _ladder_step(row, defaults, package))
+    problems += wrong
+    return Ladder(name, steps, settings.on_unfit, settings.unknown, settings.default_reserve, settings.floor), problems
 
 
 def _ladder_step(row: Any, defaults: Params, package: str) -> LadderStep:
@@ -160,19 +154,9 @@ def _overridden(row: Any, overrides: Params) -> Any:
 
 def parse_ladder_rules(table: Mapping[str, Any]) -> tuple[tuple[LadderRule, ...], list[str]]:
     """The `[[use]]` rows in order, and one line per invalid row."""
-    return _rows(table, "use", LadderRule)
+    return parse_rows(table, "use", partial(msgspec.convert, type=LadderRule))
 
 
 def parse_lorebook_rules(table: Mapping[str, Any]) -> tuple[tuple[LorebookRule, ...], list[str]]:
     """The `[[lorebook]]` rows in order, and one line per invalid row."""
-    return _rows(table, "lorebook", LorebookRule)
-
-
-def _rows(table: Mapping[str, Any], key: str, kind: type[Row]) -> tuple[tuple[Row, ...], list[str]]:
-    found, problems = [], []
-    for number, row in enumerate(as_rows(table.get(key, [])), 1):
-        try:
-            found.append(msgspec.convert(row, kind))
-        except ValueError as error:
-            problems.append(f"{key} {number}: {error_text(error)}")
-    return tuple(found), problems
+    return parse_rows(table, "lorebook", partial(msgspec.convert, type=LorebookRule))

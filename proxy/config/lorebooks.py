@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.window_rules import error_text
+from proxy.config.rows import error_text
 from proxy.fit.lore import Entry, Logic
 
 CARDS = ("chara_card_v2", "chara_card_v3")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.window_rules import error_text
+from proxy.config.rows import error_text
 
 FILE = "tools.toml"
 ARGUMENTS = "arguments"  # the table of the file, and the parameter of the steps that use the names, ...

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from proxy.config.window_rules import MAX_TOKENS, as_rows, error_text
+from proxy.config.rows import parse_named_rows
+from proxy.config.window_rules import MAX_TOKENS
 
 FILE = "upstreams.toml"
 DEFAULT = "default"  # the name of PLIMSOLL_UPSTREAM
@@ -122,18 +123,7 @@ def parse_upstreams(table: Mapping[str, Any], folder: Path) -> tuple[tuple[Upstr
 
     `folder` is where relative paths of files start.
     """
-    problems = [f"{key}: unknown table, must be {TABLE}" for key in table if key != TABLE]
-    found: dict[str, UpstreamRow] = {}
-    for number, raw in enumerate(as_rows(table.get(TABLE, [])), 1):
-        title = f" ({raw['name']})" if isinstance(raw, dict) and isinstance(raw.get("name"), str) else ""
-        try:
-            row = _with_files(msgspec.convert(raw, UpstreamRow), folder)
-            if row.name in found:
-                raise ValueError("another row has this name")
-            found[row.name] = row
-        except ValueError as error:
-            problems.append(f"{TABLE} {number}{title}: {error_text(error)}")
-    return tuple(found.values()), problems
+    return parse_named_rows(table, TABLE, lambda row: _with_files(msgspec.convert(row, UpstreamRow), folder))
 
 
 def _with_files(row: UpstreamRow, folder: Path) -> UpstreamRow:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from proxy.config.model_table import CAPABILITY_NAMES
+from proxy.config.rows import parse_rows
 from proxy.fit.money import CACHES, Prices, Rates
 from proxy.tokens.encodings import encoding, own
 
@@ -238,31 +240,16 @@ def parse_window_rules(table: Mapping[str, Any], folder: Path) -> tuple[WindowRu
     `folder` is where relative paths of tokenizers start.
     """
     problems = [f"{key}: unknown table, must be one of {', '.join(TABLES)}" for key in table if key not in TABLES]
-    found: dict[str, list[Any]] = {kind: [] for kind in TABLES}
-    for kind in TABLES:
-        for number, row in enumerate(as_rows(table.get(kind, [])), 1):
-            try:
-                found[kind].append(_with_tokenizer(msgspec.convert(row, TABLES[kind]), folder))
-            except ValueError as error:
-                problems.append(f"{kind} {number}{_title(row)}: {error_text(error)}")
-    return WindowRules(*(tuple(found[kind]) for kind in TABLES)), problems
+    found: list[tuple[Any, ...]] = []
+    for kind, row_type in TABLES.items():
+        rows, wrong = parse_rows(table, kind, partial(_window_row, row_type, folder), title="model")
+        found.append(rows)
+        problems += wrong
+    return WindowRules(*found), problems
 
 
-def as_rows(rows: Any) -> list[Any]:
-    """The rows of an array of tables. A single table (`[window]` instead of `[[window]]`) is one row."""
-    return rows if isinstance(rows, list) else [rows]
-
-
-def error_text(error: ValueError) -> str:
-    """The text of an error of `msgspec.convert`, field first: `cap_tokens: expected int, got str`."""
-    text, _, path = str(error).replace("`", "").partition(" - at ")
-    text = text.replace("Object contains unknown", "unknown").replace("Object missing required", "missing")
-    field = path.removeprefix("$").removeprefix(".")
-    return (f"{field}: " if field else "") + text.replace("Expected ", "expected ")
-
-
-def _title(row: Any) -> str:
-    return f" ({row['model']})" if isinstance(row, dict) and isinstance(row.get("model"), str) else ""
+def _window_row(row_type: type[Any], folder: Path, row: Any) -> Any:
+    return _with_tokenizer(msgspec.convert(row, row_type), folder)
 
 
 def _with_tokenizer(row: Any, folder: Path) -> Any:

@@ -26,7 +26,7 @@ def test_each_problem_names_its_row() -> None:
     assert [found.name for found in rows] == ["a"]
     known = "chat, completions, embeddings, generate, messages, ollama, responses"
     assert problems == [
-        "unknown table 'count', must be counter",
+        "count: unknown table, must be counter",
         "counter 2 (b): needs hosts or owners",
         "counter 3 (c): calls: expected array, got int",
         f"counter 4 (d): api is 'message', must be one of {known}",

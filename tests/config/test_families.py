@@ -46,7 +46,7 @@ def test_each_problem_is_reported_with_its_row() -> None:
     assert [family.name for family in rows] == ["a"]
     assert problems[:3] == [
         "families: unknown table, must be family",
-        "family 2 (a): duplicate name",
+        "family 2 (a): another row has this name",
         f"family 3 (b): recipe is 'clasic', must be one of {', '.join(RECIPES)}",
     ]
     assert problems[3].startswith("family 4 (c): models: 'a/b' is not a name")

@@ -174,9 +174,9 @@ def test_a_wrong_use_is_named_by_its_place() -> None:
         {"use": [{"model": "a", "ladder": "b"}, {"model": "a"}, {"model": 5, "ladder": "b"}]}
     )
     assert problems == ["use 2: missing field ladder", "use 3: model: expected str, got int"]
-    empty = "1: model must not be empty"
-    assert parse_ladder_rules({"use": {"model": "", "ladder": "a"}})[1] == [f"use {empty}"]
-    assert parse_lorebook_rules({"lorebook": {"model": " ", "name": "a"}})[1] == [f"lorebook {empty}"]
+    empty = "model must not be empty"
+    assert parse_ladder_rules({"use": {"model": "", "ladder": "a"}})[1] == [f"use 1: {empty}"]
+    assert parse_lorebook_rules({"lorebook": {"model": " ", "name": "a"}})[1] == [f"lorebook 1 (a): {empty}"]
     assert uses == (LadderRule("a", "b"),)
 
 
