@@ -47,6 +47,7 @@ STREAM = (
 )
 EXPIRY_S = 30.0  # between two looks for texts that are too old
 LEARNED_S = 10.0  # what was learned is read again after that time
+UNREAD_S = 60.0  # how long a viewer may read nothing
 LAST_EVENT = b"last-event-id"
 
 NO_TOKEN = ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
@@ -240,10 +241,14 @@ class Page:
 
     async def _stream(self, viewer: Viewer, first: bytes, send: Send) -> None:
         found = first
-        while not self.state.get("draining") and viewer in self.feed.viewers:
-            if found:
-                await send({"type": "http.response.body", "body": found, "more_body": True})
-            found = await viewer.next()
+        try:
+            while not self.state.get("draining") and viewer in self.feed.viewers:
+                if found:
+                    async with asyncio.timeout(UNREAD_S):
+                        await send({"type": "http.response.body", "body": found, "more_body": True})
+                found = await viewer.next()
+        except TimeoutError:
+            return  # its place is for another viewer; the connection is closed
         await send({"type": "http.response.body", "body": b""})
 
     async def _inspect(self, scope: Scope, receive: Receive) -> Any:

@@ -51,6 +51,33 @@ async def asked(made: Services, path: str, method: str = "GET", body: bytes = b"
     return sent[0]["status"], json.loads(raw) if raw and kind == b"application/json" else raw
 
 
+def test_a_viewer_that_reads_nothing_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNREAD_S", 0.05)
+
+    async def test() -> None:
+        made, blocked = services(), asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                blocked.set()
+                await asyncio.Event().wait()
+
+        scope = {"type": "http", "method": "GET", "path": "/api/events", "raw_path": b"/api/events", "headers": []}
+        viewer = asyncio.ensure_future(create_admin(made)({**scope, "query_string": b""}, receive, send))
+        await blocked.wait()
+        assert made.page is not None and made.page.feed.viewers
+        async with asyncio.timeout(20):
+            await viewer
+        assert not made.page.feed.viewers
+        await made.close()
+
+    run(test())
+
+
 def test_each_path_answers_with_its_methods() -> None:
     async def test() -> None:
         made = services()

@@ -436,10 +436,8 @@ def test_a_standard_output_that_nobody_reads_costs_no_request(reader: str) -> No
         os.close(into)
         if reader == "gone":
             os.close(out)
-        began = time.monotonic()
         for _ in range(50):
             assert asked(port, "/v1/models")[0] == 502
-        assert time.monotonic() - began < 5
         code, said = stopped(process)
         assert code == 0 and {json.loads(line)["event"] for line in said.splitlines()} <= EXPECTED
     if reader == "stuck":
