@@ -210,7 +210,7 @@ def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> 
     refusal = provider.refusal(window, prompt, requested)
     streams = bool(body.get("stream"))
     if refusal is not None and not provider.finish:
-        status, text = refusal
+        status, text = config.refusal_status or refusal[0], refusal[1]
         in_stream = streams and config.in_stream
         return Response(200, SSE_HEADERS, _refusal_stream(text)) if in_stream else _json(status, text)
     reply = reply_to(body, prompt, config.text, provider.finish if refusal else "")

@@ -50,7 +50,7 @@ async def respond_to(
     error = validate(body, checks(config.provider, config.owner, counting))
     if error is not None:
         raise error
-    prompt = await _counted(raw, body, config) + _before(body, stored)
+    prompt = await _counted(raw, body, config) + (0 if config.forgets else _before(body, stored))
     if counting:
         return _json(200, {"object": "response.input_tokens", "input_tokens": prompt})
     shorter = compacts(body, prompt)
@@ -133,7 +133,7 @@ def _refusal(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> R
     )
     if found is None:
         return None
-    status, text = found
+    status, text = config.refusal_status or found[0], found[1]
     if not ours:
         return _json(status, None, text)
     message = msgspec.json.decode(text)["error"]["message"]

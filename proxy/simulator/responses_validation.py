@@ -24,6 +24,7 @@ ROLES = ("assistant", "system", "developer", "user")
 WRITTEN = ("output_text", "refusal")  # content parts of the assistant's messages
 GIVEN = ("input_text", "input_image", "input_file")  # of all others
 DETAILS = ("low", "high", "auto", "original")  # of an image
+BODY_CODED = ("azure", "xai")  # providers whose errors of calls have a code
 MAX_CALL_ID = 64
 MAX_TEXT = 10 << 20  # characters of one string
 MAX_ENCRYPTED = 20 << 20  # of what is encrypted
@@ -44,7 +45,7 @@ def checks(provider: str = "openai", owner: str = "simulator", counting: bool = 
     stored = (
         references_are_stored,
         partial(secrets_are_its_own, owner=owner),
-        _calls_are_answered,
+        partial(_calls_are_answered, provider=provider),
         _approvals_answer_requests,
         _safety_checks_are_acknowledged,
         partial(reasoning_is_complete, provider=provider),
@@ -185,8 +186,9 @@ def _call_ids_are_short(body: Body) -> ApiError | None:
     return None
 
 
-def _calls_are_answered(body: Body) -> ApiError | None:
+def _calls_are_answered(body: Body, provider: str) -> ApiError | None:
     """Outputs follow their calls, and every call has one. What a stored response called may be answered, too."""
+    code = "invalid_request_body" if provider in BODY_CODED else ""
     items = resolved(body)
     stored = bool(body.get("previous_response_id") or body.get("conversation")) or any(
         kind == "item_reference" for _, kind, _ in items
@@ -200,11 +202,12 @@ def _calls_are_answered(body: Body) -> ApiError | None:
             call, name = OUTPUTS[kind]
             key = call, str(item.get("call_id") or item.get("id"))
             if key not in called and not stored:
-                return _in_input(f"No tool call found for {name} output with call_id {key[1]}.")
+                text = f"No tool call found for {name} output with call_id {key[1]}."
+                return invalid(text, code, "input")
             answered.add(key)
     for kind, ident in called:
         if (kind, ident) not in answered:
-            return _in_input(f"No tool output found for {PAIRS[kind][1]} {ident}.")
+            return invalid(f"No tool output found for {PAIRS[kind][1]} {ident}.", code, "input")
     return None
 
 

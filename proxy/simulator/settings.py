@@ -25,7 +25,9 @@ class SimulatorConfig:
     `batch`: of a server of embeddings that takes an input in one pass, the tokens of a pass.
     `max_output`: the largest reply limit that it accepts.
     `in_stream`: it refuses streams by an event inside a 200.
+    `refusal_status`: the status of its refusals, as a gateway between may change it; 0 for the provider's own.
     `refusal_event`: the event by which it refuses a stream of the Responses API.
+    `forgets`: it ignores the stored response that a request goes on from, and says nothing of it.
     `truncates`: it cuts what is too long without a word, as Ollama does behind the APIs of others.
     `system`: a text that a system message must contain.
     `api_key`: the key that clients must send; "" for none.
@@ -50,7 +52,9 @@ class SimulatorConfig:
     batch: int = 512
     max_output: int | None = None
     in_stream: bool = False
+    refusal_status: int = 0
     refusal_event: str = "response.failed"
+    forgets: bool = False
     truncates: bool = False
     system: str = ""
     api_key: str = ""
@@ -82,6 +86,7 @@ OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {
     b"x-sim-provider": ("provider", str),
     b"x-sim-window": ("window", int),
     b"x-sim-in-stream": ("in_stream", lambda text: text == "1"),
+    b"x-sim-refusal-status": ("refusal_status", int),
     b"x-sim-refusal-event": ("refusal_event", str),
     b"x-sim-truncates": ("truncates", lambda text: text == "1"),
     b"x-sim-text": ("text", str),

@@ -9,7 +9,7 @@ from proxy.simulator.anthropic_validation import validate
 from tests.bench.messages_form import conversation, request
 from tests.makers import assistant, system, tool_round, user
 
-TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}
+TOOL = {"type": "function", "function": {"name": "search", "description": "d", "parameters": {"type": "object"}}}
 
 
 def test_a_run_is_valid_in_the_other_form_and_comes_back_as_it_was() -> None:

@@ -531,6 +531,18 @@ async def _sees(port: int, request: bytes, expected: bytes, seen: asyncio.Event)
     writer.close()
 
 
+@pytest.mark.parametrize("status", [413, 502])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_whose_status_a_gateway_changed_is_healed(status: int, stream: bool) -> None:
+    async def check() -> None:
+        config = SimulatorConfig(provider="openai-old", windows=SMALL, refusal_status=status)
+        async with before_simulator(config) as (_, proxy):
+            assert (await proxy.chat(body(LONG, max_completion_tokens=500, stream=stream))).status == 200
+            assert (await proxy.told()).result == "healed"
+
+    run(check(), 30)
+
+
 @pytest.mark.parametrize("path", ["chat/completions", "responses"])
 def test_a_known_window_that_is_a_tenth_is_found_without_figures_in_two_requests(path: str) -> None:
     target = f"/v1/{path}".encode()

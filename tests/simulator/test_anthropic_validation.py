@@ -53,9 +53,6 @@ def error(
     [
         [ASK],
         [ASK, ASK, ANSWER, ANSWER, ASK],
-        [ASK, said("assistant", use()), said("user", result())],
-        [ASK, said("assistant", text(), use("a"), use("b")), said("user", result("b"), result("a"), text())],
-        [ASK, said("assistant", use("a"), use("b")), said("user", result("a")), said("user", result("b"), text())],
         [ASK, SYSTEM, SYSTEM, ANSWER, ASK, SYSTEM],
         [ASK, said("assistant", use()), said("user", result()), SYSTEM, ANSWER, ASK],
         [
@@ -104,38 +101,6 @@ def test_what_is_valid(messages: list[Any]) -> None:
         (
             [ASK, said("assistant", use(input="{}")), ASK],
             "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
-        ),
-        (
-            [ASK, said("assistant", use("toolu_1")), ASK],
-            (
-                "messages.1: `tool_use` ids were found without `tool_result` blocks "
-                "immediately after: toolu_1. Each `tool_use` block must have a corresponding "
-                "`tool_result` block in the next message."
-            ),
-        ),
-        ([ASK, said("assistant", use())], "messages.1: `tool_use` ids were found without `tool_result`"),
-        ([ASK, said("assistant", use()), said("user", text(), result())], "`tool_use` ids were found without"),
-        ([ASK, said("assistant", use()), said("user", result(), result())], "`tool_use` ids were found without"),
-        (
-            [ASK, ANSWER, said("user", result("toolu_9"))],
-            (
-                "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: "
-                "toolu_9. Each `tool_result` block must have a corresponding `tool_use` block "
-                "in the previous message."
-            ),
-        ),
-        (
-            [ASK, said("assistant", use()), said("user", result()), said("assistant", result()), ASK],
-            "messages.3: `tool_result` blocks can only be in `user` messages",
-        ),
-        ([ASK, said("assistant", use(), use()), said("user", result())], "messages: `tool_use` ids must be unique"),
-        (
-            [ASK, said("assistant", {"type": "web_search_tool_result", "tool_use_id": "s"}), ASK],
-            "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s.",
-        ),
-        (
-            [ASK, said("assistant", {"type": "server_tool_use", "id": "s"}), ASK],
-            "`server_tool_use` ids were found without a corresponding result block: s.",
         ),
         ([{**ASK, "name": "x"}], "messages.0.name: Extra inputs are not permitted"),
         ([{**ASK, "clear_at": "never"}], "messages.0.clear_at: Extra inputs are not permitted"),
@@ -220,13 +185,6 @@ def test_a_system_message_that_only_directs_may_stand_anywhere() -> None:
 
 def test_a_beta_opens_its_field() -> None:
     assert error(body(ASK, context_management={}), "context-management-2025-06-27") == ""
-
-
-def test_history_with_tools_needs_their_definitions() -> None:
-    told = [ASK, said("assistant", use()), said("user", result())]
-    assert (
-        error(body(*told, tools=[])) == "Requests which include `tool_use` or `tool_result` blocks must define tools."
-    )
 
 
 def test_at_most_four_marks_of_caching() -> None:

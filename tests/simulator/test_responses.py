@@ -128,6 +128,18 @@ def test_a_server_that_truncates_says_nothing_of_it() -> None:
     assert ask(app).json["usage"]["input_tokens"] == count_prompt({"model": "gpt-5", "input": "hello"})
 
 
+def test_a_gateway_may_change_the_status_of_a_refusal() -> None:
+    for status in (413, 502):
+        app = simulator(SimulatorConfig(window=50, provider="openai", refusal_status=status))
+        assert refused(ask(app, input="word " * 100)) == (status, "context_length_exceeded", "input")
+        assert ask(app).status == 200
+
+
+def test_a_server_may_forget_what_a_request_goes_on_from() -> None:
+    app = simulator(SimulatorConfig(forgets=True))
+    assert ask(app, previous_response_id="resp_1").json["usage"] == ask(app).json["usage"]
+
+
 def test_the_server_drops_the_first_items_where_the_request_says_so() -> None:
     app = simulator(SimulatorConfig(window=50, provider="openai"))
     long = [{"role": "user", "content": "word " * 60}, ASKED]

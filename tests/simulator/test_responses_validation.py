@@ -183,6 +183,13 @@ def test_ollama_knows_few_items_and_no_files() -> None:
     assert error(ASKED, *custom, file) is None and error(ASKED, CALL, OUTPUT, provider="ollama") is None
 
 
+def test_the_errors_of_calls_have_a_code_at_some_providers() -> None:
+    for provider, code in (("openai", ""), ("azure", "invalid_request_body"), ("xai", "invalid_request_body")):
+        for items in ([ASKED, CALL], [ASKED, OUTPUT]):
+            found = validate({"model": "m", "input": items}, checks(provider))
+            assert found is not None and found.code == code
+
+
 def test_copilot_takes_no_reasoning() -> None:
     assert error(ASKED, THOUGHT, SAID, provider="copilot") == (
         'input[1].type "reasoning" is not a valid input item type',
