@@ -32,6 +32,7 @@ from proxy.replay.report import MOST_SHOWN, Replay, report
 
 MAX_COLUMNS = 8
 EVERY_S = 0.2  # between two updates of the progress
+OUR_LINES, OUR_PAGE = b'{"file":', b"<!doctype html>"  # what the files that a replay writes begin with
 
 
 def columns_of(ladders: Sequence[str], windows: Sequence[int], models: Sequence[str]) -> list[Column]:
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     state = Replay(columns, windows.prices)
     began = time.monotonic()
     with ExitStack() as files:  # opened before the work begins, which may take hours
-        lines, html = _opened(files, arguments.lines), _opened(files, arguments.html)
+        lines, html = _opened(files, arguments.lines, OUR_LINES), _opened(files, arguments.html, OUR_PAGE)
         with ExitStack() as stack:
             tick = _progress(stack, sources)
             for result in _results(sources, state, options):
@@ -78,16 +79,25 @@ def _results(sources: Sequence[Source], state: Replay, options: Options) -> Iter
     return results(in_order(sources, state.coverage), options)
 
 
-def _opened(stack: ExitStack, path: Path | None) -> BinaryIO | None:
-    return None if path is None else stack.enter_context(_create(path))
+def _opened(stack: ExitStack, path: Path | None, ours: bytes) -> BinaryIO | None:
+    return None if path is None else stack.enter_context(_create(path, ours))
 
 
-def _create(path: Path) -> BinaryIO:
-    """A new file that its owner alone may read. Raises `ConfigError`."""
+def _create(path: Path, ours: bytes) -> BinaryIO:
+    """A new file that its owner alone may read. Raises `ConfigError`, also where a file stands that does not begin with
+    `ours`: of `--lines *.jsonl`, the first file would be overwritten."""
     try:
+        if path.is_file() and not _begins(path, ours):
+            raise ConfigError(f"{path}: exists, and no replay wrote it; it is not overwritten")
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _begins(path: Path, ours: bytes) -> bool:
+    """Whether a file begins so; an empty one does."""
+    with path.open("rb") as file:
+        return ours.startswith(file.read(len(ours)))
 
 
 def _progress(stack: ExitStack, sources: Sequence[Source]) -> Callable[[Replay], None]:

@@ -47,6 +47,16 @@ def test_json_has_the_same_figures(tmp_path: Path, capsys: pytest.CaptureFixture
     assert total["money"]["priced"] == 2 and total["money"]["answered_net"] > 0
 
 
+@pytest.mark.parametrize("option", ["--lines", "--html"])
+def test_a_file_that_no_replay_wrote_is_not_overwritten(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = logged(tmp_path / "1.jsonl", chat(3)), logged(tmp_path / "2.jsonl", chat(3))
+    before = first.read_bytes()
+    code, _, err = ended(capsys, "replay", option, str(first), str(second))
+    assert (code, first.read_bytes()) == (2, before) and "it is not overwritten" in err
+
+
 def test_a_file_may_have_a_name_that_is_not_utf_8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = logged(tmp_path / os.fsdecode(b"log-\xff.jsonl"), chat(200))
     absent = tmp_path / os.fsdecode(b"absent-\xff.jsonl")
@@ -92,6 +102,7 @@ def test_the_page_and_the_lines_are_for_their_owner_alone(tmp_path: Path, capsys
     assert [(one["entry"], one["at"]) for one in written] == [(1, 1_763_000_000.0), (2, 1_763_000_010.0)]
     assert written[0]["plans"][0]["steps"] and written[1]["plans"][0]["fits"]
     assert [stat.S_IMODE(os.stat(path).st_mode) for path in (html, lines)] == [0o600, 0o600]
+    assert ended(capsys, "replay", str(log), "--html", str(html), "--lines", str(lines))[0] == 0  # written anew
 
 
 def test_texts_are_shown_only_where_they_are_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
