@@ -8,8 +8,10 @@ from proxy.cache.cache import Cache
 from proxy.model.limits import Quality
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
-from proxy.request.context import Answered, Figures, RequestContext, figures_of
+from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
+from proxy.request.figures import Figures
+from proxy.request.stages import Answered
 from proxy.tokens.meter import is_noise, learned_ratio
 from proxy.tokens.usage import truncated
 from proxy.upstreams.internal_client import tenant_of
@@ -24,7 +26,7 @@ def outcome_of(context: RequestContext) -> Outcome:
     counted, usage = outcome.prompt_sent, outcome.usage
     if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
         return outcome
-    unit = (context.figures or figures_of(context)).unit
+    unit = context.figures_now().unit
     return replace(outcome, truncated=True) if truncated(counted, outcome.quality, unit, usage) else outcome
 
 
@@ -39,7 +41,7 @@ class AnswerLearning:
         """Corrects the count ratio of the model, and takes back learned limits that the answer disproves."""
         if outcome.status != 200:
             return
-        figures = context.figures or figures_of(context)
+        figures = context.figures_now()
         model, sender = outcome.model_sent, context.received.headers
         if outcome.usage is not None and (outcome.usage.stored_as or figures.appends_to):
             total = outcome.usage.prompt + outcome.usage.completion

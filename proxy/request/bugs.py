@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.errors import ClientError
 from proxy.observe import log
-from proxy.request.context import Record
+from proxy.request.stages import Record
 
 FAILED = ClientError(500, "The proxy itself failed.", code="proxy_error")
 

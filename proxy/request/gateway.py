@@ -43,7 +43,7 @@ from proxy.observe.metrics import Metrics
 from proxy.observe.recording import Recorder
 from proxy.request.answers import AnswerLearning
 from proxy.request.bugs import FAILED, report_bug
-from proxy.request.context import Answered, Planned, Received, Record, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.models import ModelsList
@@ -54,6 +54,7 @@ from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, ho
 from proxy.request.reporting import Reporter
 from proxy.request.routes import Routes, no_upstreams
 from proxy.request.shown import Keeping
+from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of

@@ -12,9 +12,10 @@ from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
-from proxy.request.context import Planned, RequestContext, Scanned
+from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.planning import PlanBuilder
+from proxy.request.stages import Planned, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.echoes import echoes

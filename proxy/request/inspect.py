@@ -17,11 +17,12 @@ from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.bugs import FAILED, report_bug
-from proxy.request.context import Received, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.model_records import learned_of
 from proxy.request.prepare import Planner
 from proxy.request.routes import Routes
+from proxy.request.stages import Received
 from proxy.request.work import INLINE_BYTES
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers

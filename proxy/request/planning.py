@@ -15,9 +15,9 @@ from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Facts, Ladder, Plan, Want
 from proxy.model.structs import replace
-from proxy.request.context import Planned, Received, Record, Scanned
 from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
+from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.request.totals import SharedCounts, marks_of, pending
 from proxy.request.wants import Provider
 from proxy.request.wants.counts import ProviderCounts

@@ -24,11 +24,12 @@ from proxy.model.plan import Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
-from proxy.request.context import Counted, Planned, Received, Record, RequestContext, Scanned
+from proxy.request.context import RequestContext
 from proxy.request.facts import LOADED, MOST_MODELS, REQUESTED, STATED, UPSTREAM, Knowledge
 from proxy.request.planning import PlanBuilder
 from proxy.request.refusal_detection import NEAR_LOAD
 from proxy.request.scanning import BodyScanner
+from proxy.request.stages import Counted, Planned, Received, Record, Scanned
 from proxy.request.totals import TotalCounter
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Background
 from proxy.upstreams.extra_calls import CallCost

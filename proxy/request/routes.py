@@ -18,10 +18,11 @@ from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.answers import AnswerLearning
 from proxy.request.bugs import report_bug
-from proxy.request.context import Planned, RequestContext, Scanned
+from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.prepare import SEND, Planner
+from proxy.request.stages import Planned, Scanned
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 from proxy.upstreams.models_listing import Headers

@@ -9,9 +9,9 @@ from proxy.model import oversized_json
 from proxy.model.api import Api
 from proxy.model.scan import KnownPrefix, Scan
 from proxy.model.structs import replace
-from proxy.request.context import Received, Scanned
 from proxy.request.decompression import unpacked
 from proxy.request.prefix_cache import PrefixCache
+from proxy.request.stages import Received, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool
 from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.headers import value_of

@@ -21,10 +21,10 @@ from proxy.model.plan import Ladder
 from proxy.model.ports import Meter
 from proxy.model.scan import PrefixDigest, Scan, Total
 from proxy.model.structs import replace
-from proxy.request.context import Counted, Received, Scanned
 from proxy.request.facts import Knowledge
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.sent_prefixes import Prefixes
+from proxy.request.stages import Counted, Received, Scanned
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Pool
 from proxy.tokens.counting_key import SEED
 from proxy.tokens.meter import unit_of

@@ -10,8 +10,9 @@ from proxy.apis.openai_chat import API
 from proxy.config.settings import read_settings
 from proxy.model.api import Api
 from proxy.model.plan import Mode
-from proxy.request.context import Received, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.prepare import Planner
+from proxy.request.stages import Received
 from proxy.services import Services, build
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.controls import Controls

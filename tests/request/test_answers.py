@@ -11,7 +11,8 @@ from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.answers import outcome_of
-from proxy.request.context import Answered, RequestContext
+from proxy.request.context import RequestContext
+from proxy.request.stages import Answered
 from proxy.services import Services
 from proxy.upstreams.internal_client import tenant_of
 from tests.e2e.services import body, talk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.request.bugs import FAILED, report_bug
-from proxy.request.context import Record
+from proxy.request.stages import Record
 
 CANARY = "canary-2718"
 

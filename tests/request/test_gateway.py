@@ -20,8 +20,9 @@ from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Mode
 from proxy.model.scan import PrefixDigest, Total
-from proxy.request.context import Answered, Received, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.gateway import has_all
+from proxy.request.stages import Answered, Received
 from proxy.request.totals import Part, Totals
 from proxy.services import Services, build
 from proxy.wire.headers import Header

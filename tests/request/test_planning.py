@@ -16,8 +16,9 @@ from proxy.model.limits import LearnedLimits
 from proxy.model.plan import Ladder, Mode, Plan
 from proxy.model.scan import PrefixDigest, Total
 from proxy.request import planning as module
-from proxy.request.context import Counted, Planned, Received, RequestContext, Scanned
+from proxy.request.context import RequestContext
 from proxy.request.prepare import Planner
+from proxy.request.stages import Counted, Planned, Received, Scanned
 from proxy.request.totals import SHARED_BYTES, Part, Totals
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES
 from proxy.services import Services, build

@@ -21,8 +21,9 @@ from proxy.model.plan import Mode
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request import refusal_detection as module
-from proxy.request.context import Counted, Planned, Received, RequestContext, Scanned
+from proxy.request.context import RequestContext
 from proxy.request.refusal_detection import RefusalDetector, coding_of, hold_seconds, plainly, unreadable
+from proxy.request.stages import Counted, Planned, Received, Scanned
 from proxy.wire.headers import Header
 from proxy.wire.refusals import Rules
 from proxy.wire.response_prefix import ResponsePrefix, read_prefix

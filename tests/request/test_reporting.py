@@ -11,8 +11,9 @@ from proxy.config.settings import read_settings
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
-from proxy.request.context import Answered, Received, Record, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.reporting import Reporter
+from proxy.request.stages import Answered, Received, Record
 from proxy.services import build
 
 

@@ -11,8 +11,9 @@ from proxy.apis.openai_chat import API
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
 from proxy.model.plan import Mode
-from proxy.request.context import Received, RequestContext
+from proxy.request.context import RequestContext
 from proxy.request.routes import Routes
+from proxy.request.stages import Received
 from proxy.services import Services, build
 from proxy.wire.controls import controls
 from proxy.wire.headers import Header

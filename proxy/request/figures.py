@@ -1,0 +1,150 @@
+"""What remains of a request when its content is released: the figures of its outcome, and what its answer teaches."""
+
+from __future__ import annotations
+
+import msgspec
+
+from proxy.model.outcome import Outcome
+from proxy.model.plan import Draft, Plan
+from proxy.observe.recent import Shown
+from proxy.request.sent_prefixes import Prefixes
+from proxy.request.shown import Keeping
+from proxy.request.stages import Counted, Planned, Received, Scanned
+from proxy.tokens.meter import unit_of
+from proxy.wire.report import count
+
+
+class Figures(msgspec.Struct, frozen=True, gc=False):
+    """What remains of a request when its content is released.
+
+    `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
+    those of `Scanned`, `prefixes` those of `Planned`. `unit` is the number of the model's tokens that one token of its
+    encoding counts as; None if its count teaches nothing. `appends_to`: the id of the stored conversation that the
+    reply becomes a part of.
+    """
+
+    outcome: Outcome
+    tenant: bytes = b""
+    probing: bool = False
+    unit: float | None = None
+    appends_to: str = ""
+    prefixes: tuple[Prefixes, Prefixes | None] | None = None
+    shown: Shown | None = None
+
+
+def figures_of(
+    received: Received,
+    scanned: Scanned | None,
+    counted: Counted | None,
+    planned: Planned | None,
+    sent: bool,
+    keeping: Keeping | None,
+) -> Figures:
+    """The figures of a request, by the last stage that it reached. Of a request that never went upstream (`sent`)
+    nothing was sent, cut or granted. `keeping`: what the page is to show of it."""
+    if scanned is None:
+        return Figures(Outcome(received.api.name, "", 0, received.mode, path=received.path))
+    scan, ladder = scanned.scan, scanned.ladder
+    if planned is not None and planned.plan is not None:
+        return _of_plan(received, scanned, counted, planned, planned.plan, sent, keeping)
+    if ladder is None or counted is None or counted.total is None:
+        outcome = Outcome(
+            received.api.name,
+            "",
+            0,
+            received.mode,
+            "" if ladder is None else ladder.name,
+            scan.model,
+            scan.model,
+            uncounted=counted is not None and counted.skipped,
+            stream=scan.stream,
+            path=received.path,
+        )
+        return Figures(outcome, scanned.tenant, scanned.probing, shown=_kept(keeping, received, scanned))
+    total, window, reply = counted.total, counted.window, scan.reserve
+    reserve = ladder.default_reserve if reply is None else reply
+    most = total.longest or total.prompt
+    floor = window.floor(ladder.floor)
+    load = window.load_without_limit(most, reserve, floor) if reply is None else window.load(most, reserve)
+    outcome = Outcome(
+        received.api.name,
+        "",
+        0,
+        received.mode,
+        ladder.name,
+        scan.model,
+        scan.model,
+        window.tokens,
+        window.source,
+        total.quality,
+        total.prompt,
+        total.prompt if sent else None,
+        window.counted(reserve),
+        reply,
+        reply if sent else None,
+        load,
+        load if sent else None,
+        total.messages,
+        total.messages if sent else 0,
+        stream=scan.stream,
+        path=received.path,
+    )
+    return Figures(outcome, scanned.tenant, scanned.probing, total.unit, shown=_kept(keeping, received, scanned))
+
+
+def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Shown | None:
+    """What the page shows of a request that was not planned."""
+    if keeping is None or not keeping.texts:  # as always but where a setting wants texts
+        return None
+    return keeping.of_body(scanned.plain, received.api)
+
+
+def _of_plan(
+    received: Received,
+    scanned: Scanned,
+    counted: Counted | None,
+    planned: Planned,
+    plan: Plan,
+    was_sent: bool,
+    keeping: Keeping | None,
+) -> Figures:
+    before = plan.before
+    sent: Draft = plan.draft if received.may_change else before
+    shown = sent if was_sent else before
+    outcome = Outcome(
+        endpoint=received.api.name,
+        result="",
+        status=0,
+        mode=received.mode,
+        ladder=scanned.ladder.name if scanned.ladder else "",
+        model=scanned.model,
+        model_sent=shown.model,
+        window=shown.window.tokens,
+        window_source=shown.window.source,
+        quality=before.meter.quality,
+        prompt=before.billed,
+        prompt_sent=sent.billed if was_sent else None,
+        reserve=shown.window.counted(shown.reserve),
+        reply_asked=before.reply,
+        reply_sent=sent.reply if was_sent else None,
+        load_before=before.load,
+        load_after=sent.load if was_sent else None,
+        messages_in=count(before),
+        messages_sent=count(sent) if was_sent else 0,
+        notes=plan.notes if was_sent and received.may_change else (),
+        uncounted=counted is not None and counted.skipped,
+        stream=scanned.scan.stream,
+        path=received.path,
+        planned=plan.notes if was_sent and not received.may_change else (),
+        planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
+        too_long=before.too_long and received.may_change,
+    )
+    prompt = planned.prompt
+    appends_to = prompt.continues if prompt is not None and prompt.appends else ""
+    kept = None if keeping is None else keeping.of_plan(plan)
+    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to, planned.prefixes, kept)
+
+
+def _planned_result(plan: Plan) -> str:
+    """The result that a request would have had in mode `fit`."""
+    return "unfit" if not plan.possible else "fitted" if plan.changed else "passed"
