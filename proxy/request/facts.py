@@ -283,6 +283,11 @@ class Knowledge:
         if not self.offline and self.loaded is not None and await self.loaded.load(headers):
             self.listing.version += 1  # windows may be others now
 
+    def request_window(self, model: str) -> None:
+        """Notes that a request makes the upstream load a model with a window of its own."""
+        if self.loaded is not None and self.loaded.request(model):
+            self.listing.version += 1
+
     async def listed_anew(self, model: str, headers: Headers) -> bool:
         """Reads the upstream's list again if a model's window comes from it and it is old. True if it changed."""
         before = self.known(model)

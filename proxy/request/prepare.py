@@ -193,6 +193,8 @@ class Planner:
             if not _is_tiny(scanned.scan):
                 await self.knowledge.read_loaded(received.headers)
             return scanned
+        if not received.dry_run:
+            self.knowledge.request_window(scanned.scan.model)
         learned, controls = scanned.learned.where_requested(window), scanned.controls
         cap = window if controls.window is None else min(window, controls.window)
         return replace(scanned, learned=learned, controls=replace(controls, window=cap))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.http.client.answer import UpstreamError
+from proxy.model.bounded import Bounded
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Sender
 
@@ -42,14 +43,24 @@ class LoadedModels:
 
     upstream: Sender
     _windows: dict[str, int] = field(default_factory=dict)
+    _requested: Bounded[str, bool] = field(default_factory=lambda: Bounded(MAX_MODELS))
     _due_at: float = 0.0
 
     def window(self, model: str) -> int | None:
-        """The window that a model is loaded with, in tokens; None if it is not known to be loaded. No I/O."""
+        """The window that a model is loaded with, in tokens; None if it is not known to be loaded, or may be loaded as
+        a request wanted it: for one that asks for no window the server loads its own again. No I/O."""
         windows = self._windows
         if not windows:  # as of nearly all upstreams
             return None
-        return windows.get(tagged(model))
+        name = tagged(model)
+        return None if self._requested.get(name) else windows.get(name)
+
+    def request(self, model: str) -> bool:
+        """Notes that a request makes the server load a model with a window of its own. Returns whether that changes
+        what is known of the model."""
+        known = self.window(model) is not None
+        self._requested.put(tagged(model), True)
+        return known
 
     async def load(self, headers: Headers) -> bool:
         """Asks with the client's credentials, unless the last answer is fresh. Waits at most `WAIT_S`. Returns whether

@@ -160,10 +160,19 @@ def test_the_window_that_one_client_has_loaded_cuts_nothing_of_anothers() -> Non
     """The server loads its own window again for a request that asks for none."""
     with world(SimulatorConfig(window=4096)) as here:
         talk = asked(messages=[{"role": "user", "content": words(600)}])
-        client(here.through, "small").chat(**asked(), options={"num_ctx": 600})
+        client(here.straight, "small").chat(**asked(), options={"num_ctx": 600})  # not through this process
         client(here.through, "another's").chat(**talk)
         assert any(r.path == "/api/ps" for r in here.simulator.received)
         assert here.seen("another's")[-1].json()["messages"] == talk["messages"]
+
+
+def test_the_window_that_one_client_has_loaded_lets_nothing_of_anothers_go_in_silence() -> None:
+    with world(SimulatorConfig(window=4096)) as here:
+        client(here.through, "wide").chat(**asked(), options={"num_ctx": 131_072})
+        client(here.through, "another's").chat(**asked(messages=long(30), tools=[TOOL]))
+        whole, healed = (r.json() for r in here.seen("another's") if r.path == "/api/chat")
+        assert whole["messages"] == long(30) and whole["truncate"] is False
+        assert len(healed["messages"]) < len(long(30))
 
 
 def test_what_the_client_says_of_truncation_is_left_to_it(here: World) -> None:

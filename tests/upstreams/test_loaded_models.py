@@ -49,6 +49,16 @@ def test_nothing_is_known_before_anybody_asked() -> None:
     assert one.window("a") is None and asked == []
 
 
+def test_what_is_loaded_as_a_request_wanted_it_says_nothing_of_others() -> None:
+    async def check() -> None:
+        one, _ = telling(answer(a=4096, b=8192))
+        assert await one.load(HEADERS) and one.window("a") == 4096
+        assert one.request("A") and not one.request("a:latest") and not one.request("c")
+        assert one.window("a") is None and one.window("b") == 8192
+
+    asyncio.run(check())
+
+
 def test_a_fresh_answer_serves_all_and_a_change_is_told(clock: list[float]) -> None:
     async def check() -> None:
         one, asked = telling(answer(a=4096), answer(a=4096), answer(b=8192))
