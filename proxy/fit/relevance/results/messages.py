@@ -14,7 +14,7 @@ from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.shorten import head_and_tail, shorten_message, shortened
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
+from proxy.model.conversation import Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -23,6 +23,7 @@ MAX_CACHED, MAX_CACHED_BYTES = 20_000, 16 << 20  # shortened messages of a hundr
 ENTRY = 256  # bytes of a cache entry besides the message
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
 FRAME = 64  # the most tokens of a message besides its text
+SHORT_CALL = 20_000  # bytes of arguments; in a longer call the tokens around them are next to nothing
 ANSWER = 60  # tokens of an old answer that stays only to complete a round
 ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
@@ -126,11 +127,15 @@ def brief_cost(block: Block, source: Source | None, meter: Meter, limit: int, na
     long = [m for m in block.messages if m.answers and m.tokens > limit]
     if not all(any(part.whole for part in m.parts()) for m in long):
         return brief_block(block, source, meter, limit, names).tokens
-    return sum(min(m.tokens, limit) if m.answers else _brief_call(m) for m in block.messages)
+    return sum(min(m.tokens, limit) if m.answers else _brief_call(m, meter) for m in block.messages)
 
 
-def _brief_call(message: Message) -> int:
-    """An estimate of the tokens of an assistant message with each argument shortened to `LONG_ARGUMENT`."""
+def _brief_call(message: Message, meter: Meter) -> int:
+    """An estimate of the tokens of an assistant message with each argument shortened to `LONG_ARGUMENT`.
+
+    The arguments are counted without what an API adds for a call, which stays: for Claude 65 tokens. If it were counted
+    as theirs, most short forms would be longer than estimated, and cuts would be chosen again (`prune_history`).
+    """
     if message.tokens <= LONG_ARGUMENT or not message.calls:
         return message.tokens
     parts = message.parts()
@@ -139,12 +144,12 @@ def _brief_call(message: Message) -> int:
         return message.tokens
     try:
         arguments = [decoded(part.text) for part in calls]
-        whole = sum(len(part.text) for part in parts if part.kind in TEXTS)
-        whole += sum(len(msgspec.json.encode(value)) for value in arguments)
+        written = b"".join(map(msgspec.json.encode, arguments))
         sizes = [len(msgspec.json.encode(text)) for value in arguments for text in leaves(value)]
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return message.tokens
-    each = message.tokens / max(1, whole)
+    tokens = meter.text(written.decode()) if len(written) <= SHORT_CALL else message.tokens
+    each = tokens / max(1, len(written))
     return message.tokens - sum(max(0, int(each * size) - LONG_ARGUMENT) for size in sizes)
 
 

@@ -12,6 +12,7 @@ from proxy.fit.relevance.results import messages
 from proxy.fit.relevance.results.messages import (
     ANSWER,
     LONG_ARGUMENT,
+    SHORT_CALL,
     SHORTENED,
     brief_block,
     brief_cost,
@@ -163,14 +164,23 @@ def test_where_a_short_form_saves_nothing_what_is_to_be_shortened_is_made() -> N
     assert short == brief_block(block, source, METER, 60) and short.later is None
 
 
-def test_what_a_short_form_costs_is_told_without_making_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    block, source = told(LOG, {"file_path": "src/a.py", "new": NEEDLE})
+@pytest.mark.parametrize("times", [1, 9])
+def test_what_a_short_form_costs_is_told_without_making_it(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    block, source = told(LOG, {"file_path": "src/a.py", "new": times * NEEDLE})
+    assert (len(block.messages[0].raw) > SHORT_CALL) == (times > 1)
     exact = brief_block(block, source, METER, 60).tokens
     SHORTENED.clear()
     monkeypatch.setattr(messages, "shorten", None)
     about = brief_cost(block, source, METER, 60)
     assert abs(about - exact) <= 0.1 * exact and about < block.tokens / 2
     assert brief_cost(block, None, METER, 60) == block.tokens
+
+
+def test_what_an_api_adds_for_a_call_is_not_taken_for_its_arguments() -> None:
+    block, source = told("ok", {"old": words(90), "new": words(150), "path": "src/a.py"})
+    call, result = block.messages
+    framed = replace(block, messages=(replace(call, tokens=call.tokens + 65), result))
+    assert brief_cost(framed, source, METER, 60) == brief_cost(block, source, METER, 60) + 65 < framed.tokens
 
 
 @pytest.mark.parametrize("arguments", ["{}", "no json " * 200, "[" * 5000, json.dumps({"a": words(20)})])
