@@ -38,9 +38,18 @@ def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] 
     work for hundreds of turns after one user message. Therefore only the newest run after the last user message, the
     one that the model must answer, is pinned. A plain chat ends with its last user message.
     """
-    users = [i for i, run in enumerate(groups) if any([m.kind is Kind.USER for m in run])]
-    pinned = {i for i, run in enumerate(groups) if run[0].kind is Kind.INSTRUCTION or any([m.pinned for m in run])}
-    pinned |= set([i for i, run in enumerate(groups) if any([m.compacts for m in run])][-1:])
+    users, pinned, compacted = list[int](), set[int](), list[int]()
+    for i, run in enumerate(groups):
+        if run[0].kind is Kind.INSTRUCTION:
+            pinned.add(i)
+        for m in run:
+            if m.kind is Kind.USER:
+                users.append(i)
+            if m.pinned:
+                pinned.add(i)
+            if m.compacts:
+                compacted.append(i)
+    pinned |= set(compacted[-1:])
     theirs = {i for i, run in enumerate(groups) if pins and any(m.index in pins for m in run)}
     closing = closings(groups) if theirs else {}
     pinned |= theirs | {closing[i] for i in theirs & closing.keys()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.fit.relevance.text.reading import speaker_of
 from proxy.model.conversation import Block
@@ -19,11 +20,12 @@ def said(block: Block, speakers: Collection[str] = ()) -> str:
     """The text of a block; empty if no message has text. Each message has its role before it, unless it begins with the
     name of one of the `speakers`: a turn of a transcript says itself who speaks."""
     texts = [(m.role, m.text()) for m in block.messages]
-    return "\n".join(text if speaker_of(text) in speakers else f"{role}: {text}" for role, text in texts if text)
+    return "\n".join(
+        text if speakers and speaker_of(text) in speakers else f"{role}: {text}" for role, text in texts if text
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(msgspec.Struct, frozen=True, gc=False):
     """A text to quote. `place`: its position among all. `source`: the file that it is from; empty for none."""
 
     place: int

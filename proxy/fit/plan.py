@@ -141,7 +141,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
 
 def _counted(block: Block, facts: Facts) -> tuple[Message, ...]:
     costs = facts.meter.costs(block.messages)
-    return tuple(replace(m, tokens=c) for m, c in zip(block.messages, costs, strict=True))
+    return tuple([replace(m, tokens=c) for m, c in zip(block.messages, costs, strict=True)])
 
 
 def note(step: str, before: Draft, after: Draft) -> Note:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
+
+import msgspec
 
 from proxy.fit.excerpts import Excerpt, fitting, said
 from proxy.fit.long_texts import EXCERPTED, rate_of
@@ -22,8 +24,7 @@ FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the ro
 LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole; less if less is left
 
 
-@dataclass(frozen=True, slots=True)
-class _Quote:
+class _Quote(msgspec.Struct, frozen=True, gc=False):
     """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from.
 
     `text` is empty for a whole block: its texts are read only if it is chosen. `source`: the file that it is from. The
@@ -55,12 +56,11 @@ def with_quotes(
     room = draft.room - draft.prompt
     quotes, needs, speakers = _quotes(draft, blocks, kept, original, question, alike)
     block, told, goal = None, list[_Quote](), room
+    whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = [quotes[k] for k in sorted(chosen)]
-        texts = [
-            Excerpt(q.place, q.text.strip("\r\n") or said(blocks[q.block], speakers), q.score, q.source) for q in wanted
-        ]
+        texts = [Excerpt(q.place, q.text.strip("\r\n") or whole(q.block), q.score, q.source) for q in wanted]
         found, held = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
@@ -107,7 +107,7 @@ def _quotes(
             _add_passages(group, scores, present, place, at, found, needs)
             at += len(group.passages) + 1
             continue
-        if place not in kept and any(reading.length for reading in group):
+        if place not in kept and any([reading.length for reading in group]):
             found.append(_Quote(at, place, "", scores[0], blocks[place].tokens))
         at += 1
     return found, needs, speakers

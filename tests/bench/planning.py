@@ -91,7 +91,7 @@ def recorded(folder: Path) -> Iterator[bytes]:
 
 def kinds() -> Mapping[str, list[bytes]]:
     """The conversations of each kind. Exit code 2 where the folder that was named holds none."""
-    made = {f"chat of {n:,}": [chatter(n, seed) for seed in range(CASES)] for n in (100, 1_000, 5_000)}
+    made = {f"chat of {n:,}": [chatter(n, seed) for seed in range(CASES)] for n in (100, 1_000, 1_700, 5_000)}
     made["agent's run"] = [agent(seed) for seed in range(CASES)]
     if len(sys.argv) > 1:
         try:
