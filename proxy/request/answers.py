@@ -26,7 +26,7 @@ def outcome_of(context: RequestContext) -> Outcome:
     counted, usage = outcome.prompt_sent, outcome.usage
     if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
         return outcome
-    unit = context.figures_now().unit
+    unit = (context.figures or context.figures_now()).unit
     return replace(outcome, truncated=True) if truncated(counted, outcome.quality, unit, usage) else outcome
 
 
@@ -41,7 +41,7 @@ class AnswerLearning:
         """Corrects the count ratio of the model, and takes back learned limits that the answer disproves."""
         if outcome.status != 200:
             return
-        figures = context.figures_now()
+        figures = context.figures or context.figures_now()
         model, sender = outcome.model_sent, context.received.headers
         if outcome.usage is not None and (outcome.usage.stored_as or figures.appends_to):
             total = outcome.usage.prompt + outcome.usage.completion

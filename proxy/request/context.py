@@ -72,15 +72,14 @@ class RequestContext(msgspec.Struct):
         self.answered = Answered(status) if self.answered is None else replace(self.answered, status=status)
 
     def figures_now(self) -> Figures:
-        """The figures, as far as they are known by now."""
-        if self.figures is not None:
-            return self.figures
+        """The figures of the content, which is not released yet."""
         sent = self.record.attempts > 0
         return figures_of(self.received, self.scanned, self.counted, self.planned, sent, self.keeping)
 
     def close(self) -> None:
         """Returns the share of the memory budget, and takes the figures if they are not taken yet."""
-        self.figures = self.figures_now()
+        if self.figures is None:
+            self.figures = self.figures_now()
         if self.room is not None:
             self.room.release()
 
@@ -151,7 +150,7 @@ class RequestContext(msgspec.Struct):
 
     def outcome(self) -> Outcome:
         """The outcome, from the last stage that was reached. In `observe` mode the notes are what would be done."""
-        figures, answered, record = self.figures_now(), self.answered, self.record
+        figures, answered, record = self.figures or self.figures_now(), self.answered, self.record
         cost = record.cost or NO_COST
         return replace(
             figures.outcome,
