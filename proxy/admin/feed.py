@@ -19,7 +19,7 @@ MAX_VIEWERS = 20
 TICK_S = 1.0
 OVERVIEW_TICKS = 2
 WAIT_S = 0.25  # between two looks whether the proxy stops
-MAX_NEW = 100  # requests in one event
+MAX_NEW = 50  # requests in one event: more a second nobody reads
 MAX_QUEUED = 8  # events
 RETRY = b"retry: 2000\n\n"
 

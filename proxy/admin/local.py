@@ -75,12 +75,13 @@ class Local:
         that something happened to."""
         name, number = self.recent.name, question["after"].get(self.recent.name, 0)
         limit, new = question["limit"], self.recent.count - number
-        found = list(islice(self.recent.since(number), limit if new <= limit else None))
-        if len(found) > limit:
-            remarkable = [kept for kept in found if kept.outcome.result != ORDINARY][: limit // 2]
-            known = {kept.number for kept in remarkable}
-            rest = islice((kept for kept in found if kept.number not in known), limit - len(remarkable))
-            found = [*remarkable, *rest]
+        found: list[Kept] = []
+        if new > limit:
+            changed = (kept for kept in self.recent.remarkable(number) if kept.outcome.result != ORDINARY)
+            found = list(islice(changed, limit // 2))
+        known = {kept.number for kept in found}
+        rest = (kept for kept in self.recent.since(number) if kept.number not in known)
+        found += islice(rest, limit - len(found))
         skipped = max(0, new - len(found))
         return {"name": name, "count": self.recent.count, "entries": self._shown(found), "skipped": skipped}
 

@@ -30,11 +30,12 @@ class Values:
     by_caller: bool = False
 
     def rows(self, name: str) -> Iterator[tuple[dict[str, str], Sequence[float]]]:
-        """The samples of a metric: labels by name, and numbers."""
+        """The samples of a metric that are not zero: labels by name, and numbers."""
         metric = _ROWS.get(name)
         names: Labels = () if metric is None else metric.all_labels((*BASE, CALLER) if self.by_caller else BASE)
         for labels, numbers in self.cells.get(name, {}).items():
-            yield dict(zip(names, labels, strict=False)), numbers
+            if any(numbers):  # most are there so that rates have a beginning
+                yield dict(zip(names, labels, strict=False)), numbers
 
     def total(self, name: str, **where: str) -> float:
         """The sum of a counter or a gauge over the samples with these labels."""

@@ -108,7 +108,7 @@ class Recent:
 
     def since(self, number: int = 0) -> Iterator[Kept]:
         """The requests after a number, newest first."""
-        later = (Kept(*raw) for raw in reversed(self._remarkable))
+        later = self.remarkable(number)
         other = next(later, None)
         for kept in (Kept(*raw) for raw in reversed(self._latest)):
             if kept.number <= number:
@@ -116,9 +116,16 @@ class Recent:
             while other is not None and other.number >= kept.number:
                 other = next(later, None)
             yield kept
-        while other is not None and other.number > number:
+        while other is not None:
             yield other
             other = next(later, None)
+
+    def remarkable(self, number: int = 0) -> Iterator[Kept]:
+        """Those of them that are remarkable, newest first."""
+        for raw in reversed(self._remarkable):
+            if raw[0] <= number:
+                return
+            yield Kept(*raw)
 
     def find(self, number: int) -> Kept | None:
         """A request by its number; None if it is no longer kept."""

@@ -47,6 +47,8 @@ def test_ordinary_requests_do_not_displace_remarkable_ones() -> None:
     for _ in range(KEPT):
         recent.add(PASSED)
     assert numbers(recent) == [*range(KEPT + 3, 3, -1), 3, 2]
+    assert [kept.number for kept in recent.remarkable()] == [3, 2]
+    assert [kept.number for kept in recent.remarkable(2)] == [3]
     assert recent.find(1) is None
     found = recent.find(2)
     assert found is not None and found.outcome.result == "fitted"
