@@ -21,7 +21,8 @@ Costs = tuple[int, int, int, int]
 
 # Fields whose content the request does not contain.
 STORED = ("previous_response_id", "conversation", "prompt")
-KEYS = ("tools", "text", "tool_choice", "parallel_tool_calls", "reasoning", *STORED)
+MANAGED = ("context_management", "truncation")  # where the provider itself leaves something out
+KEYS = ("tools", "text", "tool_choice", "parallel_tool_calls", "reasoning", *STORED, *MANAGED)
 ABSENT = (b"null", b"", b'""', b"[]", b"{}")
 TOOLBOX_END = "} // namespace functions"
 
@@ -273,7 +274,10 @@ def fixed_as_text(head: Mapping[str, bytes], rules: CountingRules) -> Costs:
 
 
 def is_certain(head: Mapping[str, bytes], rules: CountingRules) -> bool:
-    """Whether the request contains all that it costs: nothing that the provider stored, adds or runs."""
+    """Whether the request contains all that it costs, and no more: nothing that the provider stored, adds, runs or
+    leaves out."""
+    if head.get("context_management", b"") not in ABSENT or head.get("truncation") == b'"auto"':
+        return False
     if any(head.get(key, b"") not in ABSENT for key in STORED) or b'"pro"' in head.get("reasoning", b""):
         return False
     return all(tool.get("type") in ("function", "custom") for tool in tools_in(head))

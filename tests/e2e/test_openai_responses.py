@@ -290,3 +290,18 @@ def test_a_dry_run_shows_what_would_be_sent(here: World) -> None:
         found: Any = ai.post(url, body=json.loads(asked), cast_to=object)
     assert found["fits"] and found["tokens"]["prompt"] > 3000 >= found["tokens"]["prompt_sent"]
     assert found["request"]["input"][0] == json.loads(asked)["input"][0]
+
+
+def test_what_the_provider_leaves_out_itself_teaches_nothing_of_our_counts() -> None:
+    """It reports fewer tokens than were sent, as the request asked."""
+    compacts = [{"type": "compaction", "compact_threshold": 2_000}]
+    with world(SimulatorConfig(provider="openai", window=8_000)) as there, client(there.through) as ai:
+        for i in range(8):
+            long: list[Any] = [{"role": "user", "content": f"word{i} " * 500} for _ in range(12)]
+            ai.responses.create(model="gpt-5", input=long, truncation="auto")
+            ai.responses.create(model="gpt-5", input=long, extra_body={"context_management": compacts})
+        ai.responses.create(model="gpt-5", input="word " * 2_000)
+        eventually(lambda: len(there.outcomes) == 17, 20)
+        assert not any(outcome.truncated for outcome in there.outcomes)
+        last = there.outcomes[-1]
+        assert last.usage is not None and last.prompt == last.usage.prompt and last.quality == "exact"

@@ -222,5 +222,11 @@ def test_what_is_not_in_the_request_is_not_certain() -> None:
     assert not is_certain(head(reasoning={"mode": "pro"}), rules()) and fixed(reasoning={"mode": "pro"})[0] == 3 + 1990
 
 
+def test_what_the_provider_leaves_out_is_not_certain() -> None:
+    assert is_certain(head(context_management=[], truncation="disabled"), rules())
+    assert not is_certain(head(truncation="auto"), rules())
+    assert not is_certain(head(context_management=[{"type": "compaction", "compact_threshold": 2000}]), rules())
+
+
 def test_what_nests_too_deep_can_be_counted_as_text() -> None:
     assert fixed_as_text({"tools": b"[[]]", "text": b"{}"}, rules()) == (3, 4, 0, 2)

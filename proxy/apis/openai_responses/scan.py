@@ -33,7 +33,7 @@ UNPROVABLE = attrgetter("previous_response_id", "conversation", "prompt")
 # The fields that decide what a prompt costs besides its messages.
 OVERHEAD = attrgetter(
     *("instructions", "tools", "text", "tool_choice", "parallel_tool_calls", "reasoning"),
-    *("previous_response_id", "conversation", "prompt"),
+    *("previous_response_id", "conversation", "prompt", "context_management", "truncation"),
 )
 IN_THE_BODY = frozenset({"function", "custom"})  # types of tools that cost what they say
 REFERENCE = b'"$ref"'  # a schema that refers to its own parts is written out in full: it may grow without bound
@@ -76,6 +76,8 @@ class _Request(msgspec.Struct, gc=False):
     previous_response_id: msgspec.Raw = NULL
     conversation: msgspec.Raw = NULL
     prompt: msgspec.Raw = NULL
+    context_management: msgspec.Raw = NULL
+    truncation: msgspec.Raw = NULL
 
 
 class _Tool(msgspec.Struct, gc=False):

@@ -99,6 +99,7 @@ def test_equal_items_have_equal_digests_and_others_do_not() -> None:
     told = digests(scan(body(USER, instructions="x")))
     assert told.count == 2 and told.first != once.first
     assert scan(body(USER)).head != scan(body(USER, instructions="x")).head
+    assert scan(body(USER)).head != scan(body(USER, truncation="auto")).head
     assert scan(body({"role": "user", "content": [IMAGE]})).marks is None
     assert scan(body(USER, previous_response_id="resp_1")).marks is None
 
