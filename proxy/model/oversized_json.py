@@ -27,7 +27,8 @@ IMAGE = b"data:image"
 PROMPTS = (b'"instructions"', b'"system"', b'"prompt"', b'"suffix"')
 TEXTS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"output"', b'"stdout"', b'"stderr"', *PROMPTS)
 KEYS = (*TEXTS, b'"refusal"', b'"description"', b'"reasoning', *DATA)
-STRANGE = 1 << 20  # bytes of a string under any other key: a name, a role
+STRANGE = 1 << 20  # bytes of a string under any other key: a name, a role, an argument of a call
+MOST_STRANGE = LONGEST // 2  # bytes of such strings together
 MARKER = " [… {:,} bytes left out …] "  # no line break: it may be inside JSON that is itself a string
 
 # Strings under these keys are content; any other string may be an id or a name.
@@ -199,11 +200,13 @@ def cuts(raw: bytes, most: int, images: bool = False, shortest: int = SHORTEST) 
 
 
 def strange(raw: bytes) -> bool:
-    """Whether a very long string is neither content nor data, so that a decoder would read it whole."""
-    return any(
-        end - start > STRANGE and not any(key in raw[max(0, start - 32) : start] for key in KEYS)
+    """Whether very long strings are neither content nor data, so that a decoder would read too much whole."""
+    total = sum(
+        end - start
         for start, end in strings(raw)
+        if end - start > STRANGE and not any(key in raw[max(0, start - 32) : start] for key in KEYS)
     )
+    return total > MOST_STRANGE
 
 
 def _is_data(raw: bytes, start: int) -> bool:

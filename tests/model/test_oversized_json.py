@@ -74,9 +74,11 @@ def test_what_stands_in_strings_is_no_value() -> None:
 
 @pytest.mark.parametrize("key", ["role", "name", "x" * 40])
 def test_a_long_string_where_no_text_stands_is_strange(key: str) -> None:
-    assert oversized_json.strange(json.dumps({key: "a" * 2_000_000}).encode())
+    assert oversized_json.strange(json.dumps({key: "a" * 5_000_000}).encode())
+    assert oversized_json.strange(json.dumps([{key: "a" * 1_500_000}] * 3).encode())
+    assert not oversized_json.strange(json.dumps([{key: "a" * 1_500_000}, {key: "a" * 1_000_000}] * 2).encode())
     assert not oversized_json.strange(json.dumps({"content": "a" * 2_000_000, key: "a"}).encode())
-    assert oversized_json.strange(json.dumps({"a" * 2_000_000: 1}).encode())
+    assert oversized_json.strange(json.dumps({"a" * 5_000_000: 1}).encode())
 
 
 @pytest.mark.parametrize("key", ["prompt", "suffix", "system", "instructions", "input"])
