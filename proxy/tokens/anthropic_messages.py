@@ -38,6 +38,7 @@ TOOLS: tuple[tuple[str, int], ...] = (
 OTHER_TOOL = 600  # of a type that is not known
 # What the client's own tools have: no type, or this one.
 CUSTOM = (None, "custom")
+SYSTEM, OF_ONE_TURN = "system", b'"next_user_message"'  # a role, and a value of `clear_at`
 CLEARS = (b'"clear_', b'"compact_')  # edits after which the upstream reads less than it was sent
 
 
@@ -47,7 +48,10 @@ def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
 
 
 def certain(message: Message, rules: CountingRules) -> bool:
-    """Whether the cost of every part of a message is known, not assumed."""
+    """Whether the cost of every part of a message is known, not assumed. A system message of one turn is not read after
+    it."""
+    if message.role == SYSTEM and OF_ONE_TURN in message.raw:
+        return False
     return all(cost.certain for cost in _media(_blocks(_content(message)[0]), rules))
 
 

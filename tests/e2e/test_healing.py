@@ -16,6 +16,7 @@ from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.simulator.counting import count_prompt
 from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.responses_replies import REFUSAL_EVENTS
 from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, get, post, run
@@ -529,6 +530,21 @@ async def _sees(port: int, request: bytes, expected: bytes, seen: asyncio.Event)
     while b"response.completed" not in got:
         got += await asyncio.wait_for(reader.read(4096), 20)
     writer.close()
+
+
+@pytest.mark.parametrize("event", REFUSAL_EVENTS)
+def test_a_refusal_in_any_event_of_a_stream_of_responses_is_healed(event: str) -> None:
+    target = b"/v1/responses"
+    sent = json.dumps({"model": "gpt-4", "stream": True, "input": talk(110)}).encode()
+
+    async def check() -> None:
+        config = SimulatorConfig(provider="openai", windows={"gpt-4": 5_200}, refusal_event=event)
+        async with before_simulator(config) as (up, proxy):
+            reply = await ask(proxy.port, post(sent, KEY, target=target))
+            assert b"event: response.completed" in reply.body and b"context_length_exceeded" not in reply.body
+            assert (await proxy.told()).result == "healed" and len(up.received) > 1
+
+    run(check(), 30)
 
 
 @pytest.mark.parametrize("status", [413, 502])

@@ -93,6 +93,14 @@ def test_citations_cost_their_instructions() -> None:
     assert cost([{"type": "document", "source": source, "citations": {"enabled": False}}]) == 6
 
 
+def test_what_is_read_in_one_turn_alone_is_not_certain() -> None:
+    def certain(role: str, **fields: Any) -> bool:
+        return recipe.certain(messages({"role": role, "content": "x", **fields})[0], RULES)
+
+    assert certain("system", clear_at="never") and certain("user", content="next_user_message")
+    assert not certain("system", clear_at="next_user_message")
+
+
 def test_only_parts_that_can_be_measured_are_certain() -> None:
     def certain(*content: Any) -> bool:
         return recipe.certain(messages({"role": "user", "content": list(content)})[0], RULES)
