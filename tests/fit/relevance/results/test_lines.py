@@ -196,6 +196,6 @@ class WordMeter(CharMeter):
 
 def test_lines_that_join_what_is_chosen_leave_no_room_empty() -> None:
     told = "the boat of the keeper", "all hands are on deck"
-    lines = [f"{told[i % 2] if 60 < i < 140 else 'nothing is here now'} and more words" for i in range(200)]
-    found = shortened("\n".join(lines), 700, "Where is the boat of the keeper?", meter=WordMeter())
-    assert WordMeter().text(found) > 700 - 2 * WordMeter().text(f"{lines[0]}\n")
+    lines = [f"{told[i % 2] if 60 < i < 260 else 'nothing is here now'} and more words" for i in range(400)]
+    found = shortened("\n".join(lines), 1600, "Where is the boat of the keeper?", meter=WordMeter())
+    assert WordMeter().text(found) > 1600 - 2 * WordMeter().text(f"{lines[0]}\n")
