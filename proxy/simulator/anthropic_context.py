@@ -90,13 +90,13 @@ def _shown(body: Body) -> Body:
 def _cleared(body: Body, edit: Mapping[str, Any], tokens: int) -> tuple[Body, str, int]:
     """The request after an edit, and what is counted, with its number."""
     if edit["type"] == CLEAR_THINKING:
-        return _without_thinking(body, edit.get("keep", KEPT_TURNS))
+        return _without_thinking(body, edit.get("keep"))
     return _without_results(body, edit, tokens)
 
 
-def _without_thinking(body: Body, keep: Any) -> tuple[Body, str, int]:
+def _without_thinking(body: Body, keep: Json) -> tuple[Body, str, int]:
     every = keep == "all" or (isinstance(keep, dict) and keep.get("type") == "all")
-    left = keep if isinstance(keep, int) else 0 if every else _value(keep, KEPT_TURNS)
+    left = _value(keep, KEPT_TURNS)
     turns = [i for i, m in enumerate(body["messages"]) if any(b.get("type") == "thinking" for b in blocks_of(m))]
     gone = set() if every else set(turns[: len(turns) - left] if left else turns)
     told = [_without(m, "thinking") if i in gone else m for i, m in enumerate(body["messages"])]

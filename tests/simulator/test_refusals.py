@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from proxy.model.outcome import Refusal
-from proxy.simulator.refusals import PROVIDERS
+from proxy.simulator.app import SimulatorConfig, simulator
+from proxy.simulator.refusals import PROVIDERS, read_of
 from proxy.wire.refusals import compile_rules, recognise
+from tests.simulator.test_app import exchange
 
 RULES = compile_rules(tomllib.loads((Path(__file__).parents[2] / "rules/refusals.toml").read_text("utf-8")))
 WINDOW = 8192
@@ -74,3 +77,14 @@ def test_a_body_is_json_or_empty(provider: str) -> None:
     assert body == b"" or (
         isinstance(msgspec.json.decode(body), dict | list) and b'"$"' not in body and b"{window}" not in body
     )
+
+
+def test_a_server_that_truncates_says_nothing_of_it() -> None:
+    body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": "word " * 200}]})
+
+    def read(window: int) -> int:
+        app = simulator(SimulatorConfig(window=window, truncates=True, provider="ollama"))
+        return int(asyncio.run(exchange(app, body=body)).json["usage"]["prompt_tokens"])
+
+    assert read(100) == read_of(101, 100) == 50
+    assert read(1_000) > 200 and read_of(100, 100) == 100
