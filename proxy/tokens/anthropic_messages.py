@@ -39,7 +39,7 @@ OTHER_TOOL = 600  # of a type that is not known
 # What the client's own tools have: no type, or this one.
 CUSTOM = (None, "custom")
 SYSTEM, OF_ONE_TURN = "system", b'"next_user_message"'  # a role, and a value of `clear_at`
-CLEARS = (b'"clear_', b'"compact_')  # edits after which the upstream reads less than it was sent
+ALL = "all"  # what an edit of thinking keeps then, and Claude Code asks for: nothing is cleared
 
 
 def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
@@ -83,9 +83,16 @@ def is_certain(head: Mapping[str, bytes], rules: CountingRules) -> bool:
         return False
     if head.get("mcp_servers", b"null") not in (b"null", b"[]"):
         return False
-    if any(sign in head.get("context_management", b"") for sign in CLEARS):
+    if _clears(head.get("context_management", b"null")):
         return False
     return all(tool.get("type") in CUSTOM for tool in _tools(head))
+
+
+def _clears(management: bytes) -> bool:
+    """Whether the upstream reads less than it is sent: after an edit, except one that keeps everything."""
+    edits = mapping(read(management)).get("edits")
+    keeps = [mapping(edit).get("keep") for edit in edits] if isinstance(edits, list) else []
+    return any(kept != ALL and mapping(kept).get("type") != ALL for kept in keeps)
 
 
 def _tools(head: Mapping[str, bytes]) -> list[Mapping[str, Json]]:

@@ -154,10 +154,21 @@ HELLO = {"role": "user", "content": "hello"}
         {"tools": [{"type": "web_search_20250305"}]},
         {"mcp_servers": [{}]},
         {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+        {"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}},
+        {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns"}}]}},
+        {"context_management": {"edits": [{"keep": "all"}, {"type": "compact_20260112"}]}},
     ],
 )
 def test_where_the_upstream_adds_or_removes_tokens_usage_teaches_nothing(fields: dict[str, Any]) -> None:
     assert unit_of(meter(**fields)) is None and unit_of(meter(tools=[TOOL])) == 1.07
+
+
+@pytest.mark.parametrize("kept", ["all", {"type": "all"}])
+def test_an_edit_that_keeps_everything_removes_no_tokens(kept: object) -> None:
+    """Claude Code asks for it with every request."""
+    edits = [{"type": "clear_thinking_20251015", "keep": kept}]
+    assert unit_of(meter(context_management={"edits": edits})) == 1.07
+    assert unit_of(meter(context_management={"edits": []})) == unit_of(meter(context_management=None)) == 1.07
 
 
 def test_a_family_has_other_figures_for_this_api() -> None:
