@@ -185,10 +185,11 @@ def _requests(messages: Sequence[Message], options: argparse.Namespace) -> Itera
     """Every request of a run that is over the budget, and its answer as one item."""
     form = FORMS[options.api]
     model = options.model or form.model
+    tools = form.body(messages, model, options.reasoning).get("tools")  # a client sends all of them with every request
     for turn, message in enumerate(messages):
         if message["role"] != "assistant" or turn < 2:
             continue
-        body = form.body(messages[:turn], model, options.reasoning)
+        body = form.body(messages[:turn], model, options.reasoning) | ({"tools": tools} if tools else {})
         if sum(map(_size, form.listed(body))) > options.budget:
             yield body, {"answer": form.listed(form.body([message], model, options.reasoning))}
 

@@ -38,8 +38,9 @@ READY = 0.70  # the load from which embeddings are fetched ahead
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`low`: the depth of a cut, as a share of the room that is not pinned. `target`: instead of `low`, a fixed share
-    of what is available for history (seed 000); every request is cut again.
+    """`low`: the depth of a cut, as a share of the room that is not pinned. The rest of it is freed, and the same share
+    of the margin of estimates, so that a cut lasts as long as with exact counts. `target`: instead of `low`, a fixed
+    share of what is available for history (seed 000); every request is cut again.
 
     `max_messages`, `keep_last`: if there are more than `max_messages` messages, keep the pinned ones and the newest
     `keep_last` (seed 004). `min_messages`: how many messages stay in any case (seed 000). `budget`: the most tokens of
@@ -253,7 +254,7 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
             return blocks[place].tokens
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
-    marks = Marks(draft.room, draft.fixed, params.low, _older(params), exact=exact)
+    marks = Marks(draft.room, draft.fixed, _low(draft, params), _older(params), exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
     brief = found.brief(blocks)
     made = [
@@ -264,6 +265,15 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     if len(made) == len(blocks) and not brief:
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+
+
+def _low(draft: Draft, params: Params) -> float:
+    """The share of the room to which a cut goes.
+
+    What a cut frees is how long it lasts. The margin of estimated counts makes the room smaller, but a cut frees as
+    many tokens as it would without that margin: else a prompt that is counted less exactly would be cut more often.
+    """
+    return max(0.0, params.low - (1 - params.low) * draft.meter.margin.share)
 
 
 def _older(params: Params) -> float:
@@ -287,7 +297,8 @@ def _with_excerpts(
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - _older(params)) * max(0, draft.room - always))
-    kept = replay(blocks, Marks(window, draft.fixed, params.low, 0.0), lambda place: blocks[place].tokens).costs.keys()
+    marks = Marks(window, draft.fixed, _low(draft, params), 0.0)
+    kept = replay(blocks, marks, lambda place: blocks[place].tokens).costs.keys()
     places = {place: number for number, place in enumerate(sorted(kept))}
     return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)
 

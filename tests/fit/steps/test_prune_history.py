@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,6 +72,25 @@ def test_a_cut_goes_down_to_the_low_mark_of_what_is_not_pinned() -> None:
     after = pruned(told, window=1000, limit=100)  # room 900, fixed 3, pinned 13 when the ninth answer passes it
     assert after.prompt <= 5 + 3 + 5 + 0.6 * (900 - 8 - 5) + 100
     assert len(indices(after)) < len(indices(pruned(told, window=1000, limit=100, low=1.0)))
+
+
+@pytest.mark.parametrize(("share", "recall"), [(0.1, 0.0), (0.25, 0.0), (0.1, 0.5)])
+def test_a_cut_frees_as_many_tokens_where_counts_are_estimates(share: float, recall: float) -> None:
+    freed = []
+    for meter in (WordMeter(), WordMeter(margin=Margin(0, share))):
+        CUT.clear()
+        told = [user("first"), *(part for i in range(400) for part in tool_round(f"c{i}", words(10)))]
+        drafts = [draft(told[:end], 6000, meter, max_tokens=100) for end in range(361, len(told) + 1, 2)]
+        used = [apply(one, KNOWN, Params(recall=recall)).prompt for one in drafts]
+        freed.append(max(before - after for before, after in pairwise(used)))
+    assert abs(freed[0] - freed[1]) <= 4 * 27  # whole rounds
+
+
+def test_a_large_margin_leaves_what_is_pinned() -> None:
+    meter = WordMeter(margin=Margin(0, 0.5))  # 1 - 0.9 * 1.5 is under 0
+    for turns in range(20):
+        after = apply(draft(chat(turns), 1000, meter, max_tokens=100), KNOWN, Params(low=0.1))
+        assert {0, 1, 2 * turns + 1} <= set(indices(after)) and after.excess <= 0
 
 
 def test_a_cut_stays_until_the_room_is_passed_again() -> None:

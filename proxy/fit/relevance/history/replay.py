@@ -7,7 +7,8 @@ Providers bill a repeated prefix of a prompt at a fraction of its price, so a cu
 mark is the room: as long as the run fits, nothing is cut. When it no longer fits, it is cut to the lower mark, a share
 `low` of the room that is not pinned: part of that for the newest blocks, the rest for older blocks that are relevant to
 the current task. The cut then stays until the room is exceeded again. The next cut keeps the older blocks of this one
-and adds to them while there is room, so that the prompt still begins as before; then they are chosen anew.
+and adds to them while there is room, so that the prompt still begins as before; then they are chosen anew, but for the
+first of them, and those that stayed before are preferred.
 
 No state is needed for that: the run is replayed from its start with the token counts of its blocks, and every cut is
 made again as it was made then. A cut depends only on the blocks up to it, so every replica and every later turn cuts in
@@ -31,6 +32,8 @@ from proxy.model.conversation import Block, Kind
 BRIEF = 150  # tokens of a result in its short form (measured)
 WHOLE = 4  # the newest blocks, whose results stay whole; older ones are kept in their short form (measured)
 FILLED = 0.8  # share of their room that a new choice of older blocks fills; the cuts after it add to them (measured)
+FIRST = 0.3  # share of a new choice of older blocks for the first ones of the choice before it (measured)
+STAYS = 3.0  # times the value of older blocks that were chosen before, so that fewer of them change (measured)
 LATER = 1000  # characters used of a result that is not shortened yet (measured: 6,000 gain hardly more)
 CUTS, CUTS_BYTES = 4096, 8 << 20  # cached
 PLACE = 150  # bytes of a cut for each block in it
@@ -205,15 +208,18 @@ def _cut(
     held = {place: live[place] for place in before.worth if place in worth}
     for place in tuple(held):
         held = closer(place, worth) | held
+    value = dict(worth)
     if sum(held.values()) > FILLED * left:
-        held, left = {}, int(FILLED * left)
+        left = int(FILLED * left)
+        value |= {place: STAYS * worth[place] for place in held}
+        held = _first(before.worth.keys() & held.keys(), held, partial(closer, blocks=worth), int(FIRST * left))
     kept |= held
-    loose = {place: value for place, value in worth.items() if place not in held}
+    loose = {place: worthy for place, worthy in value.items() if place not in held}
     if loose:
         news = seen.news(kept, loose)
         order = _best_first(loose, live, news)
         kept |= _recalled(order, left - sum(held.values()), own, partial(closer, blocks=loose), news.keep)
-    chosen = {place: loose[place] for place in kept if place in loose}
+    chosen = {place: worth[place] for place in kept if place in loose}
     worth = chosen | {place: before.worth.get(place, worth[place]) for place in held}
     return Kept({p: kept[p] for p in sorted(kept)}, {p: worth[p] for p in sorted(worth)})
 
@@ -227,6 +233,20 @@ def _newest(live: Mapping[int, int], kept: Mapping[int, int], room: int, own: Ca
             break
         found[place] = cost
         room -= cost
+    return found
+
+
+def _first(
+    places: Iterable[int], held: Mapping[int, int], closer: Callable[[int], Mapping[int, int]], room: int
+) -> dict[int, int]:
+    """The first of these blocks, each with the block that closes its round, index -> tokens: as many as fit."""
+    found: dict[int, int] = {}
+    for place in sorted(places):
+        more = {one: held[one] for one in (place, *closer(place)) if one not in found}
+        room -= sum(more.values())
+        if room < 0:
+            break
+        found |= more
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -69,6 +70,43 @@ def test_a_cut_goes_to_the_low_mark_and_keeps_what_is_pinned() -> None:
         sum(replay(blocks[:count], Marks(1_000, 3), half(blocks)).costs.values()) for count in range(20, len(blocks))
     )
     assert 0.4 * 1_000 <= fresh <= pinned + 0.65 * (1_000 - pinned)
+
+
+def choices(marks: Marks) -> list[dict[int, float]]:
+    """The older blocks that each cut of a run chose; the assistant uses each file more often than the one before."""
+    CUT.clear()
+    files = [f'{{"path": "src/module_{math.isqrt(i)}.py"}}' for i in range(150)]
+    made = [part for i in range(150) for part in tool_round(f"c{i}", words(30, f"r{i}x"), arguments=files[i])]
+    blocks = counted(system("s"), user("q"), *made)
+    found = [dict(replay(blocks[:n], marks, half(blocks)).worth) for n in range(20, len(blocks))]
+    CUT.clear()
+    return [worth for i, worth in enumerate(found) if i and worth != found[i - 1]]
+
+
+def begun(chosen: list[dict[int, float]]) -> int:
+    """How often a choice begins as the one before it."""
+    return sum(min(after) == min(before) for before, after in pairwise(chosen))
+
+
+def test_a_new_choice_of_older_blocks_begins_as_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STAYS", 1.0)
+    chosen = choices(Marks(1_000, 3))
+    assert begun(chosen) == len(chosen) - 1
+    monkeypatch.setattr(module, "FIRST", 0.0)
+    chosen = choices(Marks(1_000, 3))
+    assert begun(chosen) < len(chosen) - 1
+
+
+def test_older_blocks_that_stayed_before_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST", 0.0)
+    same = []
+    for stays in (1.0, 1_000.0):
+        monkeypatch.setattr(module, "STAYS", stays)
+        chosen = choices(Marks(1_000, 3))
+        same.append(sum(len(before.keys() & after.keys()) / len(before) for before, after in pairwise(chosen)))
+        same[-1] /= len(chosen) - 1
+        assert all(0 < worth <= 6 for choice in chosen for worth in choice.values())
+    assert same[1] > same[0]
 
 
 def test_the_cut_stays_until_the_room_is_passed_again() -> None:
