@@ -5,6 +5,7 @@ The only other file it reads is a tokenizer that a row names. All figures are in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from proxy.tokens.encodings import encoding, own
 MAX_TOKENS = 10**9  # a larger figure is a typing error
 MILLION = 1_000_000
 MAX_PRICE = 10_000.0  # US dollars per million tokens; more is a typing error
+LOWER_CASE = re.compile(r"[a-z0-9-]+")
 LIMITS = ("max_completion_tokens", "max_tokens")
 
 
@@ -162,6 +164,23 @@ class DeploymentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("runs must be the name of one model, not a pattern")
 
 
+class BetaRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[beta]]`: the window that models have for a request with this value in this header, a list separated by
+    commas. `value` is a value or a pattern."""
+
+    model: str
+    header: str
+    value: str
+    tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+        if not LOWER_CASE.fullmatch(self.header):
+            raise ValueError("header must be the name of a header in lower case")
+        if not self.value.strip():
+            raise ValueError("value must not be empty")
+
+
 class SumRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[beside]]`: rows of litellm's table with these two figures have a window that is their sum."""
 
@@ -202,6 +221,7 @@ class WindowRules:
     prices: tuple[PriceRow, ...] = ()
     inputs: tuple[InputsRow, ...] = ()
     deployments: tuple[DeploymentRow, ...] = ()
+    betas: tuple[BetaRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -216,6 +236,7 @@ class WindowRules:
             self.prices + other.prices,
             self.inputs + other.inputs,
             self.deployments + other.deployments,
+            self.betas + other.betas,
         )
 
 
@@ -231,6 +252,7 @@ TABLES: Mapping[str, Any] = {
     "price": PriceRow,
     "inputs": InputsRow,
     "deployment": DeploymentRow,
+    "beta": BetaRow,
 }
 
 

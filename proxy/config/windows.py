@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
+    BetaRow,
     DeploymentRow,
     FallbackRow,
     InputsRow,
@@ -38,7 +39,17 @@ CACHED_NAMES = 4096  # clients choose them
 RULES, GUESS, GAP, TABLE = "rules", "guess", "gap", "litellm"
 WILDCARD = re.compile(r"[*?\[]")
 Row = TypeVar(
-    "Row", WindowRow, FallbackRow, LimitFieldRow, RolesRow, ReplyRow, ReasoningRow, PriceRow, InputsRow, DeploymentRow
+    "Row",
+    WindowRow,
+    FallbackRow,
+    LimitFieldRow,
+    RolesRow,
+    ReplyRow,
+    ReasoningRow,
+    PriceRow,
+    InputsRow,
+    DeploymentRow,
+    BetaRow,
 )
 
 
@@ -86,10 +97,12 @@ class Windows:
         self._price_rows = RowIndex(rules.prices)
         self._inputs = RowIndex(rules.inputs)
         self._deployments = RowIndex(rules.deployments)
+        self._betas = RowIndex(rules.betas)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
         self._prices = lru_cache(maxsize=CACHED_NAMES)(self._find_prices)
+        self._beta = lru_cache(maxsize=CACHED_NAMES)(self._find_beta)
 
     def find(self, model: str) -> Window:
         """The window of a model; for an unknown one 8192 tokens, marked as a guess. A cached lookup."""
@@ -109,6 +122,18 @@ class Windows:
             separate=next(replies, None) == "separate",
             binds=next(bound, None),
         )
+
+    def requested(self, model: str, headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+        """The window in tokens that a request asks for by one of its headers (a `[[beta]]`); None if it does not."""
+        row = self._beta(name_of(model))
+        if row is None:
+            return None
+        name = row.header.encode()
+        values = (one for key, value in headers if key == name for one in value.decode("latin-1").split(","))
+        return row.tokens if any(fnmatch.fnmatchcase(value.strip(), row.value) for value in values) else None
+
+    def _find_beta(self, model: str) -> BetaRow | None:
+        return next((row for name in model_names.variants(model) if (row := self._betas.match(name))), None)
 
     def prices(self, model: str) -> Prices | None:
         """The list prices of a model: of a `[[price]]`, else of the table; None without either. A name that only holds

@@ -133,7 +133,7 @@ class LearnedLimits:
     `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
     assistant must alternate. `binds`: reasoning is bound to what stands before it. `shared`: the reply counts
     against the window, for this request. `max_inputs`, `max_together`: those of `Window`, for this request.
-    `requested`: the window that this request makes its server load; nothing else bounds it.
+    `requested`: the window that this request asks for; nothing else bounds it.
     """
 
     window: int | None = None
@@ -155,8 +155,8 @@ class LearnedLimits:
         return found or self.alternates or self.binds or self.shared
 
     def where_requested(self, window: int | None) -> LearnedLimits:
-        """The same for a request that makes its server load a window of so many tokens, if it does: what was learned of
-        other windows does not hold there."""
+        """The same for a request that asks for a window of so many tokens, if it does: what was learned of other
+        windows does not hold there."""
         if window is None:
             return self
         return replace(self, window=None, max_input=None, supposed=False, requested=window)

@@ -153,7 +153,7 @@ class Knowledge:
     ) -> Window:
         """The window that a plan uses: the model's own under the caps of the client and the operator. The operator's
         limit never raises a guess that a ladder assumes to be true."""
-        if cap is None and (learned is NOTHING_LEARNED or not learned.bounds):
+        if cap is None and (learned is NOTHING_LEARNED or (learned.requested is None and not learned.bounds)):
             resolved = self._resolved(model) or self._resolve(model, ladder)
             if resolved is not None:
                 return resolved.window
@@ -323,7 +323,7 @@ def _doubtful(window: Window) -> Window:
 
 
 def _requested(window: Window, tokens: int) -> Window:
-    """The window that a request makes its server load. A row of the operator bounds it."""
+    """The window that a request asks for. A row of the operator bounds it."""
     if window.source == RULES and window.tokens <= tokens:
         return window
     return replace(window, tokens=tokens, max_input=None, source=REQUESTED, guessed=False)

@@ -88,9 +88,7 @@ class Inspecting:
         await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
-        if received.api.without_truncation is not None:
-            scanned = await planner.with_loaded(received, scanned)
-        context.scanned = scanned
+        context.scanned = scanned = await planner.with_requested(received, scanned)
         context.planned = await planner.plans.build(received, scanned, ladder, context.record)
         return knowledge, planner
 

@@ -119,8 +119,7 @@ class Planner:
         scanned, ladder = self._with_rules(context, scanned)
         if scanned.tenant:
             scanned = await self._with_learned(received, scanned, ladder)
-        if received.api.without_truncation is not None:
-            scanned = await self.with_loaded(received, scanned)
+        scanned = await self.with_requested(received, scanned)
         context.scanned, scan = scanned, scanned.scan
         if (window := self._window_to_prove(received.api, scanned, ladder)) is not None:
             if _proves(scan, ladder, window):
@@ -185,7 +184,17 @@ class Planner:
             raise bad_header("x-plimsoll-lorebook", f"needs a ladder with the step {RECALL}, such as rag")
         return self.rules.lorebook_entries(model, named)
 
-    async def with_loaded(self, received: Received, scanned: Scanned) -> Scanned:
+    async def with_requested(self, received: Received, scanned: Scanned) -> Scanned:
+        """The request with the window that it asks for in its body, where its API has such a field, or in a header."""
+        if received.api.without_truncation is not None:
+            return await self._with_loaded(received, scanned)
+        tokens = self.knowledge.windows.requested(scanned.scan.model, received.headers)
+        if tokens is None:
+            return scanned
+        scan, learned = replace(scanned.scan, window=tokens), scanned.learned.where_requested(tokens)
+        return replace(scanned, scan=scan, learned=learned)
+
+    async def _with_loaded(self, received: Received, scanned: Scanned) -> Scanned:
         """The request with the window that it makes its server load; else that server is asked for what it has loaded,
         unless the request fits any window."""
         window = scanned.scan.window

@@ -96,11 +96,23 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ("reply = [{ model = 'm', reply = 'x' }]", "reply 1 (m): reply: Invalid enum value 'x'"),
         ("reply = [{ model = ' ', reply = 'shared' }]", "reply 1 ( ): model must not be empty"),
         ("reasoning = [{ model = '', bound = true }]", "reasoning 1 (): model must not be empty"),
+        (
+            "beta = [{ model = '', header = 'x', value = 'y', tokens = 1 }]",
+            "beta 1 (): model must not be empty",
+        ),
+        (
+            "beta = [{ model = 'm', header = 'X-Y', value = 'y', tokens = 1 }]",
+            "beta 1 (m): header must be the name of a header in lower case",
+        ),
+        (
+            "beta = [{ model = 'm', header = 'x', value = ' ', tokens = 1 }]",
+            "beta 1 (m): value must not be empty",
+        ),
         ("window = 5", "window 1: expected object, got int"),
         (
             '[windows]\nmodel = "m"',
             "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price, inputs,"
-            " deployment",
+            " deployment, beta",
         ),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (

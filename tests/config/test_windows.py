@@ -286,3 +286,21 @@ def test_the_shipped_rows_have_openais_limits_of_embeddings(shipped: Windows) ->
         found = shipped.find(model)
         assert (found.tokens, found.max_inputs, found.max_together) == (8192, 2048, 300_000)
     assert shipped.find("gpt-3.5-turbo-instruct").tokens == 4097
+
+
+BETA = (b"anthropic-beta", b"context-management-2025-06-27, context-1m-2025-08-07")
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-20250514", "claude-sonnet-4-0"]
+)
+def test_a_header_asks_for_a_longer_window(shipped: Windows, model: str) -> None:
+    others = (b"anthropic-beta", b"other-1m-2025"), (b"x-beta", BETA[1])
+    assert shipped.requested(model, [(b"accept", b"*/*"), BETA]) == 1_000_000
+    assert shipped.requested(model, [others[0], BETA]) == 1_000_000
+    assert shipped.requested(model, others) is None and shipped.requested(model, []) is None
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-4o", ""])
+def test_of_other_models_no_header_changes_the_window(shipped: Windows, model: str) -> None:
+    assert shipped.requested(model, [BETA]) is None

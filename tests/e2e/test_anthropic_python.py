@@ -147,6 +147,25 @@ def test_a_large_reply_limit_cuts_nothing_where_it_does_not_count(here: World) -
         assert (here.seen(model)[0].json()["max_tokens"] == 60_000) is (steps is None)
 
 
+def test_the_beta_of_a_million_tokens_makes_the_window_longer_for_the_request_that_asks_for_it(here: World) -> None:
+    beta = {"anthropic-beta": "context-1m-2025-08-07"}
+    long = [{"role": "user", "content": "The draught is 9 m."}, *run(140, 1_200)[1:]]  # past 200,000 tokens
+    talk = asked(tools=[TOOL], messages=long)
+
+    def steps(tag: str, **headers: str) -> str | None:
+        with client(here.through, tag, **headers) as ai:
+            raw = ai.messages.with_raw_response.create(**talk)
+            found: str | None = raw.headers.get("x-plimsoll-steps")
+            return found
+
+    assert steps("a million", **beta) is None
+    assert here.seen("a million")[0].json()["messages"] == long
+    healed = steps("narrower", **beta, **{"x-sim-window": "30000"})  # 150,000 with the beta: an account that has less
+    assert healed is not None and len(here.seen("narrower")) == 2
+    assert steps("a million again", **beta) is None
+    assert (cut := steps("without it")) is not None and "prune_history" in cut and len(here.seen("without it")) == 1
+
+
 def run(rounds: int, size: int = 400) -> list[dict[str, Any]]:
     """An agent's run: a task, then rounds of calls with their results, the last one to be answered."""
     told: list[dict[str, Any]] = [{"role": "user", "content": "Find the draught of the ship in the files."}]

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.apis.ollama import API as OLLAMA
 from proxy.errors import ClientError
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.model.plan import Ladder, Mode
 from proxy.request.context import RequestContext
 from proxy.request.prepare import PROOF_MARGIN, Planner
+from proxy.request.stages import Received
 from proxy.request.work import MAX_TASKS
+from proxy.wire.controls import NOTHING_ASKED
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
 from tests.request.planned import TENANT, arrived, packed, prepared, services
 
@@ -401,3 +404,23 @@ def test_the_window_that_a_request_loads_is_what_it_is_cut_to_and_the_smaller_ca
     capped = arrived(native(2_400, options={"num_ctx": 32_768}), api=OLLAMA, window=2_000)
     prepared(planner, capped)
     assert capped.plan is not None and capped.plan.draft.window.tokens == 2_000
+
+
+BETA = [(b"anthropic-beta", b"context-1m-2025-08-07")]
+
+
+def long_for_claude(headers: list[tuple[bytes, bytes]], model: str = "claude-sonnet-4-5") -> RequestContext:
+    """A request of 240,000 tokens of the Messages API."""
+    sent = body([*talk(2), {"role": "user", "content": "word " * 200_000}], model, max_tokens=1_000)
+    return RequestContext(Received(MESSAGES, Mode.FIT, "", headers, NOTHING_ASKED, sent))
+
+
+@pytest.mark.parametrize(
+    ("headers", "model", "changed"),
+    [(BETA, "claude-sonnet-4-5", False), ([], "claude-sonnet-4-5", True), (BETA, "claude-opus-4-5", True)],
+)
+def test_a_window_that_a_header_asks_for_is_what_the_request_is_cut_to(
+    headers: list[tuple[bytes, bytes]], model: str, changed: bool
+) -> None:
+    context = long_for_claude(headers, model)
+    assert (prepared(services().gateway.planner, context) is not context.received.body) is changed
