@@ -154,7 +154,7 @@ def no_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     return body, frozenset()
 
 
-def never_joined(bodies: Sequence[bytes]) -> None:
+def never_joined(bodies: Sequence[bytes], counts: Sequence[int]) -> None:
     """None: `Api.joined` of an API whose requests are never sent in pieces."""
 
 
@@ -177,8 +177,8 @@ class Api:
     `without_truncation`: where servers of the API drop what is too long and say nothing: makes of a body the same
     request for a server that refuses it, or returns the body itself if the client said what is to be done. It raises
     `NotUnderstood`. None: the API's servers refuse.
-    `joined`: one response of those to the pieces of a request (`Plan.pieces`), in parts. None if they are no such
-    responses. Never raises.
+    `joined(bodies, counts)`: one response of those to the pieces of a request (`Plan.pieces`), which had so many inputs
+    each, in parts. None if they are no such responses. Never raises.
     `refusal_stream(error, model, created)`: the whole stream that tells a client which asked for one that its request
     is too long, if clients look for it there; `created` is in seconds since 1970. None instead of a stream, or of the
     function: an error response tells it.
@@ -194,5 +194,5 @@ class Api:
     numeric: bool = False
     hold_s: float = 1.0  # a refusal comes in the first event, or in the one that follows the role
     without_truncation: Callable[[bytes], bytes] | None = None
-    joined: Callable[[Sequence[bytes]], list[bytes] | None] = never_joined
+    joined: Callable[[Sequence[bytes], Sequence[int]], list[bytes] | None] = never_joined
     refusal_stream: Callable[[ErrorFields, str, int], bytes | None] | None = None

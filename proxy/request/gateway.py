@@ -251,7 +251,7 @@ class Gateway:
         if record.trace is not None:
             headers = record.trace.attempt(headers, record.upstream)
         if planned.pieces:
-            answer = await self._in_pieces(context, planned.pieces, upstream, target, headers)
+            answer = await self._in_pieces(context, planned, upstream, target, headers)
         else:
             answer = await upstream.send("POST", target, headers, payload)
         if record.trace is not None:
@@ -289,7 +289,7 @@ class Gateway:
     async def _in_pieces(
         self,
         context: RequestContext,
-        payloads: Sequence[bytes],
+        planned: Planned,
         upstream: Sender,
         target: bytes,
         headers: Sequence[Header],
@@ -300,8 +300,10 @@ class Gateway:
             return await upstream.send("POST", target, headers, payload)
 
         room = Room(self.budget) if context.room is None else context.room.another()
-        sender = PieceSender(context.received.api, post, self.planner.plans.pool, room)
-        return await sender.send(payloads, headers)
+        assert planned.plan is not None
+        counts = [sum(len(block.messages) for block in blocks) for blocks in planned.plan.pieces]
+        sender = PieceSender(context.received.api, post, counts, self.planner.plans.pool, room)
+        return await sender.send(planned.pieces, headers)
 
     async def _without_stream(self, context: RequestContext) -> Planned | None:
         """The same request for an answer of one piece: it has the error that an empty stream does not have."""

@@ -22,6 +22,7 @@ AT_ONCE = 4  # pieces of one request that are under way
 RETRIED = frozenset({429, 500, 502, 503, 504})  # statuses after which a piece is sent once more
 PAUSE_S, MAX_PAUSE_S = 0.5, 5.0  # before that; an upstream may ask for more
 OF_ONE_BODY = frozenset((b"content-length", b"content-encoding", b"transfer-encoding", b"etag", b"content-md5"))
+IDEMPOTENCY = b"idempotency-key"  # of two requests with the same key, a provider answers the first alone
 FAILED = "The upstream's answers to the parts of this request could not be joined."
 
 Post = Callable[[bytes, Sequence[Header]], Awaitable[Answer]]
@@ -77,10 +78,12 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class PieceSender:
-    """Sends pieces with `post`. `room` is charged for the answers that wait for one another."""
+    """Sends pieces, which have so many inputs each (`counts`), with `post`. `room` is charged for the answers that wait
+    for one another."""
 
     api: Api
     post: Post
+    counts: Sequence[int]
     pool: Pool
     room: Room
 
@@ -97,16 +100,16 @@ class PieceSender:
         gate, turn, taken = asyncio.Semaphore(AT_ONCE), asyncio.Lock(), [0]
         first: list[Sequence[Header]] = []
 
-        async def one(payload: bytes) -> bytes:
+        async def one(number: int, payload: bytes) -> bytes:
             async with gate:
-                answer = await self._answer(payload, headers)
+                answer = await self._answer(payload, _of_piece(headers, number))
                 first.append(answer.headers)
                 try:
                     return await self._body(answer, turn, taken)
                 finally:
                     await answer.close()
 
-        tasks = [asyncio.create_task(one(payload)) for payload in payloads]
+        tasks = [asyncio.create_task(one(number, payload)) for number, payload in enumerate(payloads)]
         given: Answer | None = None
         try:
             bodies = await asyncio.gather(*tasks)
@@ -116,7 +119,7 @@ class PieceSender:
             return given
         finally:
             await _ended(tasks, given)
-        parts = await self.pool.run(True, self.api.joined, bodies)
+        parts = await self.pool.run(True, self.api.joined, bodies, self.counts)
         if parts is None:
             raise UpstreamError(502, "upstream_error", FAILED)
         return Answer(Joined(first[0], parts, self.room))
@@ -149,6 +152,11 @@ class PieceSender:
                 if not await self.room.wait_to_grow(taken[0] // 2):  # it will be here twice, not four times
                     raise overloaded()
         return b"".join(parts)
+
+
+def _of_piece(headers: Sequence[Header], number: int) -> Sequence[Header]:
+    """The headers of a piece. One key for all of them would make the answer to the first that of all others."""
+    return [(name, b"%b-%d" % (value, number) if name == IDEMPOTENCY else value) for name, value in headers]
 
 
 def _pause(answer: Answer) -> float:

@@ -50,10 +50,12 @@ class Provider:
         self.answers: list[Piece] = []
         self.most = self.now = 0
         self.headers: Sequence[Header] = ()
+        self.keys: dict[bytes, list[bytes]] = {}
 
     async def post(self, payload: bytes, headers: Sequence[Header]) -> Answer:
         self.asked.append(payload)
         self.headers = headers
+        self.keys.setdefault(payload, []).append(dict(headers)[b"idempotency-key"])
         self.now += 1
         self.most = max(self.most, self.now)
         try:
@@ -70,9 +72,8 @@ class Provider:
     def send(self, sent: Sequence[bytes] = PIECES) -> tuple[int, bytes]:
         async def ask() -> tuple[int, bytes]:
             pool = Pool(ThreadPoolExecutor(1))
-            answer = await PieceSender(API, self.post, pool, self.budget.room()).send(
-                sent, [(b"accept-encoding", b"gzip")]
-            )
+            sender = PieceSender(API, self.post, [1] * len(sent), pool, self.budget.room())
+            answer = await sender.send(sent, [(b"accept-encoding", b"gzip"), (b"idempotency-key", b"k")])
             found = await answer.read(1 << 20)
             await answer.close()
             return answer.status, found
@@ -93,6 +94,12 @@ def test_answers_are_joined_in_the_order_of_the_pieces_a_few_at_a_time() -> None
     assert [item["index"] for item in answer["data"]] == list(range(9)) and answer["usage"] == {"prompt_tokens": 18}
     assert 1 < provider.most <= AT_ONCE and (b"accept-encoding", b"identity") in provider.headers
     assert provider.budget.used == 0
+
+
+def test_every_piece_has_an_idempotency_key_of_its_own_also_when_it_is_sent_once_more() -> None:
+    provider = Provider({b"3": [503]})
+    provider.send()
+    assert provider.keys == {b"%d" % i: [b"k-%d" % i] * (2 if i == 3 else 1) for i in range(9)}
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 0])

@@ -6,6 +6,7 @@ Nothing here raises. No vector is decoded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -69,18 +70,19 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
     return ResponseState(usage_in_tail(tail, state.usage), state.finish, state.error, state.content, state.ended)
 
 
-def joined(bodies: Sequence[bytes]) -> list[bytes] | None:
+def joined(bodies: Sequence[bytes], counts: Sequence[int]) -> list[bytes] | None:
     """One response of those to the pieces of a request, in parts: the vectors in their order, under the indices of the
-    whole request, and the sum of the usages. Every vector keeps its bytes. None for what are no such responses."""
+    whole request, and the sum of the usages. Every vector keeps its bytes. `counts`: the inputs of each piece. None for
+    what are no such responses, and where one has another number of vectors: it is unknown which inputs they are of."""
     heads = [raw_fields(body) for body in bodies]
     try:
         items = [_ITEMS.decode(head[DATA]) for head in heads]
     except (*BROKEN, KeyError):
         return None
-    if any(_is_error(head) for head in heads):
+    if any(_is_error(head) for head in heads) or [len(found) for found in items] != list(counts):
         return None
     written = [b"["]
-    for offset, found in zip(_offsets(items), items, strict=True):
+    for offset, found in zip(accumulate(counts, initial=0), items, strict=False):
         for place, item in enumerate(_in_order(found)):
             written += [b"," if len(written) > 1 else b"", *_item(item, offset + place)]
     fields = {**heads[0], USAGE: msgspec.Raw(_sum([raw_value(head.get(USAGE, NOTHING)) for head in heads]))}
@@ -106,14 +108,6 @@ def error_event(error: ErrorFields) -> bytes:
 
 def _is_error(fields: RawFields) -> bool:
     return bytes(fields.get("error", b"null")) not in choices.EMPTY or bytes(fields.get("object", b"")) == b'"error"'
-
-
-def _offsets(items: Sequence[Sequence[RawFields]]) -> list[int]:
-    """How many vectors stand before those of each response."""
-    found = [0]
-    for one in items:
-        found.append(found[-1] + len(one))
-    return found[:-1]
 
 
 def _in_order(items: Sequence[RawFields]) -> Sequence[RawFields]:

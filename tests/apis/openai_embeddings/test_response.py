@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from proxy.apis.openai_embeddings.response import (
     complete_usage,
     error_body,
@@ -44,7 +46,7 @@ def test_vectors_are_content_and_errors_are_not() -> None:
 
 def test_several_responses_become_one_and_every_vector_keeps_its_bytes() -> None:
     first, second = response("[0.10, 1e-3]", '"AAAA"', tokens=5), response("[3]", tokens=2)
-    parts = joined([first, second])
+    parts = joined([first, second], [2, 1])
     assert parts is not None
     whole = b"".join(parts)
     assert b"[0.10, 1e-3]" in whole and b'"AAAA"' in whole
@@ -57,15 +59,21 @@ def test_several_responses_become_one_and_every_vector_keeps_its_bytes() -> None
 def test_vectors_stand_in_the_order_of_their_inputs() -> None:
     mixed = b'{"data":[{"index":1,"embedding":[1]},{"index":0,"embedding":[0]}],"usage":{"a":{"b":1},"c":"x"}}'
     plain = b'{"data":[{"embedding":[2]},{}],"usage":{"a":{"b":2},"c":"x"}}'
-    found = json.loads(b"".join(joined([mixed, plain]) or ()))
+    found = json.loads(b"".join(joined([mixed, plain], [2, 2]) or ()))
     assert [item.get("embedding") for item in found["data"]] == [[0], [1], [2], None]
     assert found["data"][2] == {"embedding": [2]} and found["usage"] == {"a": {"b": 3}, "c": "x"}
 
 
 def test_what_is_no_response_with_vectors_cannot_be_joined() -> None:
-    assert joined([response("[1]"), b"{"]) is None
-    assert joined([response("[1]"), b'{"data": 1}']) is None
-    assert joined([response("[1]"), response("[1]", error={"message": "no"})]) is None
+    assert joined([response("[1]"), b"{"], [1, 1]) is None
+    assert joined([response("[1]"), b'{"data": 1}'], [1, 1]) is None
+    assert joined([response("[1]"), response("[1]", error={"message": "no"})], [1, 1]) is None
+
+
+@pytest.mark.parametrize("counts", [[2, 1], [1, 2], [1, 0]])
+def test_where_a_vector_is_missing_or_over_nothing_is_joined_for_it_is_unknown_which(counts: list[int]) -> None:
+    two = [response("[1]"), response("[2]")]
+    assert joined(two, [1, 1]) is not None and joined(two, counts) is None
 
 
 def test_an_error_names_the_input_that_is_too_long() -> None:
