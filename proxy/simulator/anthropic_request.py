@@ -100,6 +100,7 @@ def blocks_of(message: Message) -> list[Mapping[str, Any]]:
 
 
 def types_of(message: Message) -> list[Json]:
+    """The types of a message's blocks, as the client sent them."""
     return [block.get("type") for block in blocks_of(message)]
 
 
