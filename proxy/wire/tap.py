@@ -26,6 +26,7 @@ JSON = ("application/json", "+json")
 PLAIN = ("", "identity")
 GZIP = ("gzip", "x-gzip")
 ENCODED = (*GZIP, "deflate")
+ERROR = b"error"  # in every API's errors; a quick test, for most streams have none and are not read
 Framing = Callable[[bytes], Iterator[tuple[bytes, bytes]]]  # the events in a stream's bytes
 
 
@@ -93,6 +94,8 @@ class Tap:
     @property
     def error(self) -> bytes | None:
         """The first error in a 200 response: an event's data, or the whole plain response."""
+        if self._stale and ERROR not in b"".join(self._kept):
+            return self._state.error
         return self._read_new().error
 
     @property

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from proxy.apis.ollama import API as OLLAMA
 from proxy.apis.openai_chat import API
+from proxy.model.api import ResponseState
 from proxy.model.outcome import Usage
+from proxy.model.structs import replace
 from proxy.wire.tap import KEEP_JSON, KEEP_STREAM, MAX_INFLATED, Tap, uncoded
 
 STREAM = "text/event-stream; charset=utf-8"
@@ -111,6 +113,29 @@ def test_an_error_inside_a_stream_is_kept(before: bytes, event: bytes) -> None:
     tap = fed([before, event, DONE])
     assert tap.error == event.rstrip().rpartition(b"data: ")[2]
     assert tap.content_seen is (WORD in before)
+
+
+class Counting:
+    """The responses of an API; counts the events that are read."""
+
+    def __init__(self) -> None:
+        self.read_events = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(API.response, name)
+
+    def read(self, data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState:
+        self.read_events += 1
+        return API.response.read(data, state, event)
+
+
+def test_a_stream_without_an_error_is_not_read_to_find_one() -> None:
+    counting = Counting()
+    tap = Tap(replace(API, response=counting), STREAM)
+    tap.feed(ROLE + chunk({"content": "word"}) + STOP + DONE)
+    assert (tap.error, counting.read_events) == (None, 0)
+    tap.feed(b'data: {"error":{"message":"m"}}\n\n')
+    assert tap.error == b'{"error":{"message":"m"}}' and counting.read_events > 0
 
 
 def test_the_first_error_counts() -> None:
