@@ -68,7 +68,12 @@ def terminal(url: str, columns: int = 120) -> Iterator[Terminal]:
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "PLIMSOLL_ADMIN_TOKEN": "", "COLUMNS": "", "LINES": ""}
     command = [sys.executable, "-m", "proxy.cli", "top", "--url", url]
-    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment)
+    # A shell's background job ignores SIGINT, and so do the processes that it starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=environment)
+    finally:
+        signal.signal(signal.SIGINT, before)
     try:
         yield Terminal(process, master, slave)
     finally:
