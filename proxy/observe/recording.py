@@ -28,9 +28,8 @@ from proxy.wire.controls import NOTHING_ASKED, Controls
 VERSION = 1  # of the lines
 MAX_QUEUED = 10_000  # requests; further ones are dropped
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and in the queue; further ones are recorded without
-# Figures are written down at once, and all the rest soon after the request, when it is in the processor's cache: after
-# 50 ms requests take 2 us more, after 4 ms 2 us less than after 10. Lines are compressed in batches, as that takes a
-# third of the time, and by a thread, as its memory would displace that of requests: 12 us for each.
+# Figures are written down at once, and all the rest soon after the request: with 10 and 50 ms requests cost more. Lines
+# are compressed in batches, as that takes a third of the time, and by a thread: in the event loop it cost 12 us more.
 FORMAT_DELAY_S = 0.004
 WRITE_DELAY_S = 0.2
 WRITE_LINES = 256

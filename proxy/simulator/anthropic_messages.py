@@ -39,16 +39,11 @@ REQUEST_ID = (b"request-id", b"req_simulator")
 SSE_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), REQUEST_ID)
 JSON_HEADERS = ((b"content-type", b"application/json"), REQUEST_ID)
 COMPATIBLE = ("bedrock", "vllm", "vllm-2026", "llamacpp", "sglang")  # servers with errors of their own
-LONG, LONG_MODEL = (
-    "context-1m-",
-    re.compile(r"sonnet-4(?:-5|-2\d{7}|-0)?(?!-?\d)"),
-)  # a beta, and whose window it makes longer
-LONGER = 5  # so many times
+LONG_BETA = "context-1m-"  # makes the windows of these models longer, ...
+LONG_MODEL = re.compile(r"sonnet-4(?:-5|-2\d{7}|-0)?(?!-?\d)")
+LONGER = 5  # ... so many times
 SUMMARY_TOKENS = 20  # of what a compaction writes
-CACHED, WRITTEN = (
-    2,
-    4,
-)  # with marks of caching, a half of the prompt is read from the cache, and a quarter written to it
+CACHED, WRITTEN = 2, 4  # parts of a prompt with marks: a half of it is read from the cache, a quarter written to it
 THOUGHT = "The simulator thinks."
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -147,7 +142,7 @@ def _complete(asked: Request, read: Read, config: SimulatorConfig, threads: Thre
     """The response to a valid request."""
     body, model, separate = asked.body, asked.model, asked.separate
     window = config.windows.get(model, config.window)
-    if LONG_MODEL.search(model) and asked.may(LONG):
+    if LONG_MODEL.search(model) and asked.may(LONG_BETA):
         window = LONGER * window
     prompt = SUMMARY_TOKENS if read.compacts and not read.ends else read.prompt
     if config.truncates:
