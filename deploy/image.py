@@ -23,8 +23,8 @@ from typing import Any
 
 # What the proxy loads; of litellm only data is read. A test compares both lists with what the packages require.
 SERVING = frozenset(
-    """aiohappyeyeballs anyio certifi cffi cryptography h11 hiredis httpcore httptools httpx idna msgspec
-    prometheus-client redis rich starlette tiktoken typing-extensions uvloop xxhash""".split()
+    """aiohappyeyeballs anyio certifi cffi cryptography h11 hiredis httpcore httptools httpx idna isal
+    msgspec prometheus-client redis rich starlette tiktoken typing-extensions uvloop xxhash""".split()
 )
 # Required by those and never loaded: rich's highlighting, tiktoken's download and special tokens, cffi's parser of C.
 UNUSED = frozenset("charset-normalizer markdown-it-py mdurl pycparser pygments regex requests urllib3".split())

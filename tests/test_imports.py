@@ -53,6 +53,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httptools": ("proxy.http.client.connection", "proxy.http.server.protocol"),
     "aiohappyeyeballs": ("proxy.http.client.dialer",),
     "rich": ("proxy.cli",),
+    "isal": ("proxy.observe.recording_files",),
     "xxhash": ("proxy.tokens", "proxy.wire", "proxy.request", "proxy.cache", "proxy.observe", "proxy.replay"),
     "msgspec": ("proxy",),
     "litellm": ("proxy.upstreams.litellm",),  # lazily, for rows that need it: it costs seconds and 150 MiB

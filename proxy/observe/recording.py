@@ -1,7 +1,11 @@
 """Records requests, for replay and for people: one line of JSON for each, written by a thread.
 
-No request waits for it. What the disk does not take in time is dropped and counted. No key is in a line, and content
+No request waits for the disk. What it does not take in time is dropped and counted. No key is in a line, and content
 only where the settings ask for it.
+
+Theory of operation. The event loop makes a line at once and appends it to a batch; the thread compresses and writes the
+batch, and before that adds those bodies that have to be searched for keys or redacted. A thread that works makes the
+event loop wait for the interpreter again and again, so it gets much at a time.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ import asyncio
 import re
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import msgspec
@@ -22,18 +27,16 @@ from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
 from proxy.observe.log import printable
 from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, Headers, KnownBodies, plain
-from proxy.observe.recording_files import Piece, RecordingFiles
+from proxy.observe.recording_files import Packed, Piece, RecordingFiles
 from proxy.wire.controls import NOTHING_ASKED, Controls
 
 VERSION = 1  # of the lines
-MAX_QUEUED = 10_000  # requests; further ones are dropped
-MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and in the queue; further ones are recorded without
-# Figures are written down at once, and all the rest soon after the request: with 10 and 50 ms requests cost more. Lines
-# are compressed in batches, as that takes a third of the time, and by a thread: in the event loop it cost 12 us more.
-FORMAT_DELAY_S = 0.004
-WRITE_DELAY_S = 0.2
-WRITE_LINES = 256
-WRITE_BYTES = 1 << 18  # of bodies that are not known
+MAX_HELD_BYTES = (
+    32 << 20
+)  # of bodies of requests in progress, and of all that is to be written; further ones are dropped
+REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
+WRITE_BYTES = 1 << 19  # of a batch, ...
+WRITE_DELAY_S = 0.5  # ... which is written at the latest after this time
 FLUSH_S = 3.0  # what an exit waits at most
 
 MAX_NAME = 120
@@ -65,14 +68,14 @@ class _Step(msgspec.Struct):
     tokens_after: int
 
 
-class _Usage(msgspec.Struct, omit_defaults=True):
+class _Usage(msgspec.Struct, omit_defaults=True, gc=False):
     prompt: int
     completion: int = 0
     cached: int = 0
     written: int = 0
 
 
-class _Times(msgspec.Struct, omit_defaults=True):
+class _Times(msgspec.Struct, omit_defaults=True, gc=False):
     """Milliseconds."""
 
     own: float
@@ -87,7 +90,7 @@ class _Controls(msgspec.Struct, omit_defaults=True):
     ladder: str = ""
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     """The fields of a line; deploy/README.md describes them. Fields with their default value are omitted."""
 
     v: int | None
@@ -126,7 +129,24 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 _ENCODER = msgspec.json.Encoder()
-_Queued = tuple[list[Piece], tuple[Request, Sender] | None]  # a line in pieces, and what is needed to complete it
+
+
+class _Unfinished(NamedTuple):
+    """A line that lacks its body. `head`: all before it."""
+
+    head: bytes
+    request: Request
+    sender: Sender
+
+
+class _Batch(msgspec.Struct, gc=False):
+    """Lines that are written together: `pieces`, and at their end `text`. `weight`: what they hold of
+    `MAX_HELD_BYTES`."""
+
+    pieces: list[Piece | _Unfinished]
+    text: bytearray
+    lines: int = 0
+    weight: int = 0
 
 
 class Recorder:
@@ -146,120 +166,137 @@ class Recorder:
     ) -> None:
         self._files, self._content, self._sender, self._redact, self._event = files, content, sender, redact, event
         self._bodies = KnownBodies()
-        self._queue: deque[_Queued] = deque()
-        self._wake = threading.Event()
+        self._batch: _Batch | None = None
+        self._queue: SimpleQueue[_Batch | None] = SimpleQueue()  # None: it was the last one
         self._thread: threading.Thread | None = None
-        self._closing = self._failing = False
-        self._pieces: list[Piece] = []  # of lines that are to be written
-        self._lines = self._size = 0  # how many lines, and the bytes of their pieces
-        self._due = 0.0  # when they are written at the latest
+        self._timer: asyncio.TimerHandle | None = None
+        self._failing = False
         # Each counter is changed by one side only, so that no lock is needed.
         self._held = 0  # bytes that were taken, by the event loop
         self._returned = 0  # bytes that were taken and are free again, by the thread
-        self._given_up = 0  # requests that found the queue full, by the event loop
+        self._given_up = 0  # requests for which there was no room, by the event loop
         self._broken = 0  # requests of which no line could be made, by the event loop
         self._results = Counter(written=0, failed=0)  # by the thread
 
     def hold(self, body: bytes) -> bytes | None:
-        """What to give to `add` or `drop` when the request ends: its body, if it is to be recorded. None if too much is
-        held already."""
+        """Keeps a body whose request drops it: for `add`, after `drop`. None if too much is held already."""
         if self._content == META:
             return b""
-        if len(body) > MAX_BODY_BYTES or self._held - self._returned + len(body) > MAX_HELD_BYTES:
+        if not self._has_room(body):
             return None
         self._held += len(body)
         return body
 
     def drop(self, body: bytes | None) -> None:
-        """Releases a body that `hold` returned, of a request that is not recorded."""
+        """Releases a body that `hold` returned."""
         self._held -= len(body or b"")
 
+    def _has_room(self, body: bytes) -> bool:
+        return len(body) <= MAX_BODY_BYTES and self._held - self._returned + len(body) <= MAX_HELD_BYTES
+
     def add(self, request: Request) -> None:
-        """Queues a request and returns at once. Never raises."""
-        if len(self._queue) >= MAX_QUEUED:
+        """Makes the line of a request, or leaves its end to the thread. Never raises."""
+        batch = self._batch or self._begin()
+        if batch is None:
             self._given_up += 1
-            self.drop(request.body)
             return
         try:
-            self._queue.append(self._line(request))
+            weight = self._add(batch, request)
         except Exception as error:  # a bug of ours loses this line, and nothing else
             self._broken += 1
-            self.drop(request.body)
             self._event("a request is not recorded", reason=type(error).__name__)
-        if not self._wake.is_set():
-            self._wake_thread()
+            return
+        batch.lines += 1
+        batch.weight += weight
+        if batch.weight >= WRITE_BYTES:
+            self._hand_over()
 
-    def _line(self, request: Request) -> _Queued:
-        """The line of a request, whole where that takes little time."""
-        sender, body = self._sender(request.headers), request.body
-        head = _ENCODER.encode(figures(request, sender.name))[:-1]
+    def _add(self, batch: _Batch, request: Request) -> int:
+        """Adds a line to a batch. Returns about how many bytes it holds."""
+        sender, text = self._sender(request.headers), batch.text
+        line, ending = figures(request, sender.name), self._ending(request, sender)
+        if ending is None:
+            return self._leave(batch, _Unfinished(_ENCODER.encode(line)[:-1], request, sender))
+        before = len(text)
+        _ENCODER.encode_into(line, text, -1)
+        del text[-1:]  # the brace, which the ending has
+        for piece in ending:
+            if type(piece) is Packed:
+                batch.pieces += (text, piece)
+                text = batch.text = bytearray()
+            else:
+                text += piece
+        return len(text) - before if text is batch.text else REQUEST_BYTES
+
+    def _leave(self, batch: _Batch, line: _Unfinished) -> int:
+        """Adds a line that the thread finishes. Returns about how many bytes it holds."""
+        body = line.request.body
+        if body and not self._has_room(body):
+            body = line.request.body = None
+        batch.pieces += (batch.text, line)
+        batch.text = bytearray()
+        return REQUEST_BYTES + len(body or b"")
+
+    def _ending(self, request: Request, sender: Sender) -> Sequence[Piece] | None:
+        """The end of a line, from the fields of the body; None if that takes long."""
         if not request.fitted or self._content == META:
-            return [head, END], None
-        if body and self._content == BODIES:
-            known = self._bodies.known(body, sender.keys)
-            if known is not None:
-                self._held -= len(body)
-                return [head, *known], None
-        return [head], (request, sender)
+            return (END,)
+        return self._bodies.known(request.body, sender.keys) if request.body and self._content == BODIES else None
+
+    def _begin(self) -> _Batch | None:
+        """Begins a batch; None if the disk has not taken enough of those before it."""
+        if self._held - self._returned >= MAX_HELD_BYTES:
+            return None
+        self._timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._hand_over)
+        self._batch = _Batch([], bytearray())
+        return self._batch
+
+    def _hand_over(self) -> None:
+        """Gives the batch to the thread, if there is one."""
+        if self._batch is None or self._timer is None:
+            return
+        self._timer.cancel()
+        batch, self._batch = self._batch, None
+        batch.pieces.append(batch.text)
+        self._held += batch.weight
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+            self._thread.start()
+        self._queue.put(batch)
 
     def results(self) -> Mapping[tuple[str], int]:
-        """Requests since the start, by what became of their lines: written, dropped because the queue was full, or
+        """Requests since the start, by what became of their lines: written, dropped because there was no room, or
         failed at the disk."""
         written, failed = self._results["written"], self._results["failed"] + self._broken
         return {("dropped",): self._given_up, ("written",): written, ("failed",): failed}
 
     async def close(self) -> None:
-        """Writes what is queued, within `FLUSH_S`."""
-        self._closing = True
+        """Writes what there is, within `FLUSH_S`."""
+        self._hand_over()
         if self._thread is not None:
-            self._wake.set()
+            self._queue.put(None)
             until = time.monotonic() + FLUSH_S
             while self._thread.is_alive() and time.monotonic() < until:
                 await asyncio.sleep(0.01)
 
-    def _wake_thread(self) -> None:
-        self._wake.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-            self._thread.start()
-
     def _run(self) -> None:
-        while not (self._closing and not self._queue and not self._lines):
-            self._wake.wait(WRITE_DELAY_S if self._lines else None)
-            if not self._closing:
-                time.sleep(FORMAT_DELAY_S)
-            self._wake.clear()
-            self._format([self._queue.popleft() for _ in range(len(self._queue))])
-            if self._lines and (self._closing or time.monotonic() >= self._due):
-                self._write()
+        while (batch := self._queue.get()) is not None:
+            self._write(batch)
+            self._returned += batch.weight
         self._files.close()
 
-    def _format(self, batch: list[_Queued]) -> None:
-        if not self._lines:
-            self._due = time.monotonic() + WRITE_DELAY_S
-        for pieces, rest in batch:
-            if rest is not None and not self._complete(pieces, *rest):
+    def _write(self, batch: _Batch) -> None:
+        pieces: list[Piece] = []
+        lines = batch.lines
+        for piece in batch.pieces:
+            if not isinstance(piece, _Unfinished):
+                pieces.append(piece)
                 continue
-            self._pieces += pieces
-            self._lines += 1
-            if self._lines >= WRITE_LINES or self._size >= WRITE_BYTES:
-                self._write()
-
-    def _complete(self, pieces: list[Piece], request: Request, sender: Sender) -> bool:
-        """Adds the end of a line. Whether there is one."""
-        try:
-            fields = self._fields(request, sender)
-        except Exception as error:  # a bug of ours loses this line, and nothing else
-            self._tell(type(error).__name__, 1)
-            return False
-        finally:
-            self._returned += len(request.body or b"")
-        pieces += fields
-        self._size += sum(map(len, fields))
-        return True
-
-    def _write(self) -> None:
-        pieces, lines, self._pieces, self._lines, self._size = self._pieces, self._lines, [], 0, 0
+            try:
+                pieces += (piece.head, *self._fields(piece.request, piece.sender))
+            except Exception as error:  # a bug of ours loses this line, and nothing else
+                lines -= 1
+                self._tell(type(error).__name__, 1)
         try:
             self._files.append(pieces)
             problem = ""

@@ -12,12 +12,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from isal import isal_zlib
+
 PATTERN = "plimsoll-*.jsonl.gz"
 MAX_FILE_BYTES = 64 << 20  # a file is followed by another at this size, ...
 MAX_FILES_SHARE = 8  # ... at this fraction of what is kept, ...
 MAX_FILE_S = 3600.0  # ... and at this age
 CHECK_BYTES = 1 << 20  # bytes that a process writes between two looks at the folder's size
-LEVEL = 1  # zlib's: the highest speed. Level 6 takes four times as long for a quarter less
+LEVEL = 1  # of ISA-L, which takes a quarter to a tenth of the time of zlib, for as much or less
 GZIP = 31  # zlib's window bits for a gzip member
 READ_BYTES = 1 << 16  # that are decompressed at a time; what follows a member is copied
 FEW_BYTES = 1024  # between two members, which are not worth the time to compress them
@@ -28,7 +30,7 @@ class Packed(bytes):
     """A text as a gzip member."""
 
 
-Piece = bytes  # of the text of a batch: itself, or `Packed`
+Piece = bytes | bytearray  # of the text of a batch: itself, or `Packed`
 
 
 class RecordingFiles:
@@ -114,13 +116,12 @@ class RecordingFiles:
 
 def packed(text: bytes) -> Packed:
     """A text as a gzip member."""
-    machine = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP - 2, 6)  # of little memory, which takes less time to get
-    return Packed(machine.compress(text) + machine.flush())
+    return Packed(isal_zlib.compress(text, LEVEL, GZIP))
 
 
 def _members(pieces: Iterable[Piece]) -> Iterator[bytes]:
     """The gzip members of a batch: texts between those that there are already are compressed together."""
-    texts: list[bytes] = []
+    texts: list[Piece] = []
     least = 0  # bytes that are compressed
     for piece in pieces:
         if type(piece) is Packed:
@@ -136,7 +137,7 @@ def _members(pieces: Iterable[Piece]) -> Iterator[bytes]:
 def _compressed(text: bytes, least: int) -> bytes:
     if len(text) < least:
         return zlib.compress(text, 0, STORED) if text else b""
-    return zlib.compress(text, LEVEL, GZIP)  # one call: each lets another thread run, which takes time
+    return packed(text)
 
 
 def is_writable(folder: Path) -> bool:

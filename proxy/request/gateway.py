@@ -191,8 +191,6 @@ class Gateway:
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
         context.received = Received(head.api, mode, head.path, head.headers, asked, body)
-        if self.recorder is not None:
-            context.record.held = self.recorder.hold(body)
         began = time.perf_counter()
         try:
             planner = self.planner if self.routes is None else (await self.routes.begin(context)).planner
@@ -368,6 +366,8 @@ class Gateway:
 
     def _release(self, context: RequestContext) -> None:
         """Drops the content of a request that cannot be healed any more, once it is counted."""
+        if self.recorder is not None:
+            context.record.held = self.recorder.hold(context.received.body)
         counting = context.record.counting
         if counting is None or counting.done():
             context.release()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 
 from proxy.config.settings import Settings
-from proxy.model.bounded import Bounded
 from proxy.observe.recorded_bodies import Headers
 from proxy.observe.recording import Recorder, Sender
 from proxy.observe.recording_files import RecordingFiles
@@ -36,18 +36,15 @@ def make_recorder(settings: Settings, families: Families, event: Callable[..., N
 
 
 class Senders:
-    """Names callers by a keyed hash of their credentials, in hexadecimal; empty for those without one. Not
-    thread-safe."""
+    """Names callers by a keyed hash of their credentials, in hexadecimal; empty for those without one."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._known: Bounded[Headers, Sender] = Bounded(MAX_SENDERS)
+        self._of = lru_cache(MAX_SENDERS)(self._sender)
 
     def __call__(self, headers: Headers) -> Sender:
         """Who sent these headers."""
-        given = tuple([header for header in headers if header[0] in NAMES])
-        found = self._known.get(given)
-        return self._known.put(given, self._sender(given)) if found is None else found
+        return self._of(tuple([header for header in headers if header[0] in NAMES]))
 
     def _sender(self, given: Headers) -> Sender:
         caller = caller_of(given)

@@ -106,7 +106,9 @@ class Reporter:
         received, record = context.received, context.record
         tap = None if context.answered is None else context.answered.tap
         finish = None if tap is None else tap.finish
-        body, record.held = record.held, b""
+        held, record.held = record.held, b""  # of an answer that took its time
+        recorder.drop(held)
+        body = received.body or held
         recorder.add(Request(outcome, received.headers, True, received.controls, body, finish))
 
     def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:

@@ -144,7 +144,7 @@ class Record(msgspec.Struct):
     `result` is the outcome's label so far. `counting` is the count that runs while the upstream works. `cost` is what
     extra calls cost, None before the first one. `trace`: if the request is sampled. `upstream` is where the latest
     attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
-    `held` is the body for a recording, None if there was no room for it.
+    `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
     """
 
     result: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
@@ -64,7 +65,6 @@ class Desk:
         async def check() -> None:
             recorder = self.recorder()
             for request in requests:
-                request.body = recorder.hold(request.body or b"")
                 recorder.add(request)
             await recorder.close()
 
@@ -234,24 +234,29 @@ def test_a_request_that_is_not_fitted_has_figures_only(desk: Desk) -> None:
     assert (line["api"], line["path"]) == ("passthrough", "/v1/files") and "content" not in line
 
 
+def is_written(recorder: Recorder, count: int) -> bool:
+    return recorder.results()[("written",)] == count
+
+
 def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in progress counts, too; and what is written is free again."""
-    monkeypatch.setattr(recording, "MAX_HELD_BYTES", 10)
+    monkeypatch.setattr(recording, "MAX_HELD_BYTES", 10_000)
+    bodies = [json.dumps({"a": f"{number}" * 6_000}).encode() for number in range(8)]
 
     async def check() -> None:
         recorder = desk.recorder()
-        first, second = recorder.hold(b'{"a":12}'), recorder.hold(b'{"b":2}')
-        assert second is None
-        recorder.add(Request(PASSED, fitted=True, body=second))
-        recorder.add(Request(PASSED, fitted=True, body=first))
-        await eventually(lambda: recorder.hold(b'{"c":3}'), 20)
-        assert recorder.hold(b'{"d":4}') is None
-        recorder.drop(b'{"c":3}')
-        assert recorder.hold(b'{"e":5}')
+        held = recorder.hold(bodies[0])
+        assert held == bodies[0] and recorder.hold(bodies[1]) is None
+        recorder.add(of(bodies[1]))
+        recorder.drop(held)
+        for number, body in enumerate(bodies, 1):
+            await eventually(partial(is_written, recorder, number), 20)
+            recorder.add(of(body))
         await recorder.close()
 
     run(check())
-    assert [line.get("request", line["content"]) for line in desk.lines()] == ["dropped", {"a": 12}]
+    found = [line.get("request", line["content"]) for line in desk.lines()]
+    assert found == ["dropped", *map(json.loads, bodies)]
 
 
 def test_a_body_that_is_very_long_is_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,32 +264,42 @@ def test_a_body_that_is_very_long_is_recorded_without(desk: Desk, monkeypatch: p
     assert [line["content"] for line in desk.recorded(of(b'{"a":12345}'), of(b'{"a":1}'))] == ["dropped", "bodies"]
 
 
-def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("content", [META, BODIES])
+def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
     """The disk is a pipe that nobody reads until the end. Adding never waits for it."""
-    monkeypatch.setattr(recording, "MAX_QUEUED", 50)
+    monkeypatch.setattr(recording, "MAX_HELD_BYTES", 50_000)
+    monkeypatch.setattr(recording, "WRITE_BYTES", 10_000)
     reading, writing = os.pipe()
     taken, write = threading.Event(), os.write
 
     def to_pipe(file: int, data: bytes) -> int:
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while not taken.is_set():
+                write(writing, b"-" * 4096)  # until it is full
         taken.set()
+        os.set_blocking(writing, True)
         return write(writing, data)
 
     monkeypatch.setattr(os, "write", to_pipe)
-    body = json.dumps({"a": os.urandom(200_000).hex()}).encode()  # more than a pipe takes
+    desk.content = content
 
     async def check() -> None:
         recorder = desk.recorder()
-        recorder.add(of(recorder.hold(body) or b""))
+        recorder.add(of(b"{}"))
         await eventually(taken.is_set, 20)
-        for _ in range(80):
-            recorder.add(of(recorder.hold(body) or b""))
-        assert recorder.results() == {("dropped",): 30, ("written",): 0, ("failed",): 0}
+        for number in range(1000):
+            recorder.add(of(b'{"a":%d}' % number))
+        dropped = recorder.results()[("dropped",)]
+        assert 500 < dropped < 1000
         drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reading, 1 << 20), b"")])
         drain.start()
         await recorder.close()
         os.close(writing)
         drain.join(20)
-        assert recorder.results()[("written",)] == 51
+        assert recorder.results() == {("dropped",): dropped, ("written",): 1001 - dropped, ("failed",): 0}
 
     run(check())
     os.close(reading)
