@@ -31,9 +31,7 @@ from proxy.observe.recording_files import Packed, Piece, RecordingFiles
 from proxy.wire.controls import NOTHING_ASKED, Controls
 
 VERSION = 1  # of the lines
-MAX_HELD_BYTES = (
-    32 << 20
-)  # of bodies of requests in progress, and of all that is to be written; further ones are dropped
+MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
 REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
 WRITE_BYTES = 1 << 19  # of a batch, ...
 WRITE_DELAY_S = 0.5  # ... which is written at the latest after this time
@@ -217,16 +215,22 @@ class Recorder:
         line, ending = figures(request, sender.name), self._ending(request, sender)
         if ending is None:
             return self._leave(batch, _Unfinished(_ENCODER.encode(line)[:-1], request, sender))
-        before = len(text)
-        _ENCODER.encode_into(line, text, -1)
+        weight = -len(text)
+        try:
+            _ENCODER.encode_into(line, text, -1)
+        except Exception:
+            del text[-weight:]
+            raise
         del text[-1:]  # the brace, which the ending has
+        weight += len(text)
         for piece in ending:
+            weight += len(piece)
             if type(piece) is Packed:
                 batch.pieces += (text, piece)
                 text = batch.text = bytearray()
             else:
                 text += piece
-        return len(text) - before if text is batch.text else REQUEST_BYTES
+        return weight
 
     def _leave(self, batch: _Batch, line: _Unfinished) -> int:
         """Adds a line that the thread finishes. Returns about how many bytes it holds."""

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from proxy.model.plan import Mode, Note
 from proxy.observe import recorded_bodies, recording
 from proxy.observe.recorded_bodies import HIDDEN, Headers, without_keys
 from proxy.observe.recording import Recorder, Request, Sender
-from proxy.observe.recording_files import RecordingFiles, lines
+from proxy.observe.recording_files import Piece, RecordingFiles, lines
 from proxy.wire.controls import Controls
 from tests.serving import eventually, run
 
@@ -356,6 +356,39 @@ def test_a_bug_of_ours_loses_its_line_alone(desk: Desk, monkeypatch: pytest.Monk
 
     run(check())
     assert desk.events[0][1]["reason"] == "ZeroDivisionError"
+
+
+def test_a_line_that_cannot_be_made_breaks_no_other(desk: Desk) -> None:
+    broken = Outcome("chat", "passed", 200, model="gpt-4o", path="\ud800")
+    good = desk.recorded(of(b"{}"), Request(broken, fitted=True, body=b"{}"), of(b'{"a":1}'), of(b"{}"), of(b"{}"))
+    assert [line["request"] for line in good] == [{}, {"a": 1}, {}, {}]
+    assert [event["reason"] for _, event in desk.events] == ["UnicodeEncodeError"]
+
+
+def test_batches_are_no_longer_than_they_may_be(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of bodies that are known, which take no memory until they are written."""
+    sizes: list[int] = []
+    append = RecordingFiles.append
+
+    def noted(files: RecordingFiles, pieces: Sequence[Piece]) -> None:
+        sizes.append(sum(map(len, pieces)))
+        append(files, pieces)
+
+    monkeypatch.setattr(RecordingFiles, "append", noted)
+    monkeypatch.setattr(recording, "WRITE_BYTES", 100_000)
+    body = json.dumps({"a": os.urandom(30_000).hex()}).encode()
+
+    async def check() -> None:
+        recorder = desk.recorder()
+        recorder.add(of(body))
+        await eventually(partial(is_written, recorder, 1), 20)
+        for _ in range(100):
+            recorder.add(of(body))
+        await recorder.close()
+
+    run(check())
+    assert len(sizes) > 10 and max(sizes) < 200_000
+    assert [line["request"] for line in desk.lines()] == [json.loads(body)] * 101
 
 
 def test_nothing_is_started_for_nothing(desk: Desk) -> None:
