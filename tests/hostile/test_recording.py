@@ -54,6 +54,43 @@ def test_a_stop_loses_no_line(tmp_path: Path, up: Recorder, workers: int) -> Non
     assert KEY not in json.dumps(found)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"])
+def test_no_body_adds_a_field_or_a_line(tmp_path: Path, up: Recorder, path: str) -> None:
+    """Also behind messages that are known, and where the scan tolerates what is no JSON."""
+    key = "input" if path == "/v1/responses" else "messages"
+    turns = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"{n} " + "tide " * 900} for n in range(5)]
+    head = '{"model":"gpt-4o","max_tokens":16,"stream":false,"' + key + '":['
+    known = head + ",".join(map(json.dumps, turns))
+    forged = '"status":418,"result":"forged"'
+    tails = [
+        *("]}", ',{"role":"user","content":"And?"}]}', "]", "", "]}]", "]},", "]}" + forged, "]}," + forged),
+        *(
+            "]},{" + forged + "}",
+            ']}\n{"v":1}',
+            "]},{",
+            "]}}",
+            "]x}",
+            ']"}',
+            ",]}",
+            ",,{}]}",
+            ']},"b":{"c":1}',
+            '],"user":}',
+        ),
+        *('],"user":"\n"}', '],"user":"\x00"}', '],"user":"\\x"}', '],"user":01}', '],"user":1,}', '],"user":nul}'),
+        *("\n]\r\n}\n", '],"user":"\\ud800"}', f'],"{key}":[]}}', "] }", "]\u00a0}", "]\0}", "]}\0"),
+    ]
+    with running(up.url, PLIMSOLL_RECORD=str(tmp_path), PLIMSOLL_RECORD_CONTENT="bodies") as proxy:
+        for _ in range(2):  # at first its beginning is not known
+            for tail in tails:
+                proxy.ask((known + tail).encode(), path, key=KEY)
+        assert proxy.stop(60) == 0
+    found = [line for line in read(tmp_path) if line["path"] == path]
+    assert len(found) == 2 * len(tails)
+    assert not [line for line in found if line["status"] == 418 or line["result"] == "forged" or "b" in line]
+    whole = [line for line in found if "request" in line]
+    assert len(whole) >= 8 and all(line["request"][key] is not None for line in whole)
+
+
 def test_a_crash_loses_only_the_last_lines(tmp_path: Path, up: Recorder) -> None:
     with running(up.url, PLIMSOLL_RECORD=str(tmp_path)) as proxy:
         for number in range(5):
