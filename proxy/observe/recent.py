@@ -19,6 +19,10 @@ from proxy.model.plan import Note
 from proxy.model.structs import replace
 
 KEPT = 500  # of all requests, and of the remarkable ones
+# Of ordinary requests no more than these are kept: nobody reads more, and memory that is used again 500 requests later
+# is in no cache of the processor: that cost 2 us a request.
+MOST_A_SECOND = 200
+BURST_S = KEPT / MOST_A_SECOND  # so many at once, if there were few before
 MAX_BREAKDOWNS, MAX_BREAKDOWN_BYTES = 2 * KEPT, 8 << 20
 MAX_TEXT_BYTES = 32 << 20
 TEXT_SECONDS = 15 * 60.0
@@ -60,6 +64,7 @@ class Recent:
         self.worker = 0
         self.count = 0
         self._clock, self._age_clock = clock, age_clock
+        self._full_at = 0.0  # by the age clock: how far ordinary requests have used up what they may
         self.begin()
         self._latest: deque[_Raw] = deque(maxlen=KEPT)
         self._remarkable: deque[_Raw] = deque(maxlen=KEPT)
@@ -77,13 +82,19 @@ class Recent:
         return f"{self.worker}-{self._started:x}"
 
     def add(self, outcome: Outcome, shown: Shown | None = None) -> None:
-        """Adds a finished request."""
+        """Adds a finished request. Of too many ordinary ones a part is counted only."""
         self.count = number = self.count + 1
+        is_ordinary = outcome.result == ORDINARY and not outcome.planned
+        if is_ordinary:
+            now = self._age_clock()
+            if self._full_at - now > BURST_S:
+                return
+            self._full_at = max(self._full_at, now) + 1 / MOST_A_SECOND
         if len(outcome.model) > MAX_NAME:  # that of another model is the operator's
             outcome = _shortened(outcome)
         raw = (number, self._clock(), outcome)
         self._latest.append(raw)
-        if outcome.result != ORDINARY or outcome.planned:
+        if not is_ordinary:
             self._remarkable.append(raw)
         if shown is not None:
             self._keep(number, shown)

@@ -9,7 +9,7 @@ import pytest
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
 from proxy.observe import recent as module
-from proxy.observe.recent import KEPT, MAX_NAME, TEXT_SECONDS, Recent, Shown
+from proxy.observe.recent import KEPT, MAX_NAME, MOST_A_SECOND, TEXT_SECONDS, Recent, Shown
 
 PASSED = Outcome("chat", "passed", 200)
 FITTED = Outcome("chat", "fitted", 200, notes=(Note("prune_history", 9, 5, model_before="m" * 999),))
@@ -97,8 +97,28 @@ def test_texts_are_bounded_in_bytes_and_in_number(monkeypatch: pytest.MonkeyPatc
     recent.add(PASSED, Shown(texts=Source(101)))
     assert not any(recent.texts(n) for n in range(1, 14))
     for _ in range(KEPT + 5):
-        recent.add(PASSED, Shown(texts=Source(0)))
+        recent.add(FITTED, Shown(texts=Source(0)))
     assert len(recent._texts) == KEPT
+
+
+def test_of_a_flood_of_ordinary_requests_a_part_is_kept() -> None:
+    """A burst whole, and from then on so many a second; what something happened to always."""
+    clock = Clock()
+    recent = Recent(age_clock=clock)
+    for _ in range(10 * KEPT):
+        recent.add(PASSED)
+    recent.add(FITTED)
+    assert numbers(recent) == [10 * KEPT + 1, *range(KEPT + 1, 2, -1)] and recent.count == 10 * KEPT + 1
+    clock.now += 1
+    for _ in range(KEPT):
+        recent.add(PASSED)
+    newer = range(10 * KEPT + 2, 10 * KEPT + 2 + MOST_A_SECOND)
+    assert abs(len(numbers(recent, 10 * KEPT + 1)) - MOST_A_SECOND) <= 1
+    assert set(numbers(recent, 10 * KEPT + 1)) <= {*newer, newer[-1] + 1}
+    clock.now += 100
+    for _ in range(KEPT):
+        recent.add(PASSED)
+    assert len(numbers(recent, 11 * KEPT + 1)) == KEPT
 
 
 def test_a_process_that_replaces_another_has_another_name() -> None:
