@@ -177,7 +177,7 @@ class Recorder:
         self._results = Counter(written=0, failed=0)  # by the thread
 
     def hold(self, body: bytes) -> bytes | None:
-        """Keeps a body whose request drops it: for `add`, after `drop`. None if too much is held already."""
+        """Counts a body that its request no longer keeps, until `drop`. None if too much is held already."""
         if self._content == META:
             return b""
         if not self._has_room(body):

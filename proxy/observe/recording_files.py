@@ -22,7 +22,8 @@ CHECK_BYTES = 1 << 20  # bytes that a process writes between two looks at the fo
 LEVEL = 1  # of ISA-L, which takes a quarter to a tenth of the time of zlib, for as much or less
 GZIP = 31  # zlib's window bits for a gzip member
 READ_BYTES = 1 << 16  # that are decompressed at a time; what follows a member is copied
-FEW_BYTES, FEW_LEVEL = 1024, 0  # a text that is shorter: 0.4 us instead of 2.5, for the memory that level 1 needs
+FEW_BYTES = 1024  # between two members, which are not worth the time to compress them
+STORED = 25  # zlib's window bits for a small gzip member
 
 
 class Packed(bytes):
@@ -121,18 +122,25 @@ def packed(text: bytes) -> Packed:
 def _members(pieces: Iterable[Piece]) -> Iterator[bytes]:
     """The gzip members of a batch: texts between those that there are already are compressed together."""
     texts: list[Piece] = []
+    least = 0  # bytes that are compressed
     for piece in pieces:
         if type(piece) is Packed:
-            yield _compressed(b"".join(texts))
+            least = FEW_BYTES
+            yield _compressed(b"".join(texts), least)
             texts = []
             yield piece
         else:
             texts.append(piece)
-    yield _compressed(b"".join(texts))
+    yield _compressed(b"".join(texts), least)
 
 
-def _compressed(text: bytes) -> bytes:
-    return isal_zlib.compress(text, FEW_LEVEL if len(text) < FEW_BYTES else LEVEL, GZIP) if text else b""
+def _compressed(text: bytes, least: int) -> bytes:
+    if not text:
+        return b""
+    if len(text) >= least:
+        return packed(text)
+    machine = zlib.compressobj(0, zlib.DEFLATED, STORED, 1)  # of little memory: to get more takes 10 us
+    return machine.compress(text) + machine.flush()
 
 
 def is_writable(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.bench.arguments import checkout
 from tests.bench.loads import MESSAGES, RESPONSES, Case, Result, measured
-from tests.bench.systems import HOME, SYSTEMS, VARIANTS, System, need, plimsoll, upstream
+from tests.bench.systems import HOME, SYSTEMS, System, need, plimsoll, upstream
 
 LEAST_RATE = 5.0  # answers a second: the slowest case of a system that works has over 40
 CASES = (
@@ -126,14 +126,13 @@ def main() -> int:
     """Runs and prints; exit code 1 where a system that was asked for could not be measured."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--quick", action="store_true", help="one short round, under two minutes")
-    arguments.add_argument("--only", default=",".join(SYSTEMS), help="systems, between commas; also recording")
+    arguments.add_argument("--only", default=",".join(SYSTEMS), help="systems, between commas")
     arguments.add_argument("--cases", default="", help="only cases of these names, between semicolons")
     arguments.add_argument("--before", type=checkout, help="another checkout, to be measured beside this one")
     arguments.add_argument("--json", type=Path, default=HOME / "bench.json")
     chosen = arguments.parse_args()
-    known = {**SYSTEMS, **VARIANTS}
-    if unknown := [name for name in filter(None, chosen.only.split(",")) if name not in known]:
-        arguments.error(f"--only: {', '.join(unknown)} is none of {', '.join(known)}")
+    if unknown := [name for name in filter(None, chosen.only.split(",")) if name not in SYSTEMS]:
+        arguments.error(f"--only: {', '.join(unknown)} is none of {', '.join(SYSTEMS)}")
     HOME.mkdir(exist_ok=True)
     need("wrk", "wrk")
     seconds, repeats = (1.0, 1) if chosen.quick else (4.0, 3)
@@ -145,7 +144,7 @@ def main() -> int:
         running.append(behind)
         systems = [System("direct", 19100)]
         for place, name in enumerate(filter(None, chosen.only.split(","))):
-            systems.append(known[name](19101 + place, 19100))
+            systems.append(SYSTEMS[name](19101 + place, 19100))
             running.append(systems[-1])
         if chosen.before is not None:
             systems.append(plimsoll(19101 + len(systems), 19100, "before", chosen.before))

@@ -110,6 +110,8 @@ def main() -> int:
     parser.add_argument("--cases", default="1 KB, 16", help="between semicolons, as in `make bench`")
     asked = parser.parse_args()
     cases = [case for case in CASES if case.name in asked.cases.split(";")]
+    if not cases:
+        parser.error(f"--cases: {asked.cases} is none of {'; '.join(case.name for case in CASES)}")
     HOME.mkdir(exist_ok=True)
     need("wrk", "wrk")
     found: dict[tuple[str, str], list[float]] = defaultdict(list)

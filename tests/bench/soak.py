@@ -1,6 +1,6 @@
 """Whether the proxy survives failures: all kinds of traffic, while Redis, the upstream and a worker are killed in turn.
 
-python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 20]
+python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 0]
 
 Two workers and a Redis. Each request must get the answer that is right for its moment: a 502, a 504 or a stream that
 breaks off visibly is right only while the upstream is gone; a connection that breaks is right only where a worker was

@@ -154,13 +154,6 @@ def plimsoll(
     return started(name, port, command, environment, folder=folder)
 
 
-def recording(port: int, behind: int) -> System:
-    """Plimsoll while it records the bodies of all requests."""
-    folder = str(HOME / "recording")
-    settings = {"PLIMSOLL_RECORD": folder, "PLIMSOLL_RECORD_CONTENT": "bodies", "PLIMSOLL_RECORD_SIZE": "100MB"}
-    return plimsoll(port, behind, "recording", settings=settings)
-
-
 def litellm(port: int, behind: int) -> System:
     """LiteLLM's proxy in an environment of its own, one worker."""
     home = HOME / "litellm"
@@ -208,9 +201,6 @@ SYSTEMS: Mapping[str, Callable[[int, int], System]] = {
     "portkey": portkey,
     "litellm": litellm,
 }
-
-# Plimsoll with settings that cost something; only where --only names them.
-VARIANTS: Mapping[str, Callable[[int, int], System]] = {"recording": recording}
 
 
 def need(command: str, package: str) -> None:

@@ -38,7 +38,7 @@ def test_F9_no_post_is_lost_to_an_upstream_that_closes_after_every_answer(end: s
 @pytest.mark.parametrize("end", ENDS)
 def test_R1_no_post_is_lost_to_an_upstream_that_closes_after_every_stream(end: str, workers: int) -> None:
     got = told(closing(ENDS[end], streams_only=True), REQUESTS, streams=2, workers=workers)
-    assert got.failed <= REQUESTS // 100  # one may be on its way as the connection ends; of all others a tenth was
+    assert got.failed <= 1
     assert got.twice == 0
     assert len(got.bodies) == REQUESTS
 
@@ -141,7 +141,7 @@ def test_F17_without_file_descriptors_it_says_so_and_serves_again_when_there_are
             most = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 8
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port))) for _ in range(16 * workers)]
-        eventually(lambda: proxy.log("no file descriptor is free"))
+        assert proxy.log("no file descriptor is free")
         busy = proxy.cpu_seconds()
         time.sleep(1.0)  # meanwhile it waits: an event loop that spins takes all of a processor
         assert proxy.cpu_seconds() - busy < 0.7
