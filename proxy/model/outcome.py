@@ -47,7 +47,7 @@ class Refusal:
     quotes: tuple[Quote, ...] = field(default=(), compare=False, repr=False)
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The token counts that the upstream reported. `cached` is the part of `prompt` that was read from its prompt
     cache, `written` the part that was written to it. `stored_as`: the id under which it stored the prompt and its
     reply; empty if it did not."""

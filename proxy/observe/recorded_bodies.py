@@ -54,7 +54,7 @@ class _Block(NamedTuple):
 
 class KnownBodies:
     """Makes the fields of bodies. Remembers them, by the digest of the body, and the gzip members of its blocks, by the
-    digest of all up to a block's end. `known` may be called while `fields` runs in another thread."""
+    digest of all up to a block's end. Thread-safe."""
 
     def __init__(self) -> None:
         self._bodies: Bounded[Digest, tuple[Piece, ...]] = Bounded(MAX_KNOWN, MAX_KNOWN_BYTES)

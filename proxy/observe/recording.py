@@ -3,9 +3,10 @@
 No request waits for the disk. What it does not take in time is dropped and counted. No key is in a line, and content
 only where the settings ask for it.
 
-Theory of operation. The event loop makes a line at once and appends it to a batch; the thread compresses and writes the
-batch, and before that adds those bodies that have to be searched for keys or redacted. A thread that works makes the
-event loop wait for the interpreter again and again, so it gets much at a time.
+Theory of operation. The event loop makes the lines of some requests at a time, which takes half of what each takes
+between other work, and compresses the short ones together while they are in the caches. The thread writes them, half a
+megabyte at a time, because the event loop waits for the interpreter whenever it works. Before that it adds the bodies
+that take long to be searched for keys, redacted or compressed.
 """
 
 from __future__ import annotations
@@ -16,41 +17,48 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from queue import SimpleQueue
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.config.settings import BODIES, META
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.observe.log import printable
-from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, Headers, KnownBodies, plain
-from proxy.observe.recording_files import Packed, Piece, RecordingFiles
+from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
+from proxy.observe.recording_files import LEAST, Piece, RecordingFiles, packed
 from proxy.wire.controls import NOTHING_ASKED, Controls
+from proxy.wire.headers import value_of
 
 VERSION = 1  # of the lines
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
 REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
+WAITING = 64  # requests whose lines are made at a time, ...
+WAITING_BYTES = 1 << 15  # ... and at once after one with so much of a body
+PACK_BYTES = 1 << 16  # of lines that are compressed together
 WRITE_BYTES = 1 << 19  # of a batch, ...
 WRITE_DELAY_S = 0.5  # ... which is written at the latest after this time
 FLUSH_S = 3.0  # what an exit waits at most
 
+LINE_END = (END,)
 MAX_NAME = 120
-MODEL = re.compile(r"[\w.:/@+-]+")
+NAME = re.compile(r"[\w.:/@+-]*")
+MAX_NAMES = 1024
+_names: dict[str, str] = {}  # of models, that were matched with the pattern
 
 
 class Sender(NamedTuple):
     """Who sends requests: a keyed hash, empty for nobody, and the credentials that no line may have."""
 
     name: str
-    keys: tuple[bytes, ...] = ()
+    keys: Keys = ()
 
 
 class Request(msgspec.Struct, gc=False):
     """A request that has ended. `fitted`: it has a body, which is `body`, None if it is not held. `finish`: the reason
-    that the upstream reported, where the answer was relayed as it came."""
+    that the upstream reported, where the answer was relayed as it came. `at`: seconds since 1970."""
 
     outcome: Outcome
     headers: Headers = ()
@@ -58,19 +66,13 @@ class Request(msgspec.Struct, gc=False):
     controls: Controls = NOTHING_ASKED
     body: bytes | None = b""
     finish: str | None = None
+    at: float = msgspec.field(default_factory=time.time)
 
 
 class _Step(msgspec.Struct):
     step: str
     tokens_before: int
     tokens_after: int
-
-
-class _Usage(msgspec.Struct, omit_defaults=True, gc=False):
-    prompt: int
-    completion: int = 0
-    cached: int = 0
-    written: int = 0
 
 
 class _Times(msgspec.Struct, omit_defaults=True, gc=False):
@@ -88,10 +90,9 @@ class _Controls(msgspec.Struct, omit_defaults=True):
     ladder: str = ""
 
 
-class _Line(msgspec.Struct, omit_defaults=True, gc=False):
+class _Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERSION):
     """The fields of a line; deploy/README.md describes them. Fields with their default value are omitted."""
 
-    v: int | None
     time: float
     api: str
     path: str = ""
@@ -115,15 +116,15 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     max_tokens_sent: int | None = None
     messages: int = 0
     messages_sent: int = 0
-    steps: list[_Step] = []
-    planned: list[_Step] = []
     refused: tuple[str, ...] = ()
     healed: bool = False
     truncated: bool = False
-    controls: _Controls | None = None
-    usage: _Usage | None = None
-    finish: str | None = None
+    usage: Usage | None = None
     ms: _Times | None = None
+    steps: list[_Step] = []
+    planned: list[_Step] = []
+    controls: _Controls | None = None
+    finish: str | None = None
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -138,13 +139,43 @@ class _Unfinished(NamedTuple):
 
 
 class _Batch(msgspec.Struct, gc=False):
-    """Lines that are written together: `pieces`, and at their end `text`. `weight`: what they hold of
-    `MAX_HELD_BYTES`."""
+    """Lines that are written together. `pieces` from `packed` on are texts of `unpacked` bytes that are to be
+    compressed together. `weight`: what all hold of `MAX_HELD_BYTES`."""
 
     pieces: list[Piece | _Unfinished]
-    text: bytearray
+    packed: int = 0
+    unpacked: int = 0
     lines: int = 0
     weight: int = 0
+
+    def add(self, line: bytes, ending: Sequence[Piece]) -> None:
+        """Adds a line in pieces."""
+        self.pieces.append(line)
+        self.pieces += ending
+        self.lines += 1
+        if len(ending) == 1:
+            size = len(line) + len(ending[0])
+            self.unpacked += size
+        else:  # it may have a gzip member already
+            size = len(line) + sum(map(len, ending))
+            self.packed, self.unpacked = len(self.pieces), 0
+        self.weight += size
+
+    def leave(self, line: _Unfinished) -> None:
+        """Adds a line that the thread finishes."""
+        self.pieces.append(line)
+        self.lines += 1
+        self.weight += REQUEST_BYTES + len(line.request.body or b"")
+        self.packed, self.unpacked = len(self.pieces), 0
+
+    def pack(self) -> None:
+        """Compresses the newest lines, if they are worth it."""
+        if self.unpacked < PACK_BYTES:
+            return
+        member = packed(b"".join(self.pieces[self.packed :]), LEAST)  # type: ignore[arg-type]
+        self.pieces[self.packed :] = (member,)
+        self.weight += len(member) - self.unpacked
+        self.packed, self.unpacked = len(self.pieces), 0
 
 
 class Recorder:
@@ -164,6 +195,7 @@ class Recorder:
     ) -> None:
         self._files, self._content, self._sender, self._redact, self._event = files, content, sender, redact, event
         self._bodies = KnownBodies()
+        self._waiting: list[Request] = []  # for their lines
         self._batch: _Batch | None = None
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()  # None: it was the last one
         self._thread: threading.Thread | None = None
@@ -193,75 +225,72 @@ class Recorder:
         return len(body) <= MAX_BODY_BYTES and self._held - self._returned + len(body) <= MAX_HELD_BYTES
 
     def add(self, request: Request) -> None:
-        """Makes the line of a request, or leaves its end to the thread. Never raises."""
-        batch = self._batch or self._begin()
-        if batch is None:
-            self._given_up += 1
-            return
-        try:
-            weight = self._add(batch, request)
-        except Exception as error:  # a bug of ours loses this line, and nothing else
-            self._broken += 1
-            self._event("a request is not recorded", reason=type(error).__name__)
-            return
-        batch.lines += 1
-        batch.weight += weight
-        if batch.weight >= WRITE_BYTES:
-            self._hand_over()
+        """Records a request. Never raises."""
+        waiting = self._waiting
+        waiting.append(request)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._finish)
+        if len(waiting) >= WAITING or len(request.body or b"") >= WAITING_BYTES:
+            self._make_lines()
 
-    def _add(self, batch: _Batch, request: Request) -> int:
-        """Adds a line to a batch. Returns about how many bytes it holds."""
-        sender, text = self._sender(request.headers), batch.text
-        line, ending = figures(request, sender.name), self._ending(request, sender)
-        if ending is None:
-            return self._leave(batch, _Unfinished(_ENCODER.encode(line)[:-1], request, sender))
-        weight = -len(text)
-        try:
-            _ENCODER.encode_into(line, text, -1)
-        except Exception:
-            del text[-weight:]
-            raise
-        del text[-1:]  # the brace, which the ending has
-        weight += len(text)
-        for piece in ending:
-            weight += len(piece)
-            if type(piece) is Packed:
-                batch.pieces += (text, piece)
-                text = batch.text = bytearray()
+    def _make_lines(self) -> None:
+        """Makes the lines of the requests that wait, or leaves their ends to the thread."""
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            batch = self._batch or self._begin()
+            if batch is None:
+                self._given_up += 1
+                continue
+            try:
+                sender = self._sender(request.headers)
+                line = _ENCODER.encode(figures(request, sender.name))[:-1]  # the brace is a part of what follows
+                ending = self._ending(request, sender.keys)
+            except Exception as error:  # a bug of ours loses this line, and nothing else
+                self._broken += 1
+                self._event("a request is not recorded", reason=type(error).__name__)
+                continue
+            if ending is not None:
+                batch.add(line, ending)
             else:
-                text += piece
-        return weight
+                if request.body and not self._has_room(request.body):
+                    request.body = None
+                batch.leave(_Unfinished(line, request, sender))
+            if batch.weight >= WRITE_BYTES:
+                self._hand_over(batch)
+        if self._batch is not None:
+            self._batch.pack()
 
-    def _leave(self, batch: _Batch, line: _Unfinished) -> int:
-        """Adds a line that the thread finishes. Returns about how many bytes it holds."""
-        body = line.request.body
-        if body and not self._has_room(body):
-            body = line.request.body = None
-        batch.pieces += (batch.text, line)
-        batch.text = bytearray()
-        return REQUEST_BYTES + len(body or b"")
-
-    def _ending(self, request: Request, sender: Sender) -> Sequence[Piece] | None:
+    def _ending(self, request: Request, keys: Keys) -> Sequence[Piece] | None:
         """The end of a line, from the fields of the body; None if that takes long."""
         if not request.fitted or self._content == META:
-            return (END,)
-        return self._bodies.known(request.body, sender.keys) if request.body and self._content == BODIES else None
+            return LINE_END
+        body = request.body
+        if not body or self._content != BODIES:
+            return None
+        known = self._bodies.known(body, keys)
+        if known is None and len(body) <= SHORT and value_of(request.headers, b"content-encoding") is None:
+            return self._bodies.fields(body, keys)  # the thread takes several times as long, as it has to be woken
+        return known
 
     def _begin(self) -> _Batch | None:
         """Begins a batch; None if the disk has not taken enough of those before it."""
         if self._held - self._returned >= MAX_HELD_BYTES:
             return None
-        self._timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._hand_over)
-        self._batch = _Batch([], bytearray())
+        self._batch = _Batch([])
         return self._batch
 
-    def _hand_over(self) -> None:
-        """Gives the batch to the thread, if there is one."""
-        if self._batch is None or self._timer is None:
-            return
-        self._timer.cancel()
-        batch, self._batch = self._batch, None
-        batch.pieces.append(batch.text)
+    def _finish(self) -> None:
+        """Writes what there is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._make_lines()
+        if self._batch is not None:
+            self._hand_over(self._batch)
+
+    def _hand_over(self, batch: _Batch) -> None:
+        """Gives the batch to the thread."""
+        self._batch = None
         self._held += batch.weight
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -276,7 +305,7 @@ class Recorder:
 
     async def close(self) -> None:
         """Writes what there is, within `FLUSH_S`."""
-        self._hand_over()
+        self._finish()
         if self._thread is not None:
             self._queue.put(None)
             until = time.monotonic() + FLUSH_S
@@ -333,13 +362,15 @@ class Recorder:
 
 def figures(request: Request, caller: str) -> _Line:
     """The line of a request without its body. It ended now."""
-    o, usage = request.outcome, request.outcome.usage
-    return _Line(
-        VERSION,
-        int(1000 * time.time()) / 1000,
+    o, controls, finish = request.outcome, request.controls, request.finish
+    usage = o.usage
+    if usage is not None and usage.stored_as:
+        usage = replace(usage, stored_as="")
+    line = _Line(  # with at most 30 arguments, as Python takes twice as long with more
+        request.at * 1000 // 1 / 1000,
         o.endpoint,
         o.path,
-        _named(o.model),
+        _names.get(o.model) or _named(o.model),
         _named(o.model_sent) if o.model_sent != o.model else "",
         o.upstream,
         caller,
@@ -359,30 +390,32 @@ def figures(request: Request, caller: str) -> _Line:
         o.reply_sent,
         o.messages_in,
         o.messages_sent,
-        _steps(o.notes) if o.notes else [],
-        _steps(o.planned) if o.planned else [],
         o.refusals,
         o.healed,
         o.truncated,
-        None if request.controls is NOTHING_ASKED else _controls(request.controls, o.ladder),
-        None if usage is None else _Usage(usage.prompt, usage.completion, usage.cached, usage.written),
-        None if request.finish is None else printable(request.finish),
+        usage,
         _Times(
-            int(100_000 * o.own_seconds) / 100,  # `round` takes three times as long
-            int(10_000 * o.upstream_seconds) / 10,
-            None if o.first_byte_seconds is None else int(10_000 * o.first_byte_seconds) / 10,
+            100_000 * o.own_seconds // 1 / 100,  # `round` takes three times as long
+            10_000 * o.upstream_seconds // 1 / 10,
+            None if o.first_byte_seconds is None else 10_000 * o.first_byte_seconds // 1 / 10,
         ),
     )
+    if o.notes or o.planned:
+        line.steps, line.planned = _steps(o.notes), _steps(o.planned)
+    if controls is not NOTHING_ASKED:
+        line.controls = _controls(controls, o.ladder)
+    if finish is not None:
+        line.finish = printable(finish)
+    return line
 
 
 def _named(model: str) -> str:
     """A model's name; what is no name is a text of the client, which nothing may show."""
-    return model if len(model) <= MAX_NAME and _is_name(model) else "?"
-
-
-@lru_cache(1024)  # clients choose the texts
-def _is_name(text: str) -> bool:
-    return not text or MODEL.fullmatch(text) is not None
+    if len(model) > MAX_NAME or not NAME.fullmatch(model):
+        return "?"
+    if len(_names) >= MAX_NAMES:  # clients choose them
+        _names.clear()
+    return _names.setdefault(model, model)
 
 
 def _steps(notes: Sequence[Note]) -> list[_Step]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from hashlib import blake2b
 
 from proxy.config.settings import Settings
@@ -16,7 +15,7 @@ from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families
 from proxy.tokens.redaction import redactors
 from proxy.upstreams.internal_client import ANONYMOUS, TENANT_HEADERS, caller_of
-from proxy.wire.headers import QUERY
+from proxy.wire.headers import QUERY, Header
 from proxy.wire.paths import KEY_IN_QUERY
 
 NAMES = TENANT_HEADERS | {QUERY}
@@ -32,7 +31,7 @@ def make_recorder(settings: Settings, families: Families, event: Callable[..., N
     secret = settings.secret or os.urandom(32)
     files = RecordingFiles(settings.record, settings.record_size)
     redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding))
-    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")), redact, event)
+    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")).of, redact, event)
 
 
 class Senders:
@@ -40,11 +39,20 @@ class Senders:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._of = lru_cache(MAX_SENDERS)(self._sender)
+        self._known: dict[Headers, Sender] = {}
 
-    def __call__(self, headers: Headers) -> Sender:
+    def of(self, headers: Headers) -> Sender:
         """Who sent these headers."""
-        return self._of(tuple([header for header in headers if header[0] in NAMES]))
+        given: tuple[Header, ...] = ()
+        for header in headers:
+            if header[0] in NAMES:
+                given += (header,)
+        return self._known.get(given) or self._remembered(given)
+
+    def _remembered(self, given: Headers) -> Sender:
+        if len(self._known) >= MAX_SENDERS:
+            self._known.clear()
+        return self._known.setdefault(given, self._sender(given))
 
     def _sender(self, given: Headers) -> Sender:
         caller = caller_of(given)

@@ -103,13 +103,14 @@ class Reporter:
                 self.recorder.drop(context.record.held)
 
     def _record(self, recorder: Recorder, context: RequestContext, outcome: Outcome) -> None:
-        received, record = context.received, context.record
-        tap = None if context.answered is None else context.answered.tap
-        finish = None if tap is None else tap.finish
-        held, record.held = record.held, b""  # of an answer that took its time
+        received, answered = context.received, context.answered
+        if answered is None or answered.tap is None:
+            recorder.add(Request(outcome, received.headers, True, received.controls, received.body))
+            return
+        held, context.record.held = context.record.held, b""  # of an answer that took its time
         recorder.drop(held)
         body = received.body or held
-        recorder.add(Request(outcome, received.headers, True, received.controls, body, finish))
+        recorder.add(Request(outcome, received.headers, True, received.controls, body, answered.tap.finish))
 
     def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:
         """The outcome with the refusal that a stream turned out to be too late to be healed, if it is one."""

@@ -1,6 +1,6 @@
 """Whether the proxy survives failures: all kinds of traffic, while Redis, the upstream and a worker are killed in turn.
 
-python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 0]
+python -m tests.bench.soak [--seconds 1800] [--rate 60] [--every 20] [--clients 24] [--viewers 20]
 
 Two workers and a Redis. Each request must get the answer that is right for its moment: a 502, a 504 or a stream that
 breaks off visibly is right only while the upstream is gone; a connection that breaks is right only where a worker was
@@ -409,7 +409,7 @@ def main() -> int:
     arguments.add_argument("--rate", type=float, default=60.0, help="requests a second")
     arguments.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
     arguments.add_argument("--clients", type=int, default=24)
-    arguments.add_argument("--viewers", type=int, default=0, help="viewers of the page")
+    arguments.add_argument("--viewers", type=int, default=20, help="viewers of the page, every second one slow")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--upstream", type=int, default=0, help=argparse.SUPPRESS)
     given = arguments.parse_args()

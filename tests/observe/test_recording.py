@@ -241,6 +241,7 @@ def is_written(recorder: Recorder, count: int) -> bool:
 def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in progress counts, too; and what is written is free again."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 10_000)
+    monkeypatch.setattr(recording, "WAITING_BYTES", 1_000)
     bodies = [json.dumps({"a": f"{number}" * 6_000}).encode() for number in range(8)]
 
     async def check() -> None:
@@ -260,8 +261,9 @@ def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch:
 
 
 def test_a_body_that_is_very_long_is_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 10)
-    assert [line["content"] for line in desk.recorded(of(b'{"a":12345}'), of(b'{"a":1}'))] == ["dropped", "bodies"]
+    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 10_000)
+    bodies = [json.dumps("a" * size).encode() for size in (9_999, 9_998, 9)]
+    assert [line["content"] for line in desk.recorded(*map(of, bodies))] == ["dropped", "bodies", "bodies"]
 
 
 @pytest.mark.parametrize("content", [META, BODIES])
@@ -271,6 +273,7 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
     """The disk is a pipe that nobody reads until the end. Adding never waits for it."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 50_000)
     monkeypatch.setattr(recording, "WRITE_BYTES", 10_000)
+    monkeypatch.setattr(recording, "WAITING", 1)
     reading, writing = os.pipe()
     taken, write = threading.Event(), os.write
 

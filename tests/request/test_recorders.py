@@ -21,7 +21,7 @@ def test_nothing_is_recorded_unless_a_folder_is_set(tmp_path: Path) -> None:
 
 
 def test_a_caller_has_one_name_which_depends_on_the_secret() -> None:
-    one, same, other = Senders(b"1" * 32), Senders(b"1" * 32), Senders(b"2" * 32)
+    one, same, other = (Senders(key * 32).of for key in (b"1", b"1", b"2"))
     mine = ((b"host", b"a"), (b"authorization", b"Bearer sk-1234567890"))
     assert one(mine).name == one(((b"host", b"b"), mine[1])).name == same(mine).name
     assert one(mine).name != one(((b"authorization", b"Bearer sk-1234567891"),)).name
@@ -30,11 +30,11 @@ def test_a_caller_has_one_name_which_depends_on_the_secret() -> None:
 
 
 def test_who_sends_no_credential_has_no_name() -> None:
-    assert Senders(b"1" * 32)(((b"host", b"a"), (b"cookie", b"theme=dark"))).name == ""
+    assert Senders(b"1" * 32).of(((b"host", b"a"), (b"cookie", b"theme=dark"))).name == ""
 
 
 def test_credentials_are_known_without_their_scheme_so_that_no_body_repeats_them() -> None:
-    senders = Senders(b"1" * 32)
+    senders = Senders(b"1" * 32).of
     assert senders(((b"authorization", b"Bearer  sk-1234567890 "),)).keys == (b"sk-1234567890",)
     assert senders(((b"x-api-key", b"sk-1234567890"), (b"api-key", b"short"))).keys == (b"sk-1234567890",)
     assert senders(((QUERY, b"key=AIza12345678&alt=sse"),)).keys == (b"AIza12345678",)
