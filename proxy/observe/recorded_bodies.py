@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_128, xxh3_128_digest
 
-from proxy.model.bounded import Bounded
+from proxy.model.bounded import SMALL, Bounded
 from proxy.observe.recording_files import Packed, Piece, packed
 from proxy.wire.headers import Header, value_of
 
@@ -54,16 +54,32 @@ class _Block(NamedTuple):
 
 class KnownBodies:
     """Makes the fields of bodies. Remembers them, by the digest of the body, and the gzip members of its blocks, by the
-    digest of all up to a block's end. Thread-safe."""
+    digest of all up to a block's end. `known` and `fields` are thread-safe."""
 
     def __init__(self) -> None:
         self._bodies: Bounded[Digest, tuple[Piece, ...]] = Bounded(MAX_KNOWN, MAX_KNOWN_BYTES)
+        self._ready: set[Digest] = set()
         self._blocks: Bounded[Digest, _Block] = Bounded(MAX_KNOWN, MAX_KNOWN_BYTES)
 
     @property
     def weight(self) -> int:
         """Bytes that are remembered."""
-        return self._bodies.weight + self._blocks.weight
+        return SMALL * len(self._ready) + self._bodies.weight + self._blocks.weight
+
+    def is_ready(self, body: bytes, keys: Keys, headers: Headers) -> bool:
+        """Whether a short body can be recorded as it is: JSON of one line, without keys and content-encoding. Takes
+        0.3 us if it is known. Not thread-safe."""
+        digest = (keys, xxh3_128_digest(body, SEED))
+        return digest in self._ready or self._checked(digest, body, headers)
+
+    def _checked(self, digest: Digest, body: bytes, headers: Headers) -> bool:
+        has_key = any(key in body for key in digest[0]) or (may_have_key(body) and has_field_of_key(body))
+        if has_key or plain(body, headers) is not body or one_line(body) is not body:
+            return False
+        if len(self._ready) >= MAX_KNOWN:
+            self._ready.clear()
+        self._ready.add(digest)
+        return True
 
     def known(self, body: bytes, keys: Keys) -> tuple[Piece, ...] | None:
         """The fields of a body that is known. Takes 0.5 us, and 0.1 us per kilobyte."""

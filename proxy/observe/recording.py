@@ -3,10 +3,10 @@
 No request waits for the disk. What it does not take in time is dropped and counted. No key is in a line, and content
 only where the settings ask for it.
 
-Theory of operation. The event loop makes the lines of some requests at a time, which takes half of what each takes
-between other work, and compresses the short ones together while they are in the caches. The thread writes them, half a
-megabyte at a time, because the event loop waits for the interpreter whenever it works. Before that it adds the bodies
-that take long to be searched for keys, redacted or compressed.
+Theory of operation. The event loop makes the lines of the requests that end together, and compresses the short ones
+while they are in the caches. The thread writes them, half a megabyte at a time, because the event loop waits for the
+interpreter whenever it works. Before that it adds the bodies that take long to be searched for keys, redacted or
+compressed.
 """
 
 from __future__ import annotations
@@ -30,19 +30,15 @@ from proxy.observe.log import printable
 from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
 from proxy.observe.recording_files import LEAST, Piece, RecordingFiles, packed
 from proxy.wire.controls import NOTHING_ASKED, Controls
-from proxy.wire.headers import value_of
 
 VERSION = 1  # of the lines
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
 REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
-WAITING = 64  # requests whose lines are made at a time, ...
-WAITING_BYTES = 1 << 15  # ... and at once after one with so much of a body
 PACK_BYTES = 1 << 16  # of lines that are compressed together
 WRITE_BYTES = 1 << 19  # of a batch, ...
 WRITE_DELAY_S = 0.5  # ... which is written at the latest after this time
 FLUSH_S = 3.0  # what an exit waits at most
 
-LINE_END = (END,)
 MAX_NAME = 120
 NAME = re.compile(r"[\w.:/@+-]*")
 MAX_NAMES = 1024
@@ -58,7 +54,7 @@ class Sender(NamedTuple):
 
 class Request(msgspec.Struct, gc=False):
     """A request that has ended. `fitted`: it has a body, which is `body`, None if it is not held. `finish`: the reason
-    that the upstream reported, where the answer was relayed as it came. `at`: seconds since 1970."""
+    that the upstream reported, where the answer was relayed as it came."""
 
     outcome: Outcome
     headers: Headers = ()
@@ -66,7 +62,6 @@ class Request(msgspec.Struct, gc=False):
     controls: Controls = NOTHING_ASKED
     body: bytes | None = b""
     finish: str | None = None
-    at: float = msgspec.field(default_factory=time.time)
 
 
 class _Step(msgspec.Struct):
@@ -125,6 +120,9 @@ class _Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VER
     planned: list[_Step] = []
     controls: _Controls | None = None
     finish: str | None = None
+    bytes: int = 0
+    content: str = ""
+    request: msgspec.Raw | None = None
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -148,18 +146,19 @@ class _Batch(msgspec.Struct, gc=False):
     lines: int = 0
     weight: int = 0
 
-    def add(self, line: bytes, ending: Sequence[Piece]) -> None:
-        """Adds a line in pieces."""
-        self.pieces.append(line)
-        self.pieces += ending
+    def add(self, text: bytes, lines: int) -> None:
+        """Adds whole lines."""
+        self.pieces.append(text)
+        self.lines += lines
+        self.unpacked += len(text)
+        self.weight += len(text)
+
+    def add_pieces(self, line: Sequence[Piece]) -> None:
+        """Adds a line that has gzip members."""
+        self.pieces += line
         self.lines += 1
-        if len(ending) == 1:
-            size = len(line) + len(ending[0])
-            self.unpacked += size
-        else:  # it may have a gzip member already
-            size = len(line) + sum(map(len, ending))
-            self.packed, self.unpacked = len(self.pieces), 0
-        self.weight += size
+        self.weight += sum(map(len, line))
+        self.packed, self.unpacked = len(self.pieces), 0
 
     def leave(self, line: _Unfinished) -> None:
         """Adds a line that the thread finishes."""
@@ -169,9 +168,7 @@ class _Batch(msgspec.Struct, gc=False):
         self.packed, self.unpacked = len(self.pieces), 0
 
     def pack(self) -> None:
-        """Compresses the newest lines, if they are worth it."""
-        if self.unpacked < PACK_BYTES:
-            return
+        """Compresses the newest lines."""
         member = packed(b"".join(self.pieces[self.packed :]), LEAST)  # type: ignore[arg-type]
         self.pieces[self.packed :] = (member,)
         self.weight += len(member) - self.unpacked
@@ -224,58 +221,84 @@ class Recorder:
     def _has_room(self, body: bytes) -> bool:
         return len(body) <= MAX_BODY_BYTES and self._held - self._returned + len(body) <= MAX_HELD_BYTES
 
-    def add(self, request: Request) -> None:
-        """Records a request. Never raises."""
-        waiting = self._waiting
-        waiting.append(request)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._finish)
-        if len(waiting) >= WAITING or len(request.body or b"") >= WAITING_BYTES:
-            self._make_lines()
-
-    def _make_lines(self) -> None:
-        """Makes the lines of the requests that wait, or leaves their ends to the thread."""
-        waiting, self._waiting = self._waiting, []
-        for request in waiting:
-            batch = self._batch or self._begin()
-            if batch is None:
-                self._given_up += 1
-                continue
+    def add(self, requests: Sequence[Request]) -> None:
+        """Records requests that have just ended. Never raises."""
+        at = time.time() * 1000 // 1 / 1000  # `round` takes three times as long
+        with_bodies = self._content != META
+        lines: list[_Line] = []
+        for request in requests:
             try:
                 sender = self._sender(request.headers)
-                line = _ENCODER.encode(figures(request, sender.name))[:-1]  # the brace is a part of what follows
-                ending = self._ending(request, sender.keys)
-            except Exception as error:  # a bug of ours loses this line, and nothing else
-                self._broken += 1
-                self._event("a request is not recorded", reason=type(error).__name__)
-                continue
-            if ending is not None:
-                batch.add(line, ending)
-            else:
-                if request.body and not self._has_room(request.body):
-                    request.body = None
-                batch.leave(_Unfinished(line, request, sender))
-            if batch.weight >= WRITE_BYTES:
-                self._hand_over(batch)
-        if self._batch is not None:
-            self._batch.pack()
+                line = figures(request, sender.name, at)
+                if with_bodies and request.fitted and not self._completed(line, request, sender.keys):
+                    self._add_long(line, request, sender)
+                else:
+                    lines.append(line)
+            except Exception as error:
+                self._lose(error)
+        if lines:
+            self._add_lines(lines)
 
-    def _ending(self, request: Request, keys: Keys) -> Sequence[Piece] | None:
-        """The end of a line, from the fields of the body; None if that takes long."""
-        if not request.fitted or self._content == META:
-            return LINE_END
+    def _completed(self, line: _Line, request: Request, keys: Keys) -> bool:
+        """Gives a line the fields of a short body that can be recorded as it is."""
         body = request.body
-        if not body or self._content != BODIES:
-            return None
-        known = self._bodies.known(body, keys)
-        if known is None and len(body) <= SHORT and value_of(request.headers, b"content-encoding") is None:
-            return self._bodies.fields(body, keys)  # the thread takes several times as long, as it has to be woken
-        return known
+        if not body or len(body) > SHORT or self._content != BODIES:
+            return False
+        if not self._bodies.is_ready(body, keys, request.headers):
+            return False
+        line.bytes, line.content, line.request = len(body), BODIES, msgspec.Raw(body)
+        return True
 
-    def _begin(self) -> _Batch | None:
-        """Begins a batch; None if the disk has not taken enough of those before it."""
+    def _add_lines(self, lines: Sequence[_Line]) -> None:
+        """Adds whole lines."""
+        batch = self._room_for(len(lines))
+        if batch is None:
+            return
+        try:
+            text = _ENCODER.encode_lines(lines)
+        except Exception as error:
+            if len(lines) == 1:
+                self._lose(error)
+            else:
+                for line in lines:
+                    self._add_lines((line,))
+            return
+        batch.add(text, len(lines))
+        if batch.unpacked >= PACK_BYTES:
+            batch.pack()
+        if batch.weight >= WRITE_BYTES:
+            self._hand_over(batch)
+
+    def _add_long(self, line: _Line, request: Request, sender: Sender) -> None:
+        """Adds a line whose body is known, or leaves its end to the thread."""
+        batch = self._room_for(1)
+        if batch is None:
+            return
+        head = _ENCODER.encode(line)[:-1]  # the brace is a part of what follows
+        known = self._bodies.known(request.body, sender.keys) if request.body and self._content == BODIES else None
+        if known is not None:
+            batch.add_pieces((head, *known))
+        else:
+            if request.body and not self._has_room(request.body):
+                request.body = None
+            batch.leave(_Unfinished(head, request, sender))
+        if batch.weight >= WRITE_BYTES:
+            self._hand_over(batch)
+
+    def _lose(self, error: Exception) -> None:
+        """A bug of ours loses this line, and nothing else."""
+        self._broken += 1
+        self._event("a request is not recorded", reason=type(error).__name__)
+
+    def _room_for(self, lines: int) -> _Batch | None:
+        """The batch for so many lines; None, and they are counted, if the disk has not taken enough of those before."""
+        if self._batch is not None:
+            return self._batch
         if self._held - self._returned >= MAX_HELD_BYTES:
+            self._given_up += lines
             return None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_DELAY_S, self._finish)
         self._batch = _Batch([])
         return self._batch
 
@@ -284,7 +307,6 @@ class Recorder:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._make_lines()
         if self._batch is not None:
             self._hand_over(self._batch)
 
@@ -360,14 +382,14 @@ class Recorder:
         return (b',"bytes":%d,"content":"redacted","request":' % len(body), redacted, END)
 
 
-def figures(request: Request, caller: str) -> _Line:
-    """The line of a request without its body. It ended now."""
+def figures(request: Request, caller: str, at: float) -> _Line:
+    """The line of a request without its body. `at`: when it ended."""
     o, controls, finish = request.outcome, request.controls, request.finish
     usage = o.usage
     if usage is not None and usage.stored_as:
         usage = replace(usage, stored_as="")
     line = _Line(  # with at most 30 arguments, as Python takes twice as long with more
-        request.at * 1000 // 1 / 1000,
+        at,
         o.endpoint,
         o.path,
         _names.get(o.model) or _named(o.model),
@@ -395,7 +417,7 @@ def figures(request: Request, caller: str) -> _Line:
         o.truncated,
         usage,
         _Times(
-            100_000 * o.own_seconds // 1 / 100,  # `round` takes three times as long
+            100_000 * o.own_seconds // 1 / 100,
             10_000 * o.upstream_seconds // 1 / 10,
             None if o.first_byte_seconds is None else 10_000 * o.first_byte_seconds // 1 / 10,
         ),

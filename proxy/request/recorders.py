@@ -15,7 +15,7 @@ from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families
 from proxy.tokens.redaction import redactors
 from proxy.upstreams.internal_client import ANONYMOUS, TENANT_HEADERS, caller_of
-from proxy.wire.headers import QUERY, Header
+from proxy.wire.headers import QUERY
 from proxy.wire.paths import KEY_IN_QUERY
 
 NAMES = TENANT_HEADERS | {QUERY}
@@ -39,20 +39,20 @@ class Senders:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._known: dict[Headers, Sender] = {}
+        self._known: dict[tuple[bytes, ...], Sender] = {}  # by names and values
 
     def of(self, headers: Headers) -> Sender:
         """Who sent these headers."""
-        given: tuple[Header, ...] = ()
+        given: tuple[bytes, ...] = ()
         for header in headers:
             if header[0] in NAMES:
-                given += (header,)
+                given = given + header if given else header
         return self._known.get(given) or self._remembered(given)
 
-    def _remembered(self, given: Headers) -> Sender:
+    def _remembered(self, given: tuple[bytes, ...]) -> Sender:
         if len(self._known) >= MAX_SENDERS:
             self._known.clear()
-        return self._known.setdefault(given, self._sender(given))
+        return self._known.setdefault(given, self._sender([*zip(given[::2], given[1::2], strict=True)]))
 
     def _sender(self, given: Headers) -> Sender:
         caller = caller_of(given)

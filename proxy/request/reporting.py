@@ -75,10 +75,14 @@ class Reporter:
     def report_all(self) -> None:
         """Reports the requests that have ended."""
         finished, self._finished = self._finished, []
+        recorded: list[Request] = []
         for context in finished:
-            self._report(context)
+            self._report(context, recorded)
+        if self.recorder is not None and recorded:
+            self.recorder.add(recorded)
 
-    def _report(self, context: RequestContext) -> None:
+    def _report(self, context: RequestContext, recorded: list[Request]) -> None:
+        """Reports one; what is recorded of it is added to the others."""
         try:
             context.close()
             outcome = outcome_of(context)
@@ -93,7 +97,7 @@ class Reporter:
             self.metrics.observe(outcome)
             self.tell(outcome)
             if self.recorder is not None:
-                self._record(self.recorder, context, outcome)
+                recorded.append(_recorded(self.recorder, context, outcome))
             if self.recent is not None:
                 self.recent.add(outcome, None if context.figures is None else context.figures.shown)
         except Exception as error:
@@ -101,16 +105,6 @@ class Reporter:
         finally:
             if context.record.held and self.recorder is not None:
                 self.recorder.drop(context.record.held)
-
-    def _record(self, recorder: Recorder, context: RequestContext, outcome: Outcome) -> None:
-        received, answered = context.received, context.answered
-        if answered is None or answered.tap is None:
-            recorder.add(Request(outcome, received.headers, True, received.controls, received.body))
-            return
-        held, context.record.held = context.record.held, b""  # of an answer that took its time
-        recorder.drop(held)
-        body = received.body or held
-        recorder.add(Request(outcome, received.headers, True, received.controls, body, answered.tap.finish))
 
     def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:
         """The outcome with the refusal that a stream turned out to be too late to be healed, if it is one."""
@@ -154,7 +148,7 @@ class Reporter:
         self.metrics.observe(outcome)
         self.tell(outcome)
         if self.recorder is not None:
-            self.recorder.add(Request(outcome, headers))
+            self.recorder.add([Request(outcome, headers)])
         if self.recent is not None:
             self.recent.add(outcome)
 
@@ -163,3 +157,12 @@ class Reporter:
         if self._late:
             await asyncio.wait(self._late, timeout=5)
         self.report_all()
+
+
+def _recorded(recorder: Recorder, context: RequestContext, outcome: Outcome) -> Request:
+    received, answered = context.received, context.answered
+    if answered is None or answered.tap is None:
+        return Request(outcome, received.headers, True, received.controls, received.body)
+    held, context.record.held = context.record.held, b""  # of an answer that took its time
+    recorder.drop(held)
+    return Request(outcome, received.headers, True, received.controls, received.body or held, answered.tap.finish)

@@ -65,7 +65,7 @@ class Desk:
         async def check() -> None:
             recorder = self.recorder()
             for request in requests:
-                recorder.add(request)
+                recorder.add([request])
             await recorder.close()
 
         run(check())
@@ -241,18 +241,17 @@ def is_written(recorder: Recorder, count: int) -> bool:
 def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in progress counts, too; and what is written is free again."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 10_000)
-    monkeypatch.setattr(recording, "WAITING_BYTES", 1_000)
     bodies = [json.dumps({"a": f"{number}" * 6_000}).encode() for number in range(8)]
 
     async def check() -> None:
         recorder = desk.recorder()
         held = recorder.hold(bodies[0])
         assert held == bodies[0] and recorder.hold(bodies[1]) is None
-        recorder.add(of(bodies[1]))
+        recorder.add([of(bodies[1])])
         recorder.drop(held)
         for number, body in enumerate(bodies, 1):
             await eventually(partial(is_written, recorder, number), 20)
-            recorder.add(of(body))
+            recorder.add([of(body)])
         await recorder.close()
 
     run(check())
@@ -273,7 +272,6 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
     """The disk is a pipe that nobody reads until the end. Adding never waits for it."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 50_000)
     monkeypatch.setattr(recording, "WRITE_BYTES", 10_000)
-    monkeypatch.setattr(recording, "WAITING", 1)
     reading, writing = os.pipe()
     taken, write = threading.Event(), os.write
 
@@ -291,10 +289,10 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
 
     async def check() -> None:
         recorder = desk.recorder()
-        recorder.add(of(b"{}"))
+        recorder.add([of(b"{}")])
         await eventually(taken.is_set, 20)
         for number in range(1000):
-            recorder.add(of(b'{"a":%d}' % number))
+            recorder.add([of(b'{"a":%d}' % number)])
         dropped = recorder.results()[("dropped",)]
         assert 500 < dropped < 1000
         drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reading, 1 << 20), b"")])
@@ -315,7 +313,7 @@ def test_closing_waits_only_so_long_for_a_stuck_disk(desk: Desk, monkeypatch: py
 
     async def check() -> None:
         recorder = desk.recorder()
-        recorder.add(of(b"{}"))
+        recorder.add([of(b"{}")])
         await asyncio.wait_for(recorder.close(), 10)
         stuck.set()
 
@@ -333,12 +331,12 @@ def test_a_folder_that_cannot_be_is_told_once_and_again_when_it_can(desk: Desk) 
     async def check() -> None:
         recorder = desk.recorder(desk.folder / "taken" / "records")
         for number in range(1, 4):
-            recorder.add(of(b"{}"))
+            recorder.add([of(b"{}")])
             await eventually(partial(failed, recorder, number), 20)
         assert [event for event, _ in desk.events] == ["requests are not recorded"]
         assert desk.events[0][1]["reason"] == "Not a directory"
         (desk.folder / "taken").unlink()
-        recorder.add(of(b"{}"))
+        recorder.add([of(b"{}")])
         await recorder.close()
         assert recorder.results() == {("written",): 1, ("failed",): 3, ("dropped",): 0}
         assert [event for event, _ in desk.events][1:] == ["requests are recorded again"]
@@ -351,9 +349,9 @@ def test_a_bug_of_ours_loses_its_line_alone(desk: Desk, monkeypatch: pytest.Monk
         recorder = desk.recorder()
         with monkeypatch.context() as patch:
             patch.setattr(recording, "figures", lambda *request: 1 / 0)
-            recorder.add(of(b"{}"))
+            recorder.add([of(b"{}")])
             await eventually(lambda: recorder.results()[("failed",)] == 1, 20)
-        recorder.add(of(b"{}"))
+        recorder.add([of(b"{}")])
         await recorder.close()
         assert recorder.results()[("written",)] == 1
 
@@ -383,10 +381,10 @@ def test_batches_are_no_longer_than_they_may_be(desk: Desk, monkeypatch: pytest.
 
     async def check() -> None:
         recorder = desk.recorder()
-        recorder.add(of(body))
+        recorder.add([of(body)])
         await eventually(partial(is_written, recorder, 1), 20)
         for _ in range(100):
-            recorder.add(of(body))
+            recorder.add([of(body)])
         await recorder.close()
 
     run(check())
