@@ -137,42 +137,43 @@ class _Unfinished(NamedTuple):
 
 
 class _Batch(msgspec.Struct, gc=False):
-    """Lines that are written together. `pieces` from `packed` on are texts of `unpacked` bytes that are to be
-    compressed together. `weight`: what all hold of `MAX_HELD_BYTES`."""
+    """So many lines, which are written together. `weight`: what all hold of `MAX_HELD_BYTES`."""
 
     pieces: list[Piece | _Unfinished]
-    packed: int = 0
-    unpacked: int = 0
     lines: int = 0
     weight: int = 0
 
-    def add(self, text: bytes, lines: int) -> None:
-        """Adds whole lines."""
-        self.pieces.append(text)
-        self.lines += lines
-        self.unpacked += len(text)
-        self.weight += len(text)
-
-    def add_pieces(self, line: Sequence[Piece]) -> None:
-        """Adds a line that has gzip members."""
-        self.pieces += line
-        self.lines += 1
-        self.weight += sum(map(len, line))
-        self.packed, self.unpacked = len(self.pieces), 0
+    def add(self, *pieces: Piece) -> None:
+        """Adds pieces of whole lines."""
+        self.pieces += pieces
+        self.weight += sum(map(len, pieces))
 
     def leave(self, line: _Unfinished) -> None:
         """Adds a line that the thread finishes."""
         self.pieces.append(line)
-        self.lines += 1
         self.weight += REQUEST_BYTES + len(line.request.body or b"")
-        self.packed, self.unpacked = len(self.pieces), 0
 
-    def pack(self) -> None:
-        """Compresses the newest lines."""
-        member = packed(b"".join(self.pieces[self.packed :]), LEAST)  # type: ignore[arg-type]
-        self.pieces[self.packed :] = (member,)
-        self.weight += len(member) - self.unpacked
-        self.packed, self.unpacked = len(self.pieces), 0
+
+class _Text:
+    """Lines that are to be compressed together. Their place is always the same, so it is likely to be in a cache."""
+
+    def __init__(self) -> None:
+        self._place = memoryview(bytearray(PACK_BYTES))
+        self._size = 0
+
+    def add(self, lines: bytes) -> bool:
+        """Adds lines; False if there is no room for them."""
+        size = self._size + len(lines)
+        if size > PACK_BYTES:
+            return False
+        self._place[self._size : size] = lines
+        self._size = size
+        return True
+
+    def take(self) -> memoryview:
+        """Removes what there is, and returns it; it is valid until something is added."""
+        size, self._size = self._size, 0
+        return self._place[:size]
 
 
 class Recorder:
@@ -194,6 +195,7 @@ class Recorder:
         self._bodies = KnownBodies()
         self._waiting: list[Request] = []  # for their lines
         self._batch: _Batch | None = None
+        self._text = _Text()  # of the batch
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()  # None: it was the last one
         self._thread: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -263,9 +265,11 @@ class Recorder:
                 for line in lines:
                     self._add_lines((line,))
             return
-        batch.add(text, len(lines))
-        if batch.unpacked >= PACK_BYTES:
-            batch.pack()
+        batch.lines += len(lines)
+        if not self._text.add(text):
+            batch.add(packed(self._text.take(), LEAST))
+            if not self._text.add(text):
+                batch.add(packed(text, LEAST))
         if batch.weight >= WRITE_BYTES:
             self._hand_over(batch)
 
@@ -277,11 +281,12 @@ class Recorder:
         head = _ENCODER.encode(line)[:-1]  # the brace is a part of what follows
         known = self._bodies.known(request.body, sender.keys) if request.body and self._content == BODIES else None
         if known is not None:
-            batch.add_pieces((head, *known))
+            batch.add(head, *known)
         else:
             if request.body and not self._has_room(request.body):
                 request.body = None
             batch.leave(_Unfinished(head, request, sender))
+        batch.lines += 1
         if batch.weight >= WRITE_BYTES:
             self._hand_over(batch)
 
@@ -312,6 +317,7 @@ class Recorder:
 
     def _hand_over(self, batch: _Batch) -> None:
         """Gives the batch to the thread."""
+        batch.add(bytes(self._text.take()))
         self._batch = None
         self._held += batch.weight
         if self._thread is None:

@@ -115,7 +115,7 @@ class RecordingFiles:
                     total -= sizes[path]
 
 
-def packed(text: bytes, level: int = LEVEL) -> Packed:
+def packed(text: bytes | memoryview, level: int = LEVEL) -> Packed:
     """A text as a gzip member."""
     return Packed(isal_zlib.compress(text, level, GZIP))
 

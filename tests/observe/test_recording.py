@@ -272,6 +272,7 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
     """The disk is a pipe that nobody reads until the end. Adding never waits for it."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 50_000)
     monkeypatch.setattr(recording, "WRITE_BYTES", 10_000)
+    monkeypatch.setattr(recording, "PACK_BYTES", 1)
     reading, writing = os.pipe()
     taken, write = threading.Event(), os.write
 
@@ -364,6 +365,28 @@ def test_a_line_that_cannot_be_made_breaks_no_other(desk: Desk) -> None:
     good = desk.recorded(of(b"{}"), Request(broken, fitted=True, body=b"{}"), of(b'{"a":1}'), of(b"{}"), of(b"{}"))
     assert [line["request"] for line in good] == [{}, {"a": 1}, {}, {}]
     assert [event["reason"] for _, event in desk.events] == ["UnicodeEncodeError"]
+
+
+def test_requests_that_end_together_are_a_line_each(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether their bodies are short or long, new or known, and also if one of them cannot be a line."""
+    broken = Request(Outcome("chat", "passed", 200, model="gpt-4o", path="\ud800"), fitted=True, body=b"{}")
+    bodies = [json.dumps({"a": f"{size}" * size}).encode() for size in (1, 100, 3_000, 9_000, 30_000, 200_000)]
+    bodies += [b"no JSON", b'{"api_key":"sk-1"}', *bodies]
+    ended = [*map(of, bodies), broken, Request(PASSED, fitted=True, body=None), *map(of, bodies)]
+
+    async def check() -> None:
+        recorder = desk.recorder()
+        for count in (1, 2):
+            recorder.add(ended)
+            await eventually(partial(is_written, recorder, count * (len(ended) - 1)), 20)
+        await recorder.close()
+        assert recorder.results() == {("written",): 2 * len(ended) - 2, ("failed",): 2, ("dropped",): 0}
+
+    run(check())
+    found = [line.get("request", line.get("request_text", line["content"])) for line in desk.lines()]
+    wanted: list[object] = ["dropped", "no JSON", "no JSON", {"api_key": "***"}, {"api_key": "***"}]
+    wanted += [json.loads(body) for body in bodies * 2 if body not in (b"no JSON", b'{"api_key":"sk-1"}')]
+    assert sorted(map(str, found)) == sorted(map(str, wanted * 2))
 
 
 def test_batches_are_no_longer_than_they_may_be(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
