@@ -28,7 +28,7 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.observe.log import printable
 from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
-from proxy.observe.recording_files import LEAST, Piece, RecordingFiles, packed
+from proxy.observe.recording_files import LEAST, LEVEL, Piece, RecordingFiles, packed
 from proxy.wire.controls import NOTHING_ASKED, Controls
 
 VERSION = 1  # of the lines
@@ -193,7 +193,6 @@ class Recorder:
     ) -> None:
         self._files, self._content, self._sender, self._redact, self._event = files, content, sender, redact, event
         self._bodies = KnownBodies()
-        self._waiting: list[Request] = []  # for their lines
         self._batch: _Batch | None = None
         self._text = _Text()  # of the batch
         self._queue: SimpleQueue[_Batch | None] = SimpleQueue()  # None: it was the last one
@@ -267,9 +266,10 @@ class Recorder:
             return
         batch.lines += len(lines)
         if not self._text.add(text):
-            batch.add(packed(self._text.take(), LEAST))
+            level = LEAST if self._content == BODIES else LEVEL  # figures alone take two fifths more without
+            batch.add(packed(self._text.take(), level))
             if not self._text.add(text):
-                batch.add(packed(text, LEAST))
+                batch.add(packed(text, level))
         if batch.weight >= WRITE_BYTES:
             self._hand_over(batch)
 
