@@ -124,11 +124,13 @@ class Running:
         timeout: float = 60,
         admin: bool = False,
         key: str | None = "sk-test",
+        on: http.client.HTTPConnection | None = None,
     ) -> Answered:
-        """One request on a connection of its own; a body that is no bytes is sent as JSON; None is no key."""
+        """One request on a connection of its own, or on an open one; a body that is no bytes is sent as JSON; None is
+        no key."""
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {} if raw is None else {"content-type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port if admin else self.port, timeout=timeout)
+        connection = on or self.connection(timeout, admin)
         try:
             connection.request(
                 method or ("GET" if raw is None else "POST"),
@@ -139,7 +141,12 @@ class Running:
             got = connection.getresponse()
             return Answered(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())
         finally:
-            connection.close()
+            if connection is not on:
+                connection.close()
+
+    def connection(self, timeout: float = 60, admin: bool = False) -> http.client.HTTPConnection:
+        """A connection to the proxy: all requests on it meet the same worker."""
+        return http.client.HTTPConnection("127.0.0.1", self.admin_port if admin else self.port, timeout=timeout)
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections import Counter
@@ -164,6 +165,11 @@ async def telling(request: Request, peer: Peer) -> None:
         await peer.send(answer(json.dumps({"choices": [summary], "usage": usage}).encode()))
 
 
+def summaries(there: Recorder) -> list[Request]:
+    """The requests for a summary that an upstream has seen."""
+    return [r for r in there.requests if b"gpt-4o-mini" in r.body]
+
+
 def owned(there: Recorder, **more: str) -> dict[str, Any]:
     """Settings with which the operator pays for both kinds."""
     own = {"PLIMSOLL_SUMMARY_UPSTREAM": there.url, "PLIMSOLL_EMBEDDINGS_UPSTREAM": there.url}
@@ -228,11 +234,11 @@ def test_F7_for_clients_without_a_key_a_setting_decides(setting: str, calls: boo
     with upstream(script) as there, running(there.url, **more, PLIMSOLL_EXTRA_CALLS_KEYLESS=setting) as proxy:
         for _ in range(2):
             assert proxy.ask(full(), key=None).status == 200
-        asked = [r for r in there.requests if b"gpt-4o-mini" in r.body]
+        asked = summaries(there)
         assert bool(asked) is calls
         assert all(r.header(b"authorization") == [f"Bearer {KEY}".encode()] for r in asked)
         assert proxy.ask(full("Other"), key="sk-wrong").status == 401
-        mine = [r for r in there.requests if b"gpt-4o-mini" in r.body][len(asked) :]
+        mine = summaries(there)[len(asked) :]
         assert {r.header(b"authorization")[0] for r in mine} <= {b"Bearer sk-wrong"}, "its own key pays, or nobody"
 
 
@@ -244,14 +250,15 @@ def test_F7_a_key_in_a_query_is_a_key(workers: int) -> None:
 
     more: Any = {"PLIMSOLL_API_KEY": KEY, "PLIMSOLL_SUMMARY_MODEL": "gpt-4o-mini"}
     with upstream(script) as there, running(there.url, workers=workers, **more) as proxy:
-        for _ in range(12 * workers):  # the kernel chooses the worker, and each is to know that this is accepted
-            assert proxy.ask(HELLO, key=None).status == 200
-        for _ in range(2 * workers):
-            assert proxy.ask(full(), f"{CHAT}?api_key=sk-wrong", key=None).status == 401
-        asked = [r for r in there.requests if b"gpt-4o-mini" in r.body]
-        assert not any(KEY.encode() in r.head for r in asked)
-        assert proxy.ask(full(), key=None).status == 200
-        assert [r for r in there.requests if b"gpt-4o-mini" in r.body and KEY.encode() in r.head]
+        for i in range(2 * workers):
+            long = full(f"Story {i}")
+            with contextlib.closing(proxy.connection()) as same:  # what one worker learned, the other does not know
+                assert proxy.ask(HELLO, key=None, on=same).status == 200
+                before = len(summaries(there))
+                assert proxy.ask(long, f"{CHAT}?api_key=sk-wrong", key=None, on=same).status == 401
+                assert not any(KEY.encode() in r.head for r in summaries(there)[before:])
+                assert proxy.ask(long, key=None, on=same).status == 200
+                assert any(KEY.encode() in r.head for r in summaries(there)[before:])
 
 
 def test_F7_the_budget_ends_them_and_metrics_show_it() -> None:
