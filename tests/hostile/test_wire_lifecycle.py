@@ -54,7 +54,7 @@ def test_D55_a_stop_lets_streams_end(workers: int) -> None:
             proxy.process.send_signal(signal.SIGTERM)
             eventually(lambda: not ready(proxy), 20)
             rests = [wire.rest() for wire in wires]
-            assert all(rest.endswith(chunk(DONE) + chunk(b"")) for rest in rests)
+            assert all(rest.endswith(DONE + b"\r\n" + chunk(b"")) for rest in rests)
             assert proxy.process.wait(60) == 0
         eventually(lambda: there.open == 0, 20)
 
