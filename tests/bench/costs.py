@@ -105,7 +105,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=4, help="after each start")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of load; events come once a second")
+    parser.add_argument("--seconds", type=int, default=4, help="of load; events come once a second")
     parser.add_argument("--viewers", type=int, default=1)
     parser.add_argument("--cases", default="1 KB, 16", help="between semicolons, as in `make bench`")
     asked = parser.parse_args()
