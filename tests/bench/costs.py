@@ -1,10 +1,10 @@
-"""What the page and recording cost: CPU of a request with each of them over none, on one core, in one run.
+"""What the page costs: CPU of a request with it over none, on one core, in one run.
 
     python -m tests.bench.costs [--starts 5] [--rounds 4] [--seconds 4] [--cases "1 KB, 16;40 KB, 16"]
 
 Two processes that do the same differ, because their memory lies elsewhere, and the speed of a virtual machine changes
 from second to second. So all are started anew several times, take turns in random order, and are compared within a
-round; `again` is a second process without either, and shows how far two that do the same are apart.
+round; `again` is a second process without it, and shows how far two that do the same are apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import random
-import shutil
 import statistics
 import sys
 import threading
@@ -25,14 +24,11 @@ from tests.bench.loads import Case, measured
 from tests.bench.systems import HOME, System, need, plimsoll, upstream
 
 UPSTREAM, FIRST, ADMIN = 19_100, 19_101, 19_120  # ports
-NONE, AGAIN, CLOSED, OPEN, META, BODIES = "none", "again", "page, closed", "page, open", "meta", "bodies"
-RECORDED = HOME / "recording"
+NONE, AGAIN, CLOSED, OPEN = "none", "again", "page, closed", "page, open"
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     NONE: {},
     AGAIN: {},
     CLOSED: {"PLIMSOLL_ADMIN_PORT": str(ADMIN)},
-    META: {"PLIMSOLL_RECORD": f"{RECORDED}-meta", "PLIMSOLL_RECORD_SIZE": "100MB"},
-    BODIES: {"PLIMSOLL_RECORD": str(RECORDED), "PLIMSOLL_RECORD_CONTENT": "bodies", "PLIMSOLL_RECORD_SIZE": "100MB"},
 }
 WARM_S = 1.0
 RESAMPLED = 2_000  # times, for an interval
@@ -118,8 +114,6 @@ def main() -> int:
     behind = upstream(UPSTREAM)
     try:
         for _ in range(asked.starts):
-            for folder in HOME.glob(f"{RECORDED.name}*"):
-                shutil.rmtree(folder, ignore_errors=True)
             for case, way, cpu in rounds(cases, asked.seconds, asked.rounds, asked.viewers):
                 found[case, way].append(cpu)
             print(".", end="", flush=True, file=sys.stderr)
