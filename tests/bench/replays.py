@@ -81,7 +81,7 @@ def agreement(options: argparse.Namespace) -> int:
     column = Column(window=options.window)
     bodies = (placed.recorded.body for placed in read(options.file))
     ours = results(read(options.file), Options(settings(), (column,), 0, reports=True))
-    lines = same = cut = 0
+    lines = same = cut = unplanned = 0
     for body, result in zip(bodies, ours, strict=True):
         (planned,) = result.planned
         theirs = inspected(options.url, body, options.window)
@@ -89,10 +89,11 @@ def agreement(options: argparse.Namespace) -> int:
         agrees = "error" in theirs if planned.unplanned else subset(planned.report, theirs)
         same += agrees
         cut += planned.changed
+        unplanned += bool(planned.unplanned)
         if not agrees:
             print(f"entry {result.placed.entry} differs", file=sys.stderr)
-    print(f"{lines} lines, {cut} of them cut: {same} agree with /inspect in every figure")
-    return 0 if 0 < same == lines else 1
+    print(f"{lines} lines, {cut} cut, {unplanned} refused by both: {same} agree with /inspect in every figure")
+    return 0 if unplanned < lines == same else 1
 
 
 def inspected(url: str, body: bytes, window: int | None) -> Any:
