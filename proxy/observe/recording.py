@@ -12,7 +12,6 @@ compressed.
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 import time
 from collections import Counter
@@ -21,17 +20,12 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.config.settings import BODIES, META
-from proxy.model.outcome import Outcome, Usage
-from proxy.model.plan import Note
-from proxy.observe.log import printable
 from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
+from proxy.observe.recorded_lines import Line, Request, figures, named
 from proxy.observe.recording_files import LEAST, LEVEL, Piece, RecordingFiles, packed
-from proxy.wire.controls import NOTHING_ASKED, Controls
 
-VERSION = 1  # of the lines
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
 REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
 PACK_BYTES = 1 << 16  # of lines that are compressed together
@@ -39,10 +33,7 @@ WRITE_BYTES = 1 << 19  # of a batch, ...
 WRITE_DELAY_S = 0.5  # ... which is written at the latest after this time
 FLUSH_S = 3.0  # what an exit waits at most
 
-MAX_NAME = 120
-NAME = re.compile(r"[\w.:/@+-]*")
-MAX_NAMES = 1024
-_names: dict[str, str] = {}  # of models, that were matched with the pattern
+_ENCODER = msgspec.json.Encoder()
 
 
 class Sender(NamedTuple):
@@ -50,82 +41,6 @@ class Sender(NamedTuple):
 
     name: str
     keys: Keys = ()
-
-
-class Request(msgspec.Struct, gc=False):
-    """A request that has ended. `fitted`: it has a body, which is `body`, None if it is not held. `finish`: the reason
-    that the upstream reported, where the answer was relayed as it came."""
-
-    outcome: Outcome
-    headers: Headers = ()
-    fitted: bool = False
-    controls: Controls = NOTHING_ASKED
-    body: bytes | None = b""
-    finish: str | None = None
-
-
-class _Step(msgspec.Struct):
-    step: str
-    tokens_before: int
-    tokens_after: int
-
-
-class _Times(msgspec.Struct, omit_defaults=True, gc=False):
-    """Milliseconds."""
-
-    own: float
-    upstream: float = 0.0
-    first_byte: float | None = None
-
-
-class _Controls(msgspec.Struct, omit_defaults=True):
-    mode: str = ""
-    window: int | None = None
-    pins: tuple[int, ...] = ()
-    ladder: str = ""
-
-
-class _Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERSION):
-    """The fields of a line; deploy/README.md describes them. Fields with their default value are omitted."""
-
-    time: float
-    api: str
-    path: str = ""
-    model: str = ""
-    model_sent: str = ""
-    upstream: str = ""
-    caller: str = ""
-    result: str = ""
-    status: int = 0
-    stream: bool = False
-    mode: str = ""
-    ladder: str = ""
-    attempts: int = 0
-    window: int = 0
-    window_source: str = ""
-    count: str = ""
-    prompt: int | None = None
-    prompt_sent: int | None = None
-    reserve: int = 0
-    max_tokens: int | None = None
-    max_tokens_sent: int | None = None
-    messages: int = 0
-    messages_sent: int = 0
-    refused: tuple[str, ...] = ()
-    healed: bool = False
-    truncated: bool = False
-    usage: Usage | None = None
-    ms: _Times | None = None
-    steps: list[_Step] = []
-    planned: list[_Step] = []
-    controls: _Controls | None = None
-    finish: str | None = None
-    bytes: int = 0
-    content: str = ""
-    request: msgspec.Raw | None = None
-
-
-_ENCODER = msgspec.json.Encoder()
 
 
 class _Unfinished(NamedTuple):
@@ -226,7 +141,7 @@ class Recorder:
         """Records requests that have just ended. Never raises."""
         at = time.time() * 1000 // 1 / 1000  # `round` takes three times as long
         with_bodies = self._content != META
-        lines: list[_Line] = []
+        lines: list[Line] = []
         for request in requests:
             try:
                 sender = self._sender(request.headers)
@@ -240,7 +155,7 @@ class Recorder:
         if lines:
             self._add_lines(lines)
 
-    def _completed(self, line: _Line, request: Request, keys: Keys) -> bool:
+    def _completed(self, line: Line, request: Request, keys: Keys) -> bool:
         """Gives a line the fields of a short body that can be recorded as it is."""
         body = request.body
         if not body or len(body) > SHORT or self._content != BODIES:
@@ -250,7 +165,7 @@ class Recorder:
         line.bytes, line.content, line.request = len(body), BODIES, msgspec.Raw(body)
         return True
 
-    def _add_lines(self, lines: Sequence[_Line]) -> None:
+    def _add_lines(self, lines: Sequence[Line]) -> None:
         """Adds whole lines."""
         batch = self._room_for(len(lines))
         if batch is None:
@@ -273,7 +188,7 @@ class Recorder:
         if batch.weight >= WRITE_BYTES:
             self._hand_over(batch)
 
-    def _add_long(self, line: _Line, request: Request, sender: Sender) -> None:
+    def _add_long(self, line: Line, request: Request, sender: Sender) -> None:
         """Adds a line whose body is known, or leaves its end to the thread."""
         batch = self._room_for(1)
         if batch is None:
@@ -382,75 +297,7 @@ class Recorder:
         if self._content == BODIES:
             return self._bodies.fields(body, sender.keys)
         try:
-            redacted = self._redact(body, _named(request.outcome.model))
+            redacted = self._redact(body, named(request.outcome.model))
         except Exception:  # no JSON, or none that can be read
             return (b',"bytes":%d,"content":"dropped"}\n' % len(body),)
         return (b',"bytes":%d,"content":"redacted","request":' % len(body), redacted, END)
-
-
-def figures(request: Request, caller: str, at: float) -> _Line:
-    """The line of a request without its body. `at`: when it ended."""
-    o, controls, finish = request.outcome, request.controls, request.finish
-    usage = o.usage
-    if usage is not None and usage.stored_as:
-        usage = replace(usage, stored_as="")
-    line = _Line(  # with at most 30 arguments, as Python takes twice as long with more
-        at,
-        o.endpoint,
-        o.path,
-        _names.get(o.model) or _named(o.model),
-        _named(o.model_sent) if o.model_sent != o.model else "",
-        o.upstream,
-        caller,
-        o.result,
-        o.status,
-        o.stream,
-        o.mode,
-        o.ladder,
-        o.attempts,
-        o.window,
-        o.window_source,
-        o.quality,
-        o.prompt,
-        o.prompt_sent,
-        o.reserve,
-        o.reply_asked,
-        o.reply_sent,
-        o.messages_in,
-        o.messages_sent,
-        o.refusals,
-        o.healed,
-        o.truncated,
-        usage,
-        _Times(
-            100_000 * o.own_seconds // 1 / 100,
-            10_000 * o.upstream_seconds // 1 / 10,
-            None if o.first_byte_seconds is None else 10_000 * o.first_byte_seconds // 1 / 10,
-        ),
-    )
-    if o.notes or o.planned:
-        line.steps, line.planned = _steps(o.notes), _steps(o.planned)
-    if controls is not NOTHING_ASKED:
-        line.controls = _controls(controls, o.ladder)
-    if finish is not None:
-        line.finish = printable(finish)
-    return line
-
-
-def _named(model: str) -> str:
-    """A model's name; what is no name is a text of the client, which nothing may show."""
-    if len(model) > MAX_NAME or not NAME.fullmatch(model):
-        return "?"
-    if len(_names) >= MAX_NAMES:  # clients choose them
-        _names.clear()
-    return _names.setdefault(model, model)
-
-
-def _steps(notes: Sequence[Note]) -> list[_Step]:
-    return [_Step(note.step, note.tokens_before, note.tokens_after) for note in notes]
-
-
-def _controls(asked: Controls, ladder: str) -> _Controls:
-    """The control headers whose values are not the client's own words."""
-    named = asked.ladder if asked.ladder == ladder else None
-    return _Controls(asked.mode or "", asked.window, tuple(sorted(asked.pins)), named or "")

@@ -14,7 +14,8 @@ from proxy.model.structs import replace
 from proxy.observe.metrics import Metrics
 from proxy.observe.outcome_metrics import OTHER
 from proxy.observe.recent import Recent
-from proxy.observe.recording import Recorder, Request
+from proxy.observe.recorded_lines import Request
+from proxy.observe.recording import Recorder
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import report_bug
 from proxy.request.context import RequestContext

@@ -23,7 +23,8 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode, Note
 from proxy.observe import recorded_bodies, recording
 from proxy.observe.recorded_bodies import HIDDEN, Headers, without_keys
-from proxy.observe.recording import Recorder, Request, Sender
+from proxy.observe.recorded_lines import Request
+from proxy.observe.recording import Recorder, Sender
 from proxy.observe.recording_files import Piece, RecordingFiles, lines
 from proxy.wire.controls import Controls
 from tests.serving import eventually, run
