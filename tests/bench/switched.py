@@ -2,9 +2,9 @@
 
     python -m tests.bench.switched [--case "1 KB, 16"] [--content bodies] [--starts 8] [--seconds 20]
 
-Two processes that do the same differ by some percent, because their memory lies elsewhere, and a busy host changes from
-second to second. Turns that are so short, and in one process, have both in common. The time is that of the event loop's
-thread; what the recorder's thread takes is added, for each request that was recorded.
+Two processes that do the same differ by some percent, because their memory lies elsewhere, and the speed of a busy host
+changes from second to second. Short turns within one process differ in neither. The time of a turn is the CPU time of
+the event loop's thread. What the recorder's thread takes is added, divided by all recorded requests.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from tests.bench.systems import HOME, need, started, upstream
 
 UPSTREAM, PORT = 19_130, 19_131
 ROOT = Path(__file__).parents[2]
-RECORDED, TURNS = HOME / "switched", "PLIMSOLL_BENCH_TURNS"
-WARM_S, TURN_S, PAUSE_S = 2.0, 0.1, 0.004  # the pause: requests that began before the switch
+RECORDED, TURNS_FILE = HOME / "switched", "BENCH_TURNS_FILE"
+WHOLE = tuple(case for case in CASES if not case.stream)  # streams hold bodies that a turn without recording keeps held
+WARM_S, TURN_S = 2.0, 0.1
+PAUSE_S = 0.004  # after a switch, for the requests that began before it
 MIN_REQUESTS = 20  # in a turn that counts
 
 
@@ -47,7 +49,7 @@ class Switch:
 
 
 def serve() -> int:
-    """`plimsoll serve`, which records in turns, and writes what they took to the file of `TURNS`."""
+    """`plimsoll serve`, which records in turns, and writes what the turns took to a file."""
     switch, finish, report_all = Switch(), Reporter.finish, Reporter.report_all
     tasks: list[asyncio.Task[None]] = []
 
@@ -59,7 +61,7 @@ def serve() -> int:
     def switched(self: Reporter) -> None:
         if not tasks:
             switch.recorder = self.recorder
-            tasks.append(asyncio.get_running_loop().create_task(_turns(switch, Path(os.environ[TURNS]))))
+            tasks.append(asyncio.get_running_loop().create_task(_turns(switch, Path(os.environ[TURNS_FILE]))))
         self.recorder = switch.recorder if switch.on else None
         report_all(self)
 
@@ -75,12 +77,13 @@ async def _turns(switch: Switch, path: Path) -> None:
     with path.open("w") as file:
         while True:
             took: dict[bool, float] = {}
-            for switch.on in random.sample((True, False), 2):
+            for on in random.sample((True, False), 2):
+                switch.on = on
                 await asyncio.sleep(PAUSE_S)
                 ended, began = switch.ended, time.thread_time_ns()
                 await asyncio.sleep(TURN_S)
                 if (count := switch.ended - ended) >= MIN_REQUESTS:
-                    took[switch.on] = (time.thread_time_ns() - began) / 1000 / count
+                    took[on] = (time.thread_time_ns() - began) / 1000 / count
             if len(took) == 2:
                 each = (_thread_ns() - thread) / 1000 / (switch.recorded - recorded)
                 file.write(json.dumps([took[True], took[False], each]) + "\n")
@@ -89,8 +92,8 @@ async def _turns(switch: Switch, path: Path) -> None:
 
 def _thread_ns() -> int:
     """CPU time of the recorder's thread."""
-    threads = [one for one in threading.enumerate() if one.name == "recorder" and one.ident is not None]
-    return sum(time.clock_gettime_ns(time.pthread_getcpuclockid(one.ident or 0)) for one in threads)
+    threads = [one.ident for one in threading.enumerate() if one.name == "recorder"]
+    return sum(time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) for ident in threads if ident is not None)
 
 
 def one_start(case: Case, content: str, seconds: int) -> tuple[float, float]:
@@ -102,7 +105,7 @@ def one_start(case: Case, content: str, seconds: int) -> tuple[float, float]:
         "PLIMSOLL_RECORD": str(RECORDED),
         "PLIMSOLL_RECORD_CONTENT": content,
         "PLIMSOLL_RECORD_SIZE": "100MB",
-        TURNS: str(path),
+        TURNS_FILE: str(path),
     }
     command = (sys.executable, "-m", "tests.bench.switched", "serve", "--port", PORT)
     system = started("switched", PORT, command, settings, folder=ROOT)
@@ -112,6 +115,8 @@ def one_start(case: Case, content: str, seconds: int) -> tuple[float, float]:
         pairs: list[list[float]] = [json.loads(line) for line in path.read_text().splitlines()]
     finally:
         system.stop()
+    if not pairs:
+        raise RuntimeError(f"fewer than {MIN_REQUESTS} requests in each turn of {TURN_S} s")
     ratios = sorted(on / off for on, off, _ in pairs)
     middle = ratios[len(ratios) // 4 : -(len(ratios) // 4) or None]
     without = statistics.median(off for _, off, _ in pairs)
@@ -121,14 +126,14 @@ def one_start(case: Case, content: str, seconds: int) -> tuple[float, float]:
 def main() -> int:
     """Prints the costs of each start, and of all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", default="1 KB, 16", choices=[case.name for case in CASES], help="as in `make bench`")
+    parser.add_argument("--case", default="1 KB, 16", choices=[case.name for case in WHOLE], help="as in `make bench`")
     parser.add_argument("--content", default="bodies", choices=["meta", "redacted", "bodies"])
     parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=20, help="of load after each start")
     asked = parser.parse_args()
     if asked.starts < 2 or asked.seconds < 5:
         parser.error("at least two starts, of five seconds each")
-    (case,) = (case for case in CASES if case.name == asked.case)
+    (case,) = (case for case in WHOLE if case.name == asked.case)
     HOME.mkdir(exist_ok=True)
     need("wrk", "wrk")
     ratios: list[float] = []
