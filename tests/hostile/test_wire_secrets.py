@@ -162,7 +162,9 @@ def test_D43_tenants_share_no_summary_and_redis_shows_no_content(workers: int) -
             more = count(0)
 
             def written() -> bool:  # while Redis is slow, nothing is written: then another conversation is summarised
-                said = {"model": "gpt-4", "messages": talk(22, 500)[next(more) :]}
+                number = next(more)
+                other = [{**message, "content": f"{number}: {message['content']}"} for message in talk(22, 500)]
+                said = {"model": "gpt-4", "messages": other}
                 assert proxy.ask(said, headers={"authorization": "Bearer sk-one"}).status == 200
                 return bool(server.names())
 
