@@ -9,10 +9,11 @@ BIN := .venv/bin
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
 
-# Installs a file of pinned packages and names each as it comes; pip alone says nothing, or everything.
+# Installs a file of pinned packages and names each as it comes; pip alone says nothing, or everything. Each file is
+# whole, so pip resolves nothing (--no-deps): with a constraints file on the machine, pip 23.2 refuses pinned extras.
 define install
 @echo "installing $(1) into .venv"
-@{ $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(1) $(2) 2>&1 || echo "pip failed"; } \
+@{ $(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r $(1) $(2) 2>&1 || echo "pip failed"; } \
 	| while read -r line; do case "$$line" in \
 	"Collecting "*) line="$${line#* }"; echo "  $${line%% *}";; \
 	"Installing collected"*) echo "  writing the files";; \
@@ -30,7 +31,7 @@ endef
 
 .venv/.test: .venv/.run tests/requirements.txt tests/deploy/requirements.txt
 	$(call install,tests/requirements.txt)
-	$(call install,tests/deploy/requirements.txt,--no-deps --ignore-requires-python)
+	$(call install,tests/deploy/requirements.txt,--ignore-requires-python)
 	@touch $@
 
 setup: .venv/.run ## make .venv with the command plimsoll in it
