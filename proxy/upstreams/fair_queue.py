@@ -52,9 +52,20 @@ class FairQueue:
         try:
             await ready
         except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():  # the slot was granted just before the cancellation
+            if ready.cancelled():
+                self._leave(caller, ready)
+            else:  # the slot was granted just before the cancellation
                 self._release(caller)
             raise
+
+    def _leave(self, caller: bytes, ready: asyncio.Future[None]) -> None:
+        """Gives up the place of a task that no longer waits, unless `_grant` has passed it over already."""
+        queue = self._queues.get(caller) or deque()
+        if ready in queue:
+            queue.remove(ready)
+            self._waiting -= 1
+        if not queue:
+            self._queues.pop(caller, None)
 
     def _has_slot(self, caller: bytes) -> bool:
         return self._active.total() < self._max_active and self._active[caller] < self._max_active_each

@@ -120,3 +120,36 @@ def test_a_task_that_is_cancelled_just_as_its_slot_is_granted_gives_it_back() ->
         await work.end("c1")
 
     run(check())
+
+
+def test_a_task_that_is_cancelled_while_it_waits_leaves_its_place_to_the_next() -> None:
+    async def check() -> None:
+        work = works(1, 1, 3, 2)
+        await work.start("a1", "b1", "b2", "c1")
+        for name in ("b1", "b2", "c1"):
+            work.tasks[name].cancel()
+        await work.start("b3", "b4", "c2", "c3")
+        with pytest.raises(QueueFull):
+            await work.tasks["c3"]
+        assert work.queue._waiting == 3
+        await work.end("a1", "b3", "c2", "b4")
+        assert work.began == ["a1", "b3", "c2", "b4"]
+
+    run(check())
+
+
+def test_tasks_that_are_cancelled_in_the_turn_in_which_a_slot_is_free_leave_it_to_others() -> None:
+    """The slot is granted before the cancelled tasks run: it goes to one that still waits, and is never lost."""
+
+    async def check() -> None:
+        work = works(1, 1)
+        await work.start("a1", "b1", "c1", "d1")
+        work.tasks["b1"].cancel()
+        work.ends["a1"].set()
+        work.tasks["c1"].cancel()
+        await work.settle()
+        assert work.began == ["a1", "d1"]
+        await work.end("d1")
+        assert not work.queue._queues and not work.queue._waiting and not work.queue._active
+
+    run(check())
