@@ -495,11 +495,16 @@ class Protocol(asyncio.Protocol):
 
     # Shutdown.
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection is open for a request, and none is pending."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
+
     def shutdown(self) -> None:
         """Closes the connection when the port closes: immediately, or after the pending response."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self.is_idle:
             self.transport.close()
-        else:
+        elif self.cycle is not None:
             self.cycle.keep_alive = False
 
     def drain(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -47,6 +48,7 @@ class Server:
     """Serves an application, and optionally a second one on an admin port.
 
     After a stop signal `scope["state"]["draining"]` is True. After SIGTERM the port stays open for `settle` seconds.
+    What has arrived by then but was not read, as happens to a process that gets little processor time, is still served.
     Then the port closes, and running requests have `drain` seconds to complete. A second signal, if it is SIGINT, ends
     that wait. The admin port stays open until the last request is complete. The server opens its ports itself unless
     it gets bound sockets. It calls `ready` once all ports are open, and `on_hangup` on SIGHUP; without that, SIGHUP is
@@ -144,19 +146,30 @@ class Server:
             connection.drain()
         if signal.SIGTERM in self._signals_received:
             await asyncio.sleep(self._settle)
+        until = asyncio.get_running_loop().time() + max(MIN_DRAIN, self._config.drain)
+        await self._read_arrived(until)
         _close(self.listeners, self.port)
         for bound in self._sockets:
             bound.close()
-        await self._wait_for_requests()
+        await self._wait_for_requests(until)
         if not self._forced:
             await self.lifespan.stop()
         if self._admin_port is not None:
             _close(self.admin_listeners, self._admin_port)
 
-    async def _wait_for_requests(self) -> None:
+    async def _read_arrived(self, until: float) -> None:
+        """Gives the event loop turns until no connection waits in the backlog and no request in the buffer of an idle
+        connection: the kernel would reset them when the port closes. For at most half of the time `until` the drain
+        ends, since new ones may arrive without end."""
+        clock = asyncio.get_running_loop().time
+        until = (clock() + until) / 2
+        while not self._forced and clock() < until and _any_readable(self.listeners, self.port):
+            await asyncio.sleep(0)
+
+    async def _wait_for_requests(self, until: float) -> None:
         await asyncio.sleep(POLL_SECONDS)
         try:
-            async with asyncio.timeout(max(MIN_DRAIN, self._config.drain)):
+            async with asyncio.timeout_at(until):
                 while (self.port.connections or self.port.tasks) and not self._forced:
                     await asyncio.sleep(POLL_SECONDS)
                 for listener in self.listeners:
@@ -172,6 +185,18 @@ async def _listen(config: Config, port: Port, sockets: Sequence[socket.socket]) 
     if not sockets:
         return [await listen(config.host, config.port)]
     return [await listen(sock=bound) for bound in sockets]
+
+
+def _any_readable(listeners: Sequence[asyncio.Server], port: Port) -> bool:
+    """Whether a connection waits in a backlog, or bytes for an idle connection."""
+    poll = select.poll()
+    for listener in listeners:
+        for bound in listener.sockets:
+            poll.register(bound.fileno(), select.POLLIN)
+    for connection in port.connections:
+        if connection.is_idle:
+            poll.register(connection.transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _close(listeners: Sequence[asyncio.Server], port: Port) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -117,6 +118,59 @@ def test_while_it_drains_every_answer_is_the_last_on_its_connection() -> None:
                 await streaming.reader.readuntil(b"0\r\n\r\n")
 
     run(check())
+
+
+def test_M22_a_process_that_gets_no_processor_time_serves_what_arrived_before_the_port_closed() -> None:
+    """The settling ends while the process stands still: 40 new connections are in the backlog, 10 requests in buffers
+    of open ones."""
+
+    async def check() -> None:
+        services = Services()
+        services.stop.set()
+        async with started(services, settle=0.2) as server, contextlib.AsyncExitStack() as stack:
+            (port,) = server.ports
+            idle = [await stack.enter_async_context(dialling(port)) for _ in range(10)]
+            for client in idle:
+                await client.send(get(b"/"))
+                await client.reply()
+            server.handle_exit(signal.SIGTERM, None)
+            await eventually(lambda: server.lifespan.state.get("draining"))
+            fresh = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+            for one in fresh:
+                one.sendall(get(b"/"))
+            for client in idle:
+                client.writer.write(get(b"/"))
+            time.sleep(0.4)
+            for client in idle:
+                assert (await client.reply()).body == b"1"
+            for one in fresh:
+                one.settimeout(30)
+                with contextlib.closing(one):
+                    assert b"200 OK" in await asyncio.to_thread(one.recv, 1000)
+
+    run(check(), 60)
+
+
+def test_M22_clients_that_never_stop_asking_do_not_keep_the_port_open() -> None:
+    async def check() -> None:
+        services = Services()
+        services.stop.set()
+        stopped = asyncio.Event()
+
+        async def ask_on(port: int) -> None:
+            while not stopped.is_set():
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await ask(port, get(b"/"))
+
+        async with started(services, drain=1) as server, asyncio.TaskGroup() as group:
+            for _ in range(20):
+                group.create_task(ask_on(server.ports[0]))
+            server.handle_exit(signal.SIGTERM, None)
+            while server.listeners[0].is_serving():
+                await asyncio.sleep(0.05)
+            stopped.set()
+
+    run(check(), 60)
 
 
 def test_sigint_waits_for_nobody_to_hear_of_it() -> None:
