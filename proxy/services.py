@@ -61,6 +61,7 @@ from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.key_checks import KeyChecks
 from proxy.upstreams.litellm import LiteLLM
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
@@ -227,6 +228,7 @@ class Services:
         it belongs to the gateway of that time. If anything raises, the old rules stay."""
         settings, rules, windows, senders = loaded
         knowledge = self.knowledge.with_rules(windows, rules.families)
+        knowledge.keys.use_rows(rules.key_checks)
         providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
         serving = self._serving(rules, senders, knowledge, providers)
         labels, names = _known_labels(rules), _provider_names(self.first, rules)
@@ -313,7 +315,9 @@ def build(
     upstream = make_upstream(settings, None, settings.api_key, event)
     listing, models = ModelsListing(upstream), LoadedModels(upstream)
     limit = settings.context_total_token_limit
-    knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=models)
+    keys = KeyChecks(upstream.server)
+    keys.use_rows(rules.key_checks)
+    knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=models, keys=keys)
     extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
     clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
     providers = {

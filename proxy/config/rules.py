@@ -1,9 +1,9 @@
 """Loads the rules: the built-in folder, and the user's folder merged over it, as one immutable, validated value.
 
 The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
-windows.toml, refusals.toml, upstreams.toml, counters.toml and families.toml come before the built-in rows. A refusal,
-veto, upstream or counter replaces the built-in row with its name; a family does so at that row's position. A key of the
-user's tools.toml replaces the built-in key.
+windows.toml, refusals.toml, upstreams.toml, counters.toml, key_checks.toml and families.toml come before the built-in
+rows. A refusal, veto, upstream, counter or key check replaces the built-in row with its name; a family does so at that
+row's position. A key of the user's tools.toml replaces the built-in key.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config import counters, tools
+from proxy.config import counters, key_checks, tools
 from proxy.config.callers import FILE as CALLERS
 from proxy.config.callers import parse_callers
 from proxy.config.families import merge_families, parse_families
+from proxy.config.key_checks import KeyCheck
 from proxy.config.ladders import (
     STEPS,
     LadderRule,
@@ -46,7 +47,10 @@ PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 SUMMARY = "summary.txt"
 FILES = frozenset(
-    {"ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE, UPSTREAMS, counters.FILE, SUMMARY}
+    {
+        *("ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE),
+        *(UPSTREAMS, counters.FILE, key_checks.FILE, SUMMARY),
+    }
 )
 SUFFIX = ".toml"
 ROW = re.compile(r"[a-z]+(?: row)? \d+[ :]")  # how problems of rows start: all others concern a whole file
@@ -69,6 +73,7 @@ class Rules:
     callers: frozenset[str] = frozenset()
     upstreams: tuple[UpstreamRow, ...] = ()
     counters: tuple[Counter, ...] = ()
+    key_checks: tuple[KeyCheck, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -190,6 +195,7 @@ def read_rules(
         callers=_callers(reader),
         upstreams=_upstreams(reader),
         counters=_counters(reader),
+        key_checks=_key_checks(reader),
     )
     return rules, reader.problems
 
@@ -315,6 +321,15 @@ def _counters(reader: RulesReader) -> tuple[Counter, ...]:
         rows, problems = counters.parse_counters(reader.toml(layer, counters.FILE))
         reader.report(layer, counters.FILE, problems)
         found = counters.merged(found, rows)
+    return found
+
+
+def _key_checks(reader: RulesReader) -> tuple[KeyCheck, ...]:
+    found: tuple[KeyCheck, ...] = ()
+    for layer in reader.layers:
+        rows, problems = key_checks.parse_key_checks(reader.toml(layer, key_checks.FILE))
+        reader.report(layer, key_checks.FILE, problems)
+        found = key_checks.merged(found, rows)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -21,6 +22,7 @@ from proxy.request.wants import Parts, Provider, want_kinds
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
+from proxy.upstreams.key_checks import KeyChecks
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import Route, routing
@@ -91,7 +93,9 @@ class Builder:
             known = before.knowledge
             cache, listing, loaded = known.cache, known.listing, known.loaded or LoadedModels(upstream)
         limit = min(limits, default=None)
-        return Knowledge(limit, default.windows, default.families, cache, listing, loaded=loaded)
+        keys = KeyChecks(urlsplit(row.url).hostname or "", row.provider)
+        keys.use_rows(self.rules.key_checks)
+        return Knowledge(limit, default.windows, default.families, cache, listing, loaded=loaded, keys=keys)
 
     def _planner(self, row: UpstreamRow, upstream: Sender, knowledge: Knowledge) -> Planner:
         default = self.default.planner

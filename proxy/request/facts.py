@@ -23,6 +23,7 @@ from proxy.tokens.families import Families
 from proxy.tokens.meter import meter_for
 from proxy.tokens.usage import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.key_checks import KeyChecks
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import Headers, ModelsListing
 
@@ -61,7 +62,7 @@ class Knowledge:
     family, with learned ratios.
 
     `limit` is the operator's bound on every window, in tokens. `offline`: no upstream is called. `peers`: if there are
-    other upstreams. `loaded`: what the upstream has loaded, if its API tells.
+    other upstreams. `loaded`: what the upstream has loaded, if its API tells. `keys`: whether the upstream checks keys.
     """
 
     limit: int | None
@@ -72,6 +73,7 @@ class Knowledge:
     offline: bool = False
     peers: Peers | None = field(default=None, repr=False)
     loaded: LoadedModels | None = None
+    keys: KeyChecks = field(default_factory=KeyChecks)
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))

@@ -58,6 +58,8 @@ from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.request.tracing import Tracer
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.key_checks import brings_credential
+from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
 from proxy.wire.headers import QUERY, REQUEST_ID, Header, answered_id, value_of
@@ -255,8 +257,8 @@ class Gateway:
         if record.trace is not None:
             record.trace.answered(answer.status)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
-        if self.extra_calls is not None and record.upstream in ("", DEFAULT):  # only there a client's own key is used
-            self.extra_calls.record_response(caller_of(headers), answer.status)
+        if record.upstream in ("", DEFAULT):  # only there a client's own key is used
+            self._record_key(headers, answer.status)
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)
         body = answer.buffered_body()
@@ -283,6 +285,13 @@ class Gateway:
             record.refusals = (*record.refusals, refusal.rule)
             self.refusals.remember(received.headers, context.scanned.model)
         return Attempt(answer, seen, refusal)
+
+    def _record_key(self, headers: Headers, status: int) -> None:
+        """Records what an answer says of the key that the client's request had, or of its absence."""
+        keys = self.knowledge.keys
+        keys.record_response(headers, status)
+        if self.extra_calls is not None and (keys.checked or not brings_credential(headers)):
+            self.extra_calls.record_response(caller_of(headers), status)
 
     async def _in_pieces(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from proxy.request.wants.embeddings import Embeddings
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, body, plimsoll, simulating
+from tests.keys import checking_keys
 from tests.recorder import Peer, Request, Script, answer, head, recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import ask, eventually, post, run
@@ -82,13 +84,13 @@ def test_what_means_what_the_question_asks_survives_only_with_embeddings(ladder:
     run(check())
 
 
-def test_so_it_does_with_the_simulators_embeddings_from_an_upstream_of_their_own() -> None:
+def test_so_it_does_with_the_simulators_embeddings_from_an_upstream_of_their_own(tmp_path: Path) -> None:
     alike = SimulatorConfig(synonyms={"vessel": "zxq", "moored": "zxq", "lies": "whereabouts"})
 
     async def check() -> None:
         async with simulating(alike) as (model, url), recording(upstream()) as up:
             more = {"PLIMSOLL_EMBEDDINGS_UPSTREAM": url, "PLIMSOLL_EMBEDDINGS_API_KEY": "sk-emb"}
-            async with plimsoll(up.url, **SET, **more) as proxy:
+            async with plimsoll(up.url, **SET, **more, PLIMSOLL_RULES=checking_keys(tmp_path)) as proxy:
                 await proxy.chat(sent(30))  # its key is accepted
                 await proxy.chat(sent(OVER), b"cookie: a=b", *CHAT)
             _, got = up.requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from proxy.model.outcome import Outcome
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, Running, before_simulator, body, ours, plimsoll, talk
+from tests.keys import checking_keys
 from tests.recorder import Peer, Request, Script, answer, head, recording
 from tests.serving import ask, eventually, post, run
 
@@ -256,11 +258,11 @@ def test_it_is_asked_with_the_clients_own_key_and_no_other_client_gets_it() -> N
     run(check())
 
 
-def test_another_upstream_gets_its_own_key_and_nothing_of_the_clients_headers() -> None:
+def test_another_upstream_gets_its_own_key_and_nothing_of_the_clients_headers(tmp_path: Path) -> None:
     async def check() -> None:
         async with recording(upstream(b"")) as up, recording(upstream(telling())) as other:
             more = {"PLIMSOLL_SUMMARY_UPSTREAM": other.url, "PLIMSOLL_SUMMARY_API_KEY": "sk-sum"}
-            async with plimsoll(up.url, **SET, **more) as proxy:
+            async with plimsoll(up.url, **SET, **more, PLIMSOLL_RULES=checking_keys(tmp_path)) as proxy:
                 await proxy.chat(sent(10))  # its key is accepted
                 await ask(proxy.port, post(sent(OVER), KEY, b"cookie: a=b", target=PATH))
                 assert summarised(await proxy.told(2))

@@ -14,6 +14,7 @@ import pytest
 
 from proxy.simulator.app import Simulator, SimulatorConfig
 from tests.e2e.services import KEY, PATH, Running, body, error, ours, plimsoll, simulating, talk
+from tests.keys import checking_keys
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 from tests.serving import Reply, ask, get, post, run
 from tests.upstreams.providers import claude, refusing
@@ -44,12 +45,12 @@ async def good(request: Request, peer: Peer) -> None:
 
 
 def rules(folder: Path, *rows: str) -> str:
-    """A rules folder with these upstreams, and with windows, so that no list of models is read."""
+    """A rules folder with these upstreams, which check keys, and with windows, so that no list of models is read."""
     sizes = {"large-*": 100_000, "any-*": 100_000, "gpt-4": 4_096}
     windows = "".join(f'[[window]]\nmodel = "{name}"\ntokens = {size}\n' for name, size in sizes.items())
     (folder / "windows.toml").write_text(windows, "utf-8")
     (folder / "upstreams.toml").write_text("".join(f"[[upstream]]\n{row}\n" for row in rows), "utf-8")
-    return str(folder)
+    return checking_keys(folder)
 
 
 def row(name: str, url: str, *fields: str) -> str:

@@ -8,12 +8,14 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.config.settings import read_settings
 from tests.hostile.harness import CHAT, HELLO, Running, eventually, ok, refused, running, upstream
+from tests.keys import checking_keys
 from tests.recorder import Peer, Recorder, Request, Script, answer
 
 KEY = "sk-canary-of-the-operator"
@@ -188,6 +190,7 @@ def test_F7_a_key_that_the_upstream_rejects_causes_no_paid_call(workers: int) ->
 
 def test_F7_a_key_that_the_upstream_accepted_causes_them_from_its_second_request_on() -> None:
     with upstream(keyed(*GOOD)) as there, upstream(telling) as payers, running(there.url, **owned(payers)) as proxy:
+        assert proxy.ask(HELLO, key="sk-mistyped").status == 401  # it checks keys, as is known from now on
         for key in GOOD:
             first, second = (proxy.ask(full(f"Story of {key}"), key=key) for _ in range(2))
             assert first.status == second.status == 200
@@ -211,6 +214,21 @@ def test_F7_a_key_that_is_rejected_later_causes_none_from_then_on() -> None:
         assert proxy.ask(HELLO, key=GOOD[0]).status == 401
         assert proxy.ask(full(), key=GOOD[0]).status == 401
         assert payers.requests == []
+
+
+def test_S2_at_an_upstream_that_takes_any_key_none_is_accepted(workers: int, tmp_path: Path) -> None:
+    """An invented key spends nothing of the operator's: neither an extra call nor the key of another upstream."""
+    with upstream() as there, upstream(telling) as payers, upstream() as other:
+        row = f'[[upstream]]\nname = "other"\nurl = "{other.url}"\nmodels = ["large-*"]\nkey = "LARGE_KEY"\n'
+        (tmp_path / "upstreams.toml").write_text(row, "utf-8")
+        more = {"PLIMSOLL_RULES": str(tmp_path), "LARGE_KEY": KEY}
+        with running(there.url, workers=workers, **owned(payers, **more)) as proxy:
+            for key in ("sk-invented", "sk-invented", "sk-another"):
+                for _ in range(2 * workers):
+                    assert proxy.ask(HELLO, key=key).status == 200
+                    assert proxy.ask(full(), key=key).status == 200
+                assert proxy.ask({**HELLO, "model": "large-1"}, key=key).status == 403
+            assert payers.requests == other.requests == []
 
 
 def test_F7_inspect_never_causes_one(workers: int) -> None:
@@ -261,9 +279,10 @@ def test_F7_a_key_in_a_query_is_a_key(workers: int) -> None:
                 assert any(KEY.encode() in r.head for r in summaries(there)[before:])
 
 
-def test_F7_the_budget_ends_them_and_metrics_show_it() -> None:
+def test_F7_the_budget_ends_them_and_metrics_show_it(tmp_path: Path) -> None:
     with upstream() as there, upstream(telling) as payers:
         more = {"PLIMSOLL_EXTRA_CALLS_BUDGET": "200", "PLIMSOLL_EMBEDDINGS_MODEL": ""}
+        more |= {"PLIMSOLL_RULES": checking_keys(tmp_path)}
         with running(there.url, **owned(payers, **more)) as proxy:
             proxy.ask(HELLO)
             assert proxy.metric("plimsoll_extra_budget_left_tokens") == 200
