@@ -15,10 +15,10 @@ from proxy.tokens.images import size_of
 from proxy.tokens.messages import CountingRules
 
 KEYS = ("tools", "tool_choice", "thinking", "output_format", "output_config", "context_management", "mcp_servers")
-FORCED = ("any", "tool")  # kinds of tool_choice that cost more
+FORCED, BARRED = ("any", "tool"), "none"  # kinds of tool_choice: a call is required, none is allowed
 THINKS = "enabled"  # the type of thinking that costs tokens
 CITATIONS = 560  # tokens of the instructions for citations
-SCHEMA, SCHEMA_RATE = 93, 2.1  # tokens of a response schema: once, and for one token of its JSON
+SCHEMA_RATE = 2.1  # tokens of a response schema for one token of its JSON
 PAGE_BYTES, PAGE_TOKENS, MAX_PAGES = 60_000, 1_650, 100  # of a PDF; a page is its text and an image of it
 BASE64_RATIO = 4 / 3
 DEEPEST = 8  # levels of blocks inside blocks; real ones have three
@@ -34,6 +34,7 @@ TOOLS: tuple[tuple[str, int], ...] = (
     ("computer_", 1_235),
     ("text_editor_", 700),
     ("bash_", 245),
+    ("tool_search_", 710),
 )
 OTHER_TOOL = 600  # of a type that is not known
 # What the client's own tools have: no type, or this one.
@@ -59,15 +60,20 @@ def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRu
     """Tokens of the encoding besides the messages: base, tools, tool choice, response schema."""
     recipe = rules.recipe
     thinks = mapping(read(head.get("thinking", b"null"))).get("type") == THINKS
-    tools = _tools(head)
+    tools = [tool for tool in _tools(head) if not tool.get("defer_loading")]  # read once a search has found them
     base = recipe.base + (recipe.thinking + (recipe.thinking_tools if tools else 0) if thinks else 0)
     own = [tool for tool in tools if tool.get("type") in CUSTOM]
     hosted = sum(_hosted(string(tool.get("type"))) for tool in tools if tool.get("type") not in CUSTOM)
     written = sum(recipe.tool + (recipe.tool_json or 1) * rules.count(compact(_shown(tool))) for tool in own)
-    choice = mapping(read(head.get("tool_choice", b"null"))).get("type")
-    forced = recipe.forced_tools - recipe.tools if own and choice in FORCED and recipe.forced_tools else 0
     tokens = round((recipe.tools if own else 0) + written + rules.unit * hosted)
-    return base, tokens, forced, _schema(head, rules)
+    return base, tokens, _choice(head, rules) if own else 0, _schema(head, rules)
+
+
+def _choice(head: Mapping[str, bytes], rules: CountingRules) -> int:
+    """What more the tools cost where a call is required, or forbidden."""
+    choice, recipe = mapping(read(head.get("tool_choice", b"null"))).get("type"), rules.recipe
+    other = recipe.forced_tools if choice in FORCED else recipe.barred_tools if choice == BARRED else 0
+    return other - recipe.tools if other else 0
 
 
 def fixed_as_text(head: Mapping[str, bytes], rules: CountingRules) -> tuple[int, int, int, int]:
@@ -115,7 +121,7 @@ def _schema(head: Mapping[str, bytes], rules: CountingRules) -> int:
     form = mapping(read(head.get("output_format", b"null"))) or mapping(config.get("format"))
     if "schema" not in form:
         return 0
-    return round(rules.unit * (SCHEMA + SCHEMA_RATE * rules.count(compact(form["schema"]))))
+    return round(rules.unit * (rules.recipe.schema + SCHEMA_RATE * rules.count(compact(form["schema"]))))
 
 
 def _content(message: Message) -> tuple[Json, bool]:

@@ -127,6 +127,7 @@ class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message: Annotated[float, msgspec.Meta(ge=0, le=32)]
     tools: Annotated[float, msgspec.Meta(ge=0, le=900)]
     tool_json: Annotated[float, msgspec.Meta(ge=0, le=8)]
+    schema_text: Annotated[float, msgspec.Meta(ge=1, le=3)] = 1
 
 
 class MarginRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,6 +151,8 @@ class MessagesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     tool_json: Annotated[float, msgspec.Meta(gt=0, le=8)]
     thinking: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0
     thinking_tools: Annotated[float, msgspec.Meta(ge=0, le=200)] = 0
+    barred_tools: Annotated[float, msgspec.Meta(ge=0, le=900)] = 0
+    schema: Annotated[float, msgspec.Meta(ge=0, le=300)] = 93
     margin: MarginRow
 
 
@@ -187,7 +190,7 @@ def _approximate(found: Approximate) -> Family:
     family = Family(
         name=found.name,
         pattern=_pattern(found),
-        recipe=approximate(found.ratio, overhead.prompt, overhead.message, overhead.tools, overhead.tool_json),
+        recipe=approximate(found.ratio, **msgspec.structs.asdict(overhead)),
         images=found.images,
         encoding=found.encoding,
         ratio=found.ratio,
@@ -200,8 +203,9 @@ def _approximate(found: Approximate) -> Family:
 
 
 def _of_messages(family: Family, row: MessagesRow) -> Family:
-    tools, thinking = (row.tools, row.forced_tools), (row.thinking, row.thinking_tools)
-    recipe = of_messages(row.ratio, row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking)
+    tools, thinking = (row.tools, row.forced_tools, row.barred_tools), (row.thinking, row.thinking_tools)
+    figures = (row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking, row.schema)
+    recipe = of_messages(row.ratio, *figures)
     return replace(family, recipe=recipe, ratio=row.ratio, margin=Margin(row.margin.base, row.margin.share))
 
 

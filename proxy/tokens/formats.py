@@ -32,7 +32,7 @@ class BodyFormat:
 
     `costs`: tokens of the encoding that each message of one block adds. `certain`: whether the cost of every part of a
     message is known, not assumed. `fixed_costs`: tokens besides the messages, from the head and the text of the first
-    message with one of the roles `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
+    message if its role is one of `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
     `is_certain`: whether the head contains all that it costs. `keys`: the fields that these figures depend on; of them
     `tools` and `schemas` may be long. `parts`: bytes of every message with a part of uncertain cost. `has_schema`:
     whether messages cost more because a response schema is set.

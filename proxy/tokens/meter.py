@@ -50,7 +50,8 @@ def meter_for(
     because it was learned with another encoding.
     """
     body = FORMATS[prompt.api]
-    system = next((m for m in prompt.messages if m.role in body.instructions), None)
+    first = prompt.messages[0] if prompt.messages else None
+    system = first if first is not None and first.role in body.instructions and first.index <= 0 else None
     schema = (1 if system is None else 2) if body.has_schema(prompt.head) else 0
     counting = counting_key_for(model, schema, prompt.opaque, tokenizer, families, prompt.api)
     correction = None if counting.family.own else _plausible(learned.correction, counting.family)

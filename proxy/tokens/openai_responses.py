@@ -92,13 +92,16 @@ class Figures:
 CLASSIC = Figures()
 REASONS = Figures(base=2, tools=7, undescribed=-1, forced=None, none=0, schema=6, reasons=True)
 CHANNELS = replace(REASONS, answer=2)
+APART = replace(CHANNELS, tools=6, call=8, stored_call=8, made_call=11)  # o4-mini, recorded in June 2026
 GPT_5 = replace(CHANNELS, call=8, stored_call=11, made_call=11, tools=9, serial=78)
 WRAPPING = replace(GPT_5, parallel=16)
 NEWEST = replace(WRAPPING, call=11)
 BY_RECIPE = {
     "reasoning": REASONS,
     "channels": CHANNELS,
+    "apart": APART,
     "harmony": GPT_5,
+    "wrapping-chat": GPT_5,
     "wrapping": WRAPPING,
     "june-2023": replace(CLASSIC, legacy_tools=True),
 }

@@ -24,15 +24,16 @@ class Recipe:
     Tools: `tools` once; `tools_after_system` more if a system message precedes them, after the text `tools_separator`;
     `undescribed_tools` if no tool has a description. `tool_json`: tokens per token of the tools' JSON; 0: the tools are
     written as TypeScript, with `legacy_tools` as in June 2023. `forced_choice`: a forced function, besides its name
-    (None: free). `choice_none`: for `tool_choice: none`.
+    (None: free). `choice_none`: for `tool_choice: none`. `required_alone`: for `tool_choice: required` with one tool.
 
     `response_schema`: a schema for the response: alone, after a system message, with tools.
     `schema_assistant_text`: with such a schema, per assistant message with text: without a system message, with one.
-    `hidden_search`: the model searches the web, and what it finds is not counted.
+    `schema_text`: how often the schema's text is read. `hidden_search`: the model searches the web, and what it finds
+    is not counted.
 
-    Of the Messages API: `frame`: per message. `call`: per tool call. `forced_tools`: in place of `tools` where the
-    client requires a call (0: the same). `tool`: per tool. `thinking`: once where the model thinks, and
-    `thinking_tools` if it has tools.
+    Of the Messages API: `frame`: per message. `call`: per tool call. `forced_tools`, `barred_tools`: in place of
+    `tools` where the client requires a call, or forbids any (0: the same). `tool`: per tool. `thinking`: once where the
+    model thinks, and `thinking_tools` if it has tools. `schema`: a schema for the response, besides its JSON.
     """
 
     name: str
@@ -55,22 +56,28 @@ class Recipe:
     legacy_tools: bool = False
     forced_choice: int | None = 6
     choice_none: int = 1
+    required_alone: int = 0
     response_schema: tuple[int, int, int] = (12, 8, 5)
     schema_assistant_text: tuple[int, int] = (3, 4)
+    schema_text: float = 1.0
     hidden_search: bool = False
     frame: float = 4.0
     call: float = 8.0
     forced_tools: int = 0
+    barred_tools: int = 0
     tool: float = 0.0
     thinking: int = 0
     thinking_tools: int = 0
+    schema: float = 93.0
 
 
 CLASSIC = Recipe("classic")
 ESCAPING = replace(CLASSIC, name="escaping", ascii_results=True)  # the models until July 2024
 JUNE_2023 = replace(ESCAPING, name="june-2023", legacy_tools=True, result=5, forced_choice=3)
 REASONING = replace(CLASSIC, name="reasoning", base=2, tools=10, forced_choice=None, choice_none=0)
-CHANNELS = replace(REASONING, name="channels", assistant_text=2, call_turn=3)
+CHANNELS = replace(REASONING, name="channels", assistant_text=2, call_turn=3, response_schema=(9, 8, 5))
+# o4-mini since 2026: tools stand apart from the system message, and a turn with calls costs 3 more.
+APART = replace(CHANNELS, name="apart", call_turn=6, tools_after_system=0, tools_separator="")
 HARMONY = replace(
     CHANNELS,
     name="harmony",
@@ -80,31 +87,39 @@ HARMONY = replace(
     tools_after_system=-1,
     tools_separator="\n\n",
     undescribed_tools=-1,
-    response_schema=(8, 7, 8),
+    response_schema=(9, 7, 8),
 )
 # gpt-5.4 and later wrap parallel calls again, but do not list results. Measured on recorded requests of /v1/responses,
 # where everything else costs the same as here and a pair 1 token more; /v1/chat/completions has not been recorded.
 WRAPPING = replace(
     HARMONY, name="wrapping", wraps_parallel=True, parallel_overhead=16, lists_results=False, unlisted_result=6
 )
-AUDIO = replace(CLASSIC, name="audio", base=2)
+# gpt-5 wraps parallel calls on /v1/chat/completions, in 2 tokens less; on /v1/responses it does not.
+WRAPPING_CHAT = replace(WRAPPING, name="wrapping-chat", parallel_overhead=14)
+AUDIO = replace(CLASSIC, name="audio", tools=12, required_alone=1)
 SEARCH = replace(CLASSIC, name="search", base=0, message=0, result=0, hidden_search=True)  # bare text without roles
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
-    for recipe in (CLASSIC, ESCAPING, JUNE_2023, REASONING, CHANNELS, HARMONY, WRAPPING, AUDIO, SEARCH)
+    for recipe in (
+        *(CLASSIC, ESCAPING, JUNE_2023, REASONING, CHANNELS, APART),
+        *(HARMONY, WRAPPING, WRAPPING_CHAT, AUDIO, SEARCH),
+    )
 }
 
 
-def approximate(ratio: float, prompt: float, message: float, tools: float, tool_json: float) -> Recipe:
+def approximate(
+    ratio: float, prompt: float, message: float, tools: float, tool_json: float, schema_text: float = 1.0
+) -> Recipe:
     """The recipe of models whose encoding is not public, from figures in the model's own tokens: `prompt` once,
     `message` for each message, `tools` once if there are tools, `tool_json` for one token of the encoding in a tool's
-    JSON. `ratio` is tokens of the model per token of the encoding. Equal figures give equal names."""
+    JSON; `schema_text` is how often a response schema is read. `ratio` is tokens of the model per token of the
+    encoding. Equal figures give equal names."""
     base, message_tokens, result, tools_tokens = (
         round(tokens / ratio) for tokens in (prompt, message, message + 4, tools)
     )
     tool_json_rate = tool_json / ratio
     return Recipe(
-        name=f"approximate-{base}-{message_tokens}-{result}-{tools_tokens}-{tool_json_rate:.6g}",
+        name=f"approximate-{base}-{message_tokens}-{result}-{tools_tokens}-{tool_json_rate:.6g}-{schema_text:g}",
         base=base,
         message=message_tokens,
         result=result,
@@ -117,6 +132,7 @@ def approximate(ratio: float, prompt: float, message: float, tools: float, tool_
         choice_none=0,
         response_schema=(20, 20, 20),
         schema_assistant_text=(0, 0),
+        schema_text=schema_text,
     )
 
 
@@ -125,16 +141,18 @@ def of_messages(
     prompt: float,
     message: float,
     call: float,
-    tools: tuple[float, float],
+    tools: tuple[float, float, float],
     tool: float,
     tool_json: float,
     thinking: tuple[float, float],
+    schema: float,
 ) -> Recipe:
     """The recipe of a model for bodies of the Messages API, from figures in the model's own tokens; see `Recipe`.
-    `tools` are those of a free and of a required call; `thinking` is what it costs, and what more if there are tools.
-    Equal figures give equal names."""
-    free, forced, alone, with_tools = (round(tokens / ratio) for tokens in (*tools, *thinking))
-    figures = f"{prompt:g}-{message:g}-{call:g}-{free}-{forced}-{tool:g}-{tool_json:g}-{alone}-{with_tools}"
+    `tools` are those of a free, a required and a forbidden call; `thinking` is what it costs, and what more if there
+    are tools. Equal figures give equal names."""
+    free, forced, barred, alone, with_tools = (round(tokens / ratio) for tokens in (*tools, *thinking))
+    chosen = f"{free}-{forced}-{barred}-{tool:g}-{tool_json:g}"
+    figures = f"{prompt:g}-{message:g}-{call:g}-{chosen}-{alone}-{with_tools}-{schema:g}"
     return Recipe(
         name=f"messages-{ratio:g}-{figures}",
         base=round(prompt / ratio),
@@ -143,7 +161,9 @@ def of_messages(
         frame=message / ratio,
         call=call / ratio,
         forced_tools=forced,
+        barred_tools=barred,
         tool=tool / ratio,
         thinking=alone,
         thinking_tools=with_tools,
+        schema=schema,
     )

@@ -27,10 +27,10 @@ SCHEMA_SEPARATOR = "\n\n"  # between a system message and the response schema
 
 def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:
     """Tokens of the encoding, in the order of `PARTS`. `head` are the body's fields as raw JSON; `system` is the text
-    of the first system message, None if there is none."""
+    of the system message at the start, None if there is none."""
     functions = functions_in(head)
     tools = _tools(functions, system, rules) if functions else 0
-    choice = _choice(head, rules) if functions else 0
+    choice = _choice(head, functions, rules) if functions else 0
     return rules.recipe.base, tools, choice, _schema(head, system, bool(functions), rules)
 
 
@@ -88,10 +88,12 @@ def separator_cost(system: str, separator: str, rules: CountingRules) -> int:
     return rules.count(system + separator) - rules.count(system)
 
 
-def _choice(head: Mapping[str, bytes], rules: CountingRules) -> int:
+def _choice(head: Mapping[str, bytes], functions: Sequence[Mapping[str, Json]], rules: CountingRules) -> int:
     choice = read(head.get("tool_choice", head.get("function_call", b"null")))
     if choice == "none":
         return rules.recipe.choice_none
+    if choice == "required":
+        return rules.recipe.required_alone if len(functions) == 1 else 0
     found = mapping(choice)
     name = string((mapping(found.get("function")) or found).get("name"))
     return (
@@ -110,6 +112,7 @@ def _schema(head: Mapping[str, bytes], system: str | None, tools: bool, rules: C
     name, about = string(found.get("name")), string(found.get("description"))
     total = rules.count(schemas.render(found.get("schema", {}))) + rules.count(f" {name}") + rules.count(name)
     total += rules.count(f"// {about}\n") if about else 0
+    total = round(rules.recipe.schema_text * total)
     if tools:
         return total + with_tools
     return total + (alone if system is None else with_system + separator_cost(system, SCHEMA_SEPARATOR, rules))

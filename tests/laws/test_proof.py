@@ -21,7 +21,7 @@ from tests.laws.meters import ByteMeter
 from tests.makers import ladder
 from tests.tokens.remembering import Remembering
 
-EXACT = ("gpt-4o", "gpt-4", "gpt-3.5-turbo-0613", "gpt-4.1-mini", "o1", "o4-mini", "gpt-5", "gpt-5-mini")
+EXACT = ("gpt-4o", "gpt-4", "gpt-3.5-turbo-0613", "gpt-4.1-mini", "o1", "o3", "o4-mini", "gpt-5", "gpt-5-mini")
 # What costs many tokens for its bytes: single digits, numbers that grow when written again, letters that are escaped.
 DENSE = (
     "1,",

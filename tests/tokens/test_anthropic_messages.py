@@ -19,7 +19,7 @@ from proxy.tokens.meter import RequestMeter, meter_for, prompt_tokens, unit_of
 from proxy.tokens.recipes import of_messages
 from tests.tokens.remembering import Remembering
 
-FIGURES = of_messages(1.0, 3, 2, 10, (100, 150), 5, 2.0, (20, 30))
+FIGURES = of_messages(1.0, 3, 2, 10, (100, 150, 0), 5, 2.0, (20, 30), 93)
 RULES = CountingRules(len, FIGURES, Patches(28, 1568, extra=3))
 # 56 x 28 pixels: the beginning of a PNG is enough to know
 PNG = "iVBORw0KGgoAAAANSUhEUgAAADgAAAAcCAYAAAA="
@@ -133,6 +133,42 @@ JSON = len('{"name":"f","description":"d","input_schema":{}}')
 )  # fmt: skip
 def test_what_a_request_costs_besides_its_messages(fields: dict[str, Any], tokens: tuple[int, ...]) -> None:
     assert fixed(**fields) == tokens
+
+
+def test_a_tool_that_is_deferred_costs_nothing_until_it_is_found() -> None:
+    deferred = {**TOOL, "name": "g", "defer_loading": True}
+    search = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+    assert fixed(tools=[TOOL, deferred]) == fixed(tools=[TOOL])
+    assert fixed(tools=[search, deferred]) == (3, 710, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "free", "forced", "barred"),
+    [
+        ("claude-opus-4-7", 712, 832, 712),
+        ("claude-opus-4-8", 290, 420, 290),
+        ("claude-opus-5", 295, 425, 287),
+        ("claude-sonnet-5", 364, 485, 354),
+        ("claude-fable-5", 364, 485, 354),
+    ],
+)
+def test_what_tools_cost_a_claude_of_2026(model: str, free: int, forced: int, barred: int) -> None:
+    def more(**choice: Any) -> int:
+        """Of the tools, what does not follow from their JSON."""
+        found = meter(model, tools=[TOOL], **choice)
+        written = -26 + 2.05 * found.counting.rules.count('{"name":"f","description":"d","input_schema":{}}')
+        return round(sum(found.fixed.values()) - meter(model).fixed["base"] - written)
+
+    assert more() == pytest.approx(free, abs=2)
+    assert more(tool_choice={"type": "any"}) == pytest.approx(forced, abs=2)
+    assert more(tool_choice={"type": "none"}) == pytest.approx(barred, abs=2)
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5"])
+def test_a_response_schema_costs_claude_from_4_7_on_42_more(model: str) -> None:
+    wanted = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+    before = meter("claude-sonnet-4-6", output_config=wanted).fixed["schema"]
+    assert meter(model, output_config=wanted).fixed["schema"] - before == pytest.approx(42, abs=2)
 
 
 def test_fields_that_nest_too_deep_count_as_text() -> None:

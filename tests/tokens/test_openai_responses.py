@@ -95,10 +95,17 @@ def test_an_answer_names_the_function_that_was_called() -> None:
 def test_models_that_reason_pay_more_for_calls_and_for_what_they_said() -> None:
     said = {"role": "assistant", "content": "ab"}
     assert cost(said, model="o3-mini") == [6] and cost(said, model="o4-mini") == cost(said, model="gpt-5") == [8]
-    assert cost(call(), model="o4-mini") == [2 + 11] and cost(call(id="fc", status="x"), model="o3") == [5 + 11]
+    assert cost(call(), model="o3") == [2 + 11] and cost(call(id="fc", status="x"), model="o3") == [5 + 11]
     assert cost(call(), model="gpt-5") == [8 + 11] and cost(call(id="fc"), model="gpt-5") == [11 + 11]
     assert cost(call(), model="gpt-5.5") == [8 + 11] and cost(call(), model="gpt-5.4-nano") == [11 + 11]
     assert cost(call(), model="gpt-5.1-chat") == [2 + 11]
+
+
+def test_o4_mini_pays_one_less_for_tools_and_six_more_for_a_call_and_its_answer_since_june_2026() -> None:
+    made = {"id": "fc", "status": "completed"}
+    assert fixed("o4-mini", tools=[FUNCTION])[1] == fixed("o3", tools=[FUNCTION])[1] - 1
+    for one in (call(), call(**made)):
+        assert sum(cost(one, output(), model="o4-mini")) == sum(cost(one, output(), model="o3")) + 6
 
 
 def test_calls_in_parallel_are_one_object_for_newer_models() -> None:
@@ -151,7 +158,7 @@ def test_which_costs_are_known(item: Any, known: bool) -> None:
 
 def test_tools_are_written_as_in_chat_and_framed_by_the_model() -> None:
     assert fixed(tools=[FUNCTION]) == (3, 3 + TOOLS, 0, 0)
-    assert fixed("o4-mini", tools=[FUNCTION]) == (2, 7 + TOOLS, 0, 0)
+    assert fixed("o3", tools=[FUNCTION]) == (2, 7 + TOOLS, 0, 0)
     assert fixed("gpt-5", tools=[FUNCTION])[1] == 9 + TOOLS
     assert fixed("gpt-5.1-codex", tools=[FUNCTION])[1] == 12 + TOOLS
     assert fixed("gpt-5", tools=[FUNCTION], parallel_tool_calls=False)[1] == 9 + 78 + TOOLS

@@ -8,7 +8,7 @@ import pytest
 from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import CountingRules
-from proxy.tokens.recipes import CLASSIC, HARMONY, JUNE_2023, SEARCH, Recipe
+from proxy.tokens.recipes import APART, AUDIO, CHANNELS, CLASSIC, HARMONY, JUNE_2023, SEARCH, WRAPPING, Recipe
 from proxy.tokens.request_overhead import fixed_as_text, fixed_costs, functions_in, has_schema, is_certain
 from proxy.tokens.schema import render as render_schema
 from proxy.tokens.tools import render
@@ -56,6 +56,17 @@ def test_tools_of_later_models_bring_hidden_instructions() -> None:
     assert fixed(PROMPTED, recipe=HARMONY, tools=TOOLS)[1] == 9 + 82 + len(render([F])) - 1 + len("\n\n")
 
 
+def test_tools_of_o4_mini_stand_apart_from_the_instructions_since_2026() -> None:
+    assert fixed(PROMPTED, recipe=APART, tools=TOOLS)[1] == fixed(recipe=APART, tools=TOOLS)[1] == 10 + len(render([F]))
+    assert fixed(PROMPTED, recipe=CHANNELS, tools=TOOLS)[1] == 10 + len(render([F])) - 4 + len("\n")
+
+
+def test_gpt_audio_pays_three_for_a_prompt_twelve_for_tools_and_one_where_its_only_tool_is_required() -> None:
+    assert fixed(recipe=AUDIO, tools=TOOLS, tool_choice="required") == (3, 12 + len(render([F])), 1, 0)
+    assert fixed(recipe=AUDIO, tools=TOOLS * 2, tool_choice="required")[2] == 0
+    assert fixed(recipe=AUDIO, tools=TOOLS)[2] == 0
+
+
 def test_where_only_a_weight_is_known_tools_cost_their_json_times_it() -> None:
     rough = replace(CLASSIC, tool_json=1.5, tools=100)
     assert fixed(recipe=rough, tools=TOOLS)[1] == 100 + round(1.5 * len(json.dumps([F], separators=(",", ":"))))
@@ -87,6 +98,16 @@ def test_a_schema_costs_what_is_seen_of_it_and_its_name_twice() -> None:
     assert fixed(response_format=WANTED)[3] == SEEN + 12
     assert fixed(PROMPTED, response_format=WANTED)[3] == SEEN + 8 + len("\n\n")
     assert fixed(PROMPTED, tools=TOOLS, response_format=WANTED)[3] == SEEN + 5
+
+
+@pytest.mark.parametrize(("recipe", "frame"), [(HARMONY, 9), (WRAPPING, 9), (CHANNELS, 9), (APART, 9)])
+def test_a_schema_alone_costs_models_that_reason_nine(recipe: Recipe, frame: int) -> None:
+    assert fixed(recipe=recipe, response_format=WANTED)[3] == SEEN + frame
+
+
+def test_a_schema_that_is_rendered_twice_and_more_costs_its_text_as_often() -> None:
+    twice = replace(CLASSIC, schema_text=2.5)
+    assert fixed(recipe=twice, response_format=WANTED)[3] == round(2.5 * SEEN) + 12
 
 
 def test_a_schemas_own_description_is_a_comment() -> None:

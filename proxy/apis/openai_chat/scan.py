@@ -32,6 +32,7 @@ REFERENCE = b'"$ref"'  # a schema that refers to its own parts is written out in
 # Where there may be more tokens than bytes: a call's arguments are parsed and written again (five bytes of 1e15, become
 # nine tokens), and results of parallel calls are written as ASCII JSON with blanks (two bytes of a letter become six).
 REWRITTEN, ESCAPED = 2, 3  # tokens per byte, at most
+REREAD = 3  # times that a response schema is read, at most: the most that a row of rules/families.toml may say
 LIST = ord("[")
 
 
@@ -95,12 +96,15 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         state = _state_after(request.messages, state)
     overhead = OVERHEAD(request)
     none = overhead == NO_OVERHEAD
+    surplus = state.surplus
+    if request.response_format is not NULL:
+        surplus += (REREAD - 1) * _size(request.response_format)
     bounded = not state.opaque and not state.heard and (none or not _is_unprovable(request))
     return Scan(
         name_of(request.model),
         older if newer is None else newer if older is None else max(newer, older),
         bool(request.stream),
-        len(body) + state.surplus if bounded else None,
+        len(body) + surplus if bounded else None,
         NO_OVERHEAD_HEAD if none else b"\0".join(overhead),
         None if state.opaque or state.late else partial(prefix_digest, scan, body, request.messages, known, _hash),
         state,
