@@ -38,6 +38,8 @@ PARAMETERS = frozenset(
 NOT_TO_CLIENT = frozenset(
     (b"set-cookie", b"openai-organization", b"openai-project", b"anthropic-organization-id", b"www-authenticate")
 )
+# Where the operator's key would lead: an address of the operator's account, to which a client would send its own key.
+LOCATIONS = frozenset((b"location", b"content-location", b"refresh"))
 BEARER = "authorization"
 
 
@@ -71,9 +73,10 @@ class Access:
         return path + b"?" + kept if kept else path
 
 
-def response_headers(headers: Iterable[Header]) -> list[Header]:
-    """The headers of an answer without those that no client of ours gets."""
-    return [header for header in headers if header[0] not in NOT_TO_CLIENT]
+def response_headers(headers: Iterable[Header], *, keyed: bool = False) -> list[Header]:
+    """The headers of an answer without those that no client of ours gets. `keyed`: it is one to the operator's key."""
+    dropped = NOT_TO_CLIENT | LOCATIONS if keyed else NOT_TO_CLIENT
+    return [header for header in headers if header[0] not in dropped]
 
 
 def key_of(row: UpstreamRow, variables: Mapping[str, str] | None) -> str:

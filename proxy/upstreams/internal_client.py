@@ -18,8 +18,8 @@ import msgspec
 from proxy.upstreams.extra_calls import CallCost, CallDenied, ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.upstream import CREDENTIALS, Sender, Upstream
-from proxy.wire.headers import QUERY, Header
+from proxy.upstreams.upstream import Sender, Upstream
+from proxy.wire.headers import CREDENTIALS, QUERY, Header
 from proxy.wire.paths import KEY_IN_QUERY
 
 # Prefixes of headers that describe the client's own body and request: they would be wrong for ours.
@@ -28,10 +28,7 @@ JSON: Header = (b"content-type", b"application/json")
 INLINE_BYTES = 65_536  # a longer response is parsed in a thread
 # Headers by which an upstream or a gateway may distinguish its tenants. A client can invent values for some of them, so
 # they separate what is learned (`tenant_of`), but they never decide who is billed (`caller_of`).
-TENANT_HEADERS = CREDENTIALS | {
-    *(b"cookie", b"openai-organization", b"openai-project", b"x-goog-api-key", b"ocp-apim-subscription-key"),
-    *(b"cf-aig-authorization", b"helicone-auth", b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
-}
+TENANT_HEADERS = CREDENTIALS | {b"cookie", b"openai-organization", b"openai-project"}
 BYTES_PER_TOKEN = 4  # estimates the cost of a request whose response reports no usage
 
 

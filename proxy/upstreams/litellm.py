@@ -3,9 +3,9 @@
 Theory of operation
 ===================
 
-`import litellm` takes 2 to 5 seconds and 150 MiB, so it happens in a thread, at the start if a row needs it, else at
-the first request. Requests go through its public `acompletion`; errors and streams come back in OpenAI's shape. It has
-its own connections: the forward proxies and authorities of the environment apply to them.
+`import litellm` takes 2 to 5 seconds and 150 MiB, so it happens in a thread, before the rows that need it are used.
+Requests go through its public `acompletion`; errors and streams come back in OpenAI's shape. It has its own
+connections: the forward proxies and authorities of the environment apply to them.
 
 What a client sends reaches litellm as the arguments that `translation.arguments` lists and in no other way: not as a
 URL, a key, a callback or a header. Nothing that it logs, prints or reports is kept, and it reads no file and no network
@@ -32,11 +32,11 @@ from proxy.apis.openai_chat import translation
 from proxy.config.upstreams import UpstreamRow
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED, ConfigError
 from proxy.http.callbacks import Event, ignore
-from proxy.http.client.answer import KEY_REFUSED, Answer, UpstreamError
+from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, Sink, TransportError
 from proxy.upstreams.routing import CHAT_PATHS
-from proxy.upstreams.upstream import UNAUTHORIZED, httpx_timeout
+from proxy.upstreams.upstream import FORBIDDEN, UNAUTHORIZED, httpx_timeout, refused_key
 from proxy.wire.headers import Header, value_of
 
 PACKAGE = "litellm"
@@ -52,7 +52,8 @@ SWITCHES = {
     "disable_streaming_logging": True,
     "user_url_validation": True,
 }
-LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+# "litellm" is above those of its modules, which warn of keywords that a provider does not take.
+LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", PACKAGE)
 SILENT = logging.CRITICAL + 1
 WINDOW_EXCEEDED, TIMEOUT, UNCONNECTED = "ContextWindowExceededError", "Timeout", "APIConnectionError"
 # Of the HTTP clients that litellm uses: there was no connection.
@@ -81,7 +82,7 @@ def load(event: Event = ignore) -> Complete:
         setattr(module, name, switch)
     for name in LOGGERS:
         logger = logging.getLogger(name)
-        logger.handlers, logger.propagate, logger.disabled = [], False, True
+        logger.handlers, logger.propagate, logger.disabled = [logging.NullHandler()], False, True
         logger.setLevel(SILENT)
     if first:
         gc.freeze()  # the garbage collector does not scan what is loaded for good
@@ -116,6 +117,11 @@ class LiteLLM:
     def has_key(self) -> bool:
         """True: without a key of the row, litellm takes one from the operator's environment."""
         return True
+
+    def load(self) -> None:
+        """Imports litellm, unless that is done. Takes seconds: to be called in a thread."""
+        if self._complete is None:
+            self._complete = load(self._event)
 
     async def ready(self) -> Complete:
         """Waits until litellm is imported."""
@@ -182,9 +188,8 @@ class LiteLLM:
             raise UpstreamError.of(fault) from fault
         if kind == TIMEOUT:
             raise UpstreamError(504, "upstream_timeout", "The upstream did not answer in time.") from None
-        if status == UNAUTHORIZED:
-            text = "The upstream refused the key that the proxy's operator gave it."
-            raise UpstreamError(502, KEY_REFUSED, text) from None
+        if status in (UNAUTHORIZED, FORBIDDEN):
+            raise refused_key(status) from None
         if kind == UNCONNECTED or not isinstance(status, int) or not 400 <= status < 600:  # perhaps a fault of its own
             self._event("litellm failed", upstream=self._row.name, kind=kind)
             raise UpstreamError(502, "upstream_error", "The upstream failed.") from None

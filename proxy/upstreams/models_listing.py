@@ -16,7 +16,8 @@ from proxy.config.models_response import owner_from_models, window_from_models
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
 from proxy.model.limits import Window
-from proxy.upstreams.upstream import CREDENTIALS, Sender
+from proxy.upstreams.upstream import Sender
+from proxy.wire.headers import CREDENTIALS
 
 REQUEST_WAIT_S = 2.0  # how long a client's request waits for the list; a later response serves the next request
 FETCH_TIMEOUT_S = 15.0

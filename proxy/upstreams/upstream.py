@@ -19,18 +19,19 @@ from proxy.http.client.egress import DIRECT, PORTS, Egress
 from proxy.http.client.pool import MAX_CONNECTIONS, Pool, Timeouts, WireRequest
 from proxy.http.client.response import TransportError
 from proxy.upstreams.access import Access, response_headers
-from proxy.wire.headers import SWITCH, Header, to_upstream, value_of
+from proxy.wire.headers import CREDENTIALS, SWITCH, Header, to_upstream, value_of
 from proxy.wire.paths import brings_key, takes_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
 SERVER_ROOT = b"/api/"  # Ollama's own API stands beside its /v1, not under it
-CREDENTIALS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
 CHUNKED = (b"transfer-encoding", b"chunked")
-UNAUTHORIZED = 401
+UNAUTHORIZED, FORBIDDEN = 401, 403
+REFUSED_KEY = "The upstream refused the key that the proxy's operator gave it."
+REFUSED_REQUEST = "The upstream did not permit this request with the key that the proxy's operator gave it."
 
 
 class Link(Protocol):
@@ -134,10 +135,10 @@ class Upstream:
     async def _checked(self, answer: Answer) -> Answer:
         """The answer of another upstream than the clients' own. Raises UpstreamError where it refuses the operator's
         key: its words may contain a part of the key, and the client's own key is not meant."""
-        if answer.status == UNAUTHORIZED and self.has_key:
+        if self.has_key and answer.status in (UNAUTHORIZED, FORBIDDEN):
             await answer.close()
-            raise UpstreamError(502, KEY_REFUSED, "The upstream refused the key that the proxy's operator gave it.")
-        answer.headers = response_headers(answer.headers)
+            raise refused_key(answer.status)
+        answer.headers = response_headers(answer.headers, keyed=self.has_key)
         return answer
 
     def target(self, target: bytes) -> bytes:
@@ -208,6 +209,11 @@ class Upstream:
     async def close(self) -> None:
         """Closes its connections."""
         await self._link.close()
+
+
+def refused_key(status: int) -> UpstreamError:
+    """What a client is told where an upstream refused the operator's key, in words of ours."""
+    return UpstreamError(502, KEY_REFUSED, REFUSED_KEY if status == UNAUTHORIZED else REFUSED_REQUEST)
 
 
 def httpx_timeout(timeouts: Timeouts) -> httpx.Timeout:

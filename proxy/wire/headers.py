@@ -6,11 +6,33 @@ Headers are pairs of bytes with names in lower case, as in ASGI. Their order and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 Header = tuple[bytes, bytes]
 
 OURS = b"x-plimsoll-"  # the proxy's own headers: never sent to a provider, and never accepted from one
+
+
+def spellings(names: Iterable[bytes]) -> Iterator[bytes]:
+    """Names of headers with each of their hyphens as it is and as an underscore: servers that hand headers on as
+    variables (CGI, WSGI) take both for the same name."""
+    for name in names:
+        for ends in product((b"-", b"_"), repeat=name.count(b"-")):
+            yield b"".join(part + end for part, end in zip(name.split(b"-"), (*ends, b""), strict=True))
+
+
+# Headers that are a key, whoever's: the providers' own names and those of gateways.
+KEY_HEADERS = frozenset((b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key"))
+CREDENTIALS = frozenset(
+    spellings(
+        KEY_HEADERS
+        | {
+            *(b"ocp-apim-subscription-key", b"cf-aig-authorization", b"helicone-auth"),
+            *(b"x-litellm-api-key", b"x-portkey-api-key", b"x-portkey-virtual-key"),
+        }
+    )
+)
 
 QUERY = OURS + b"query"  # the query of a request to a fitted path, for code that receives only its headers
 
@@ -30,8 +52,11 @@ HOP_BY_HOP = frozenset(
 )
 # The two fields that a WebSocket's handshake needs on each connection (RFC 6455, 4.1 and 4.2.2).
 SWITCH: tuple[Header, ...] = ((b"connection", b"Upgrade"), (b"upgrade", b"websocket"))
+# Not forwarded in either direction. With underscores they would be framing to a server that reads both as one name.
+DROPPED = frozenset({*spellings(HOP_BY_HOP), *spellings((b"content-length",))} - {b"content-length"})
+BOTH_OURS = tuple(spellings((OURS,)))
 # Expect is answered by the server that the client is connected to (10.1.1); Host names the upstream (7.2).
-NOT_TO_UPSTREAM = HOP_BY_HOP | {b"host", b"expect"}
+NOT_TO_UPSTREAM = DROPPED | {b"host", b"expect"}
 HARMLESS = frozenset((b"keep-alive", b"close"))  # the usual values of Connection: they name no other header
 NOTHING: frozenset[bytes] = frozenset()
 
@@ -43,7 +68,7 @@ def to_upstream(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> 
 
 def to_client(headers: Iterable[Header], drop: frozenset[bytes] = NOTHING) -> list[Header]:
     """An upstream's headers for the client, without the names in `drop`."""
-    return _end_to_end(headers, HOP_BY_HOP | drop if drop else HOP_BY_HOP)
+    return _end_to_end(headers, DROPPED | drop if drop else DROPPED)
 
 
 def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes]) -> list[Header]:
@@ -51,7 +76,7 @@ def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes]) -> list[H
     for header in headers:
         name = header[0]
         if name not in unwanted:
-            if not name.startswith(OURS):
+            if not name.startswith(BOTH_OURS):
                 kept.append(header)
         elif name == b"connection" and header[1] not in HARMLESS:
             options.append(header[1])

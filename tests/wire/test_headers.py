@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.wire.headers import (
+    CREDENTIALS,
     HOP_BY_HOP,
     answered_id,
     connection_options,
     request_id,
+    spellings,
     to_client,
     to_upstream,
     value_of,
@@ -31,6 +33,21 @@ def test_hop_by_hop_headers_go_neither_way(name: bytes) -> None:
 @pytest.mark.parametrize("name", [b"host", b"expect", b"x-plimsoll-mode", b"x-plimsoll-", b"x-plimsoll-anything"])
 def test_what_is_said_to_the_proxy_stays_here(name: bytes) -> None:
     assert to_upstream([*END_TO_END, (name, b"x")]) == END_TO_END
+
+
+@pytest.mark.parametrize("name", [b"transfer_encoding", b"content_length", b"proxy_authorization", b"x_plimsoll_mode"])
+def test_a_name_that_a_server_may_read_as_one_of_these_goes_neither_way(name: bytes) -> None:
+    assert to_upstream([(name, b"x"), *END_TO_END]) == to_client([(name, b"x"), *END_TO_END]) == END_TO_END
+
+
+def test_other_names_with_underscores_go_both_ways() -> None:
+    headers = [(b"session_id", b"1"), (b"x_api_key", b"2")]
+    assert to_upstream(headers) == to_client(headers) == headers
+
+
+def test_each_hyphen_of_a_name_is_spelled_both_ways() -> None:
+    assert set(spellings((b"a-b-c", b"d"))) == {b"a-b-c", b"a_b-c", b"a-b_c", b"a_b_c", b"d"}
+    assert {b"authorization", b"x-api-key", b"x_api_key", b"x-goog-api-key", b"api_key"} <= CREDENTIALS
 
 
 def test_an_upstream_does_not_speak_for_the_proxy() -> None:
