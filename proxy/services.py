@@ -309,7 +309,7 @@ def build(
     wrong settings and rules."""
     reread = reread or (lambda: settings)
     followed = [one for one in (settings.rules, settings.keys) if one is not None]
-    reloader = Reloader(followed, lambda: _load(reread(), variables), lambda loaded: services.adopt(loaded), event)
+    reloader = Reloader(followed, lambda: _reload(reread(), variables), lambda loaded: services.adopt(loaded), event)
     _, rules, windows, senders = _load(settings, variables)
     cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     upstream = make_upstream(settings, None, settings.api_key, event)
@@ -351,6 +351,15 @@ def _load(settings: Settings, variables: Callable[[], Mapping[str, str]] | None)
     keys = None if variables is None else variables()
     senders = make_senders(settings, routing(rules.upstreams).routes, keys, event)
     return Loaded(settings, rules, load_windows(rules.windows), senders)
+
+
+def _reload(settings: Settings, variables: Callable[[], Mapping[str, str]] | None) -> Loaded:
+    """As `_load`, with what takes seconds to import: no request waits for it."""
+    loaded = _load(settings, variables)
+    for sender in loaded.senders.values():
+        if isinstance(sender, LiteLLM):
+            sender.load()
+    return loaded
 
 
 def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, extra_calls: ExtraCalls) -> InternalClient:

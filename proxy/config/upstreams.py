@@ -36,8 +36,8 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     A request goes to the first row whose `models` and `paths` (globs) match it and that speaks its `api`. `key` is the
     name of the environment variable with the key, which goes in `key_header`. `callers` says who may spend it.
     `headers` are names of further headers of clients that it gets. `window` bounds the windows of its models, in
-    tokens. `ca`, `cert` and `cert_key` are PEM files, relative to the folder of upstreams.toml. `provider` is litellm's
-    name of a provider.
+    tokens. `serves` (names and globs): it serves these models and no others. `ca`, `cert` and `cert_key` are PEM files,
+    relative to the folder of upstreams.toml. `provider` is litellm's name of a provider.
     """
 
     name: str
@@ -50,6 +50,7 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     callers: str = ACCEPTED
     headers: tuple[str, ...] = ()
     window: int | None = None
+    serves: tuple[str, ...] = ()
     ca: str | None = None
     cert: str | None = None
     cert_key: str | None = None
@@ -77,8 +78,11 @@ def _problems(row: UpstreamRow) -> list[str]:
         found.append(f"name must be lower-case letters, digits, - and _, and not {DEFAULT}")
     if row.key and not VARIABLE.fullmatch(row.key):
         found.append("key must be the name of an environment variable, not a key")
-    if any(not pattern.strip() for pattern in row.models):
-        found.append("models must not be empty")
+    found += [
+        f"{field} must not be empty"
+        for field, patterns in (("models", row.models), ("serves", row.serves))
+        if any(not pattern.strip() for pattern in patterns)
+    ]
     if any(not path.startswith("/") for path in row.paths):
         found.append("paths must begin with /, such as /v1/messages*")
     if any(not HEADER.fullmatch(name) or name.startswith("x-plimsoll-") or name in CREDENTIALS for name in row.headers):

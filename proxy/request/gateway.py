@@ -206,14 +206,19 @@ class Gateway:
     ) -> None:
         """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
         empty: Attempt | None = None
-        for left in reversed(range(MAX_HEALS + 1)):
+        while True:
             try:
                 with interrupt_on_disconnect(receive, cycle):
                     attempt = await self._attempt(context, target)
             except UpstreamError as failure:
-                if left and self.routes is not None and await self.routes.stay(context, failure):
+                if (
+                    context.record.attempts <= MAX_HEALS
+                    and self.routes is not None
+                    and await self.routes.stay(context, failure)
+                ):
                     continue
                 raise
+            left = context.record.attempts <= MAX_HEALS
             if self.routes is not None and left and attempt.refusal is None and attempt.answer.status >= 400:
                 if await self.routes.stay(context):
                     await attempt.answer.close()
@@ -248,6 +253,8 @@ class Gateway:
             backend = self.routes.target(context)
             upstream, record.upstream = backend.upstream, backend.name
         record.attempt()
+        if record.unreadable:
+            headers = plainly(headers)
         if record.trace is not None:
             headers = record.trace.attempt(headers, record.upstream)
         if planned.pieces:
@@ -267,9 +274,11 @@ class Gateway:
             if usage is not None:
                 return Attempt(answer, body, None, usage)
             answer.unread(body)
-        if unreadable(answer) and not planned.pieces:  # those were asked for plainly already
+        if unreadable(answer) and not (planned.pieces or record.unreadable) and record.attempts <= MAX_HEALS:
             await answer.close()
-            answer = await upstream.send("POST", target, plainly(headers), payload)
+            record.stop_waiting()
+            record.unreadable = True
+            return await self._attempt(context, target)
         try:
             untried = self.refusals.is_untried(context, len(payload))
             doubtful = untried or self.refusals.has_refused(received.headers, context.scanned.model)
@@ -422,7 +431,9 @@ class Gateway:
             if value_of(scope["headers"], UPSTREAM) not in (None, b"", DEFAULT.encode()):
                 raise no_upstreams()
             return self.upstream, passed
-        backend = self.routes.other(scope["headers"], target_of(scope))
+        cycle = cycle_of(scope)
+        reads = scope["method"] in ("GET", "HEAD") and not (cycle is not None and cycle.is_handshake)
+        backend = self.routes.other(scope["headers"], target_of(scope), reads=reads)
         return backend.upstream, lambda outcome: passed(replace(outcome, upstream=backend.name))
 
     def log_unfitted(self, method: str, target: bytes) -> None:

@@ -147,7 +147,10 @@ class ModelsList:
         row = backend.row
         assert row is not None
         found = read_list(await self._fetched(backend)) if row.api in REQUESTS else None
-        named = [entry_for(name, row.name, anthropic) for name in row.models if not GLOB & set(name)]
+        assert backend.route is not None
+        exact = [name for name in row.models if not GLOB & set(name) and backend.route.serves(name)]
+        exact += [name for name in row.serves if not GLOB & set(name) and self._reaches(backend, name, anthropic)]
+        named = [entry_for(name, row.name, anthropic) for name in exact]
         listed = [shaped(entry, row.name, anthropic) for entry in self._served(backend, found, anthropic)]
         return [self._shown(backend, entry, anthropic) for entry in distinct([*listed, *named])]
 
@@ -163,8 +166,13 @@ class ModelsList:
         """The entries of an upstream's list whose requests go to it."""
         if self.routes is None:
             return entries_of(found)
-        route = self.routes.routing.upstream
-        return [entry for entry in entries_of(found) if route(PATH_OF[anthropic], entry["id"]) == backend.name]
+        return [entry for entry in entries_of(found) if self._reaches(backend, entry["id"], anthropic)]
+
+    def _reaches(self, backend: Backend, model: str, anthropic: bool) -> bool:
+        """Whether requests for a model go to an upstream, which serves it."""
+        if self.routes is None or self.routes.routing.upstream(PATH_OF[anthropic], model) != backend.name:
+            return False
+        return backend.route is None or backend.route.serves(model)
 
     def _shown(self, backend: Backend, entry: Entry, anthropic: bool) -> Entry:
         """An entry, with the window that is enforced if that is asked for and known."""

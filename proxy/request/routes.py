@@ -79,13 +79,17 @@ class Routes:
 
     async def choose(self, context: RequestContext) -> Backend:
         """The upstream of a received request: the one that it names, else by its path and its model. Raises
-        `ClientError` for a name that does not exist."""
+        `ClientError` for a name that does not exist, and for a model that its row does not serve."""
         received = context.received
-        path = path_of(received.api)
+        path, model = path_of(received.api), None
         if received.controls.upstream is not None:
             backend = self._named(received.controls.upstream, path)
         else:
-            backend = self.backends[self.routing.upstream(path, await self._model(context))]
+            model = await self._model(context)
+            backend = self.backends[self.routing.upstream(path, model)]
+        if backend.route is not None and backend.route.serving is not None:
+            if not backend.route.serves(await self._model(context) if model is None else model):
+                raise not_served(backend.name)
         context.upstream = backend.name
         return backend
 
@@ -106,8 +110,9 @@ class Routes:
             context.scanned = scanned
         return scanned.model
 
-    def other(self, headers: Headers, target: bytes) -> Backend:
-        """The upstream of a request that is not fitted: the one that it names, else by its path. Raises as `begin`."""
+    def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+        """The upstream of a request that is not fitted: the one that it names, else by its path. `reads`: it can call
+        no model. Raises as `begin`."""
         path = one_path(target.partition(b"?")[0]).decode("latin-1")
         named = (value_of(headers, UPSTREAM) or b"").decode("latin-1").strip()
         if named:
@@ -117,6 +122,8 @@ class Routes:
         if backend.row is not None and not is_plain(path):
             text = f"A path that can be read in two ways goes to the upstream {DEFAULT} alone."
             raise ClientError(400, text, code="invalid_path")
+        if not reads and backend.route is not None and backend.route.serving is not None:
+            raise not_served(backend.name)  # what its body names is not read
         self._check(backend, headers)
         return backend
 
@@ -151,6 +158,8 @@ class Routes:
         backend = self.backends[self.routing.upstream(PATHS[api], model)]
         if backend.knowledge is home:
             return home
+        if backend.route is not None and not backend.route.serves(model):
+            return None
         if value_of(headers, UPSTREAM) or time.monotonic() < self._avoided_until.get(backend.name, 0.0):
             return None
         if not home.offline and self._refuses(backend, headers):
@@ -224,6 +233,11 @@ PATHS = {api.name: path_of(api) for api in apis()}
 def no_upstreams() -> ClientError:
     """A request names an upstream, and there is only the default one."""
     return bad_header(HEADER, f"must be {DEFAULT}: there are no others")
+
+
+def not_served(name: str) -> ClientError:
+    """The row of an upstream says which models it serves, and the request is for none of these."""
+    return ClientError(404, f"The upstream {name} does not serve this model or path.", code="model_not_found")
 
 
 def not_permitted(name: str) -> ClientError:

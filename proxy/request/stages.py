@@ -145,6 +145,7 @@ class Record(msgspec.Struct):
     extra calls cost, None before the first one. `trace`: if the request is sampled. `upstream` is where the latest
     attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
     `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
+    `unreadable`: an answer was compressed in a way that is not decoded, and the next ones are asked for as plain text.
     """
 
     result: str = ""
@@ -160,6 +161,7 @@ class Record(msgspec.Struct):
     first_byte_seconds: float | None = None
     upstream: str = ""
     held: bytes | None = b""
+    unreadable: bool = False
     _sent_at: float = 0.0
     _waiting_since: float = 0.0
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from proxy.config.key_checks import KeyCheck, stated
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.upstream import CREDENTIALS
-from proxy.wire.headers import QUERY, value_of
+from proxy.wire.headers import CREDENTIALS, QUERY, value_of
 from proxy.wire.paths import KEY_IN_QUERY
 
 UNAUTHORIZED, FORBIDDEN = 401, 403

@@ -44,6 +44,7 @@ class Route:
     row: UpstreamRow
     models: re.Pattern[str] | None
     paths: re.Pattern[str] | None
+    serving: re.Pattern[str] | None = None
 
     def speaks(self, path: str) -> bool:
         """Whether the upstream has the API of a path."""
@@ -54,6 +55,12 @@ class Route:
     def names(self, path: str) -> bool:
         """Whether a path is one of those that the row names."""
         return self.paths is not None and is_plain(path) and self.paths.match(path.lower()) is not None
+
+    def serves(self, model: str) -> bool:
+        """Whether the row serves a model. One that says which it serves serves no other, and none without a name."""
+        if self.serving is None:
+            return True
+        return 0 < len(model) <= MAX_LENGTH and self.serving.match(model.lower()) is not None
 
     def takes(self, path: str, model: str) -> bool:
         """Whether a request belongs to the row. A row without globs takes only requests that name it."""
@@ -93,4 +100,4 @@ class Routing:
 
 def routing(rows: Iterable[UpstreamRow]) -> Routing:
     """The routing by these rows."""
-    return Routing(tuple(Route(row, globs(row.models), globs(row.paths)) for row in rows))
+    return Routing(tuple(Route(row, globs(row.models), globs(row.paths), globs(row.serves)) for row in rows))

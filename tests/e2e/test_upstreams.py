@@ -600,7 +600,8 @@ def test_a_websocket_to_another_upstream_brings_no_key_of_the_client(tmp_path: P
             protocols = b"sec-websocket-protocol: realtime, openai-insecure-api-key." + CLIENT.encode()
             shake = (b"connection: upgrade", b"upgrade: websocket", b"sec-websocket-key: eA==", protocols)
             sent = get(b"/v1/realtime?model=gpt-4o&key=" + CLIENT.encode(), *shake, *CREDENTIALS)
-            assert (await ask(proxy.port, sent)).status == 403 and not default.requests
+            got = await ask(proxy.port, sent)
+            assert (got.status, error(got)["code"]) == (502, "upstream_key_refused") and not default.requests
             (request,) = other.requests
             assert request.target == b"/v1/realtime?model=gpt-4o" and CLIENT.encode() not in everything(other)
             assert request.header(b"sec-websocket-protocol") == [b"realtime"]

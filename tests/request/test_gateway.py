@@ -251,7 +251,7 @@ def test_a_refusal_in_an_encoding_that_nobody_reads_is_asked_for_once_more() -> 
     desk = Desk(encoded)
     got = asyncio.run(desk.chat(body(talk(120)), (b"accept-encoding", b"br")))
     assert got[0]["status"] == 200
-    assert [dict(headers).get(b"accept-encoding") for _, headers in desk.sent] == [b"br", b"identity", b"br"]
+    assert [dict(headers).get(b"accept-encoding") for _, headers in desk.sent] == [b"br", b"identity", b"identity"]
     assert desk.replies[0].closed
 
 

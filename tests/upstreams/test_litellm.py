@@ -286,6 +286,13 @@ def test_nothing_of_a_request_is_logged_or_printed(
     assert library.telemetry is False and library.suppress_debug_info is True and not library.callbacks
 
 
+def test_B5_what_one_of_its_modules_warns_of_is_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    load()
+    for name in ("litellm.llms.huggingface.chat.transformation", "LiteLLM"):
+        logging.getLogger(name).warning("`max_retries` is not supported. It will be ignored.")
+    assert caplog.text == ""
+
+
 def test_litellms_own_mock_answers_as_a_provider_does() -> None:
     async def check() -> None:
         complete = partial(load(), mock_response="It is mocked.")

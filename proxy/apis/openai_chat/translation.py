@@ -24,6 +24,8 @@ ARGUMENTS = frozenset(
 )
 TEXT_PARTS = frozenset(("text", "refusal"))
 REMOTE = re.compile(r"\s*(?!data:)[^\s,;]{0,40}://")
+# The library puts the name into paths of URLs, and of some providers it takes an address instead of a name.
+MODEL = re.compile(r"(?!.*(?:https?:|//|\.\.))[\w.:/@+~-]{1,256}", re.ASCII)
 SEARCHED = 200  # characters at the beginning of a string in which an address begins
 DONE = b"data: [DONE]\n\n"
 INVALID, FAILED = "invalid_request_error", "api_error"
@@ -41,8 +43,10 @@ def arguments(body: bytes) -> Fields:
         raise NotTranslatable("the body is no valid JSON") from None
     if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
         raise NotTranslatable("the body is no chat request")
-    if not isinstance(found.get("model"), str):
+    if not isinstance(model := found.get("model"), str):
         raise NotTranslatable("the body has no model")
+    if MODEL.fullmatch(model) is None:
+        raise NotTranslatable("its model is no name of a model")
     if any(_is_remote(part) for part in _parts(found["messages"])):
         raise NotTranslatable("it has a file or an image by an address or an id: send it in a data: URL")
     if any(not isinstance(tool, dict) or tool.get("type") != "function" for tool in found.get("tools") or ()):
