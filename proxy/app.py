@@ -192,7 +192,7 @@ def create_admin(services: Services) -> Asgi:
 
 def guard_of(settings: Settings, host: str) -> Guard:
     """Who may use the proxy's own paths on a port of this host."""
-    return Guard(frozenset(settings.admin_names), private=not is_loopback(host))
+    return Guard(frozenset(settings.admin_names), not is_loopback(host), frozenset(settings.hosts))
 
 
 def _lifespan(services: Services) -> Callable[[Router], contextlib.AbstractAsyncContextManager[None]]:

@@ -56,6 +56,7 @@ from proxy.request.shown import Keeping
 from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.traces import Traces, make_traces
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
+from proxy.request.web_pages import web_pages
 from proxy.request.work import Background, Pool, request_pool
 from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
@@ -218,6 +219,7 @@ class Services:
             serving.models,
             self.recorder,
             None if recent is None else Keeping(self.first.page_content),
+            web_pages(self.first),
         )
         self._use(serving)
         if recent is not None:

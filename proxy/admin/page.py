@@ -50,11 +50,6 @@ LEARNED_S = 10.0  # what was learned is read again after that time
 UNREAD_S = 60.0  # how long a viewer may read nothing
 LAST_EVENT = b"last-event-id"
 
-NO_TOKEN = ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
-GONE = ClientError(404, "This request is no longer kept, or never was.", code="gone")
-CONTENT_OFF = ClientError(404, "Texts are not kept: PLIMSOLL_PAGE_CONTENT is off.", code="content_off")
-TOO_MANY = ClientError(503, f"There are {MAX_VIEWERS} viewers already.", code="too_many_viewers", retry=True, after=5)
-UNNAMED = ClientError(400, 'Name one model: {"model": "NAME"}.', code="no_model", param="model")
 
 Handler = Callable[[Scope, Receive], Awaitable[Any]]
 
@@ -138,7 +133,7 @@ class Page:
 
     def _check_token(self, scope: Scope, changes: bool) -> None:
         if (changes or not self.is_open) and not is_token(value_of(scope["headers"], ASKED), self.token):
-            raise NO_TOKEN
+            raise no_token()
 
     async def _overview(self, scope: Scope, receive: Receive) -> Any:
         return await self.overview()
@@ -212,7 +207,7 @@ class Page:
         answers = await self.peers.ask({"ask": "detail", "id": id})
         found: float | None = next((answer["at"] for answer in answers if answer is not None), None)
         if found is None:
-            raise GONE
+            raise gone()
         return found
 
     async def _request(self, rest: str) -> Any:
@@ -221,16 +216,16 @@ class Page:
         if part not in ("", "texts"):
             raise not_found()
         if part and not self._served.gateway.settings.page_content:
-            raise CONTENT_OFF
+            raise content_off()
         answers = await self.peers.ask({"ask": "texts" if part else "detail", "id": id})
         found = next((answer for answer in answers if answer is not None), None)
         if found is None:
-            raise GONE
+            raise gone()
         return {"texts": found} if part else found
 
     async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self.feed.viewers) >= MAX_VIEWERS:
-            raise TOO_MANY
+            raise too_many_viewers()
         after = (value_of(scope["headers"], LAST_EVENT) or b"").decode("latin-1")
         viewer, first = await self.feed.join(after)
         try:
@@ -271,14 +266,39 @@ class Page:
             body = await read_body(scope, receive, MOST_BYTES, served.settings.body_timeout, room)
             model = _NAMED.decode(body).model
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise UNNAMED from None
+            raise unnamed() from None
         finally:
             room.release()
         if not model:
-            raise UNNAMED
+            raise unnamed()
         answers = await self.peers.ask({"ask": "forget", "model": model})
         self._learned = (0.0, [])  # not before all have forgotten: an overview may be asked for meanwhile
         return max(answers, key=lambda answer: len(answer["limits"]) + len(answer["counts"]))
+
+
+def no_token() -> ClientError:
+    """A request lacks the token."""
+    return ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
+
+
+def gone() -> ClientError:
+    """A request is asked for that is not there."""
+    return ClientError(404, "This request is no longer kept, or never was.", code="gone")
+
+
+def content_off() -> ClientError:
+    """Texts are asked for where none are kept."""
+    return ClientError(404, "Texts are not kept: PLIMSOLL_PAGE_CONTENT is off.", code="content_off")
+
+
+def too_many_viewers() -> ClientError:
+    """Every viewer's place is taken."""
+    return ClientError(503, f"There are {MAX_VIEWERS} viewers already.", code="too_many_viewers", retry=True, after=5)
+
+
+def unnamed() -> ClientError:
+    """A body names no model."""
+    return ClientError(400, 'Name one model: {"model": "NAME"}.', code="no_model", param="model")
 
 
 def _allow(method: str, *allowed: str) -> None:

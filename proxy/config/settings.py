@@ -46,6 +46,8 @@ class Settings:
     upstream: str
     host: str
     port: int
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
     admin_host: str
     admin_port: int | None
     admin_names: tuple[str, ...]
@@ -135,6 +137,18 @@ SETTINGS = (
     ),
     Setting("PLIMSOLL_HOST", values.host, "127.0.0.1", "address to listen on"),
     Setting("PLIMSOLL_PORT", port, "8080", "port to listen on; 0 for any free port"),
+    Setting(
+        "PLIMSOLL_HOSTS",
+        values.host_names,
+        "",
+        "names of this proxy besides addresses and localhost; if set, no other name is served, as on loopback",
+    ),
+    Setting(
+        "PLIMSOLL_ORIGINS",
+        values.origins,
+        "",
+        "origins of web pages that may do what other clients may: https://chat.example.com",
+    ),
     Setting("PLIMSOLL_ADMIN_HOST", values.host, "", "address of the admin port; empty: PLIMSOLL_HOST"),
     Setting(
         "PLIMSOLL_ADMIN_PORT",
@@ -146,7 +160,7 @@ SETTINGS = (
         "PLIMSOLL_ADMIN_NAMES",
         values.host_names,
         "",
-        "names under which browsers and scripts reach the proxy's own paths, besides addresses and localhost",
+        "further names under which browsers and scripts reach the proxy's own paths, besides PLIMSOLL_HOSTS",
     ),
     Setting(
         "PLIMSOLL_ADMIN_TOKEN", optional(values.token), "", "token for the page's data, /learned and /forget", True

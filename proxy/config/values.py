@@ -108,6 +108,15 @@ def host_names(text: str) -> tuple[str, ...]:
     return found
 
 
+def origins(text: str) -> tuple[str, ...]:
+    """A comma-separated list of origins (RFC 6454): a scheme, a host and perhaps a port, in lower case."""
+    found = tuple(name.removesuffix("/") for name in names(text.lower()))
+    for name in found:
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?", name):
+            raise ValueError(f"has {quoted(name)}, must be origins such as https://chat.example.com")
+    return found
+
+
 def ladder_name(text: str) -> str:
     """The name of a ladder, which is also its file's name."""
     if not re.fullmatch(r"\w[\w.-]*", text, re.ASCII):

@@ -19,6 +19,7 @@ from proxy.request.prepare import Planner
 from proxy.request.routes import Backend, Routes
 from proxy.request.totals import TotalCounter, Totals
 from proxy.request.wants import Parts, Provider, want_kinds
+from proxy.request.web_pages import web_pages
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
@@ -56,7 +57,7 @@ class Builder:
         backends = {self.default.name: self.default}
         for route in table.routes:
             backends[route.row.name] = self._backend(route)
-        routes = Routes(table, backends, self.extra_calls)
+        routes = Routes(table, backends, self.extra_calls, web_pages(self.settings))
         for backend in backends.values():
             backend.knowledge.peers = routes
         return routes

@@ -56,6 +56,7 @@ from proxy.request.routes import Routes, no_upstreams
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.request.tracing import Tracer
+from proxy.request.web_pages import WebPages
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.key_checks import brings_credential
@@ -104,6 +105,7 @@ class Gateway:
     models: ModelsList | None = None  # set if lists of models are not passed on as they are
     recorder: Recorder | None = None
     keeping: Keeping | None = None  # set if there is a page
+    pages: WebPages = field(default_factory=WebPages)
     _named: set[str] = field(default_factory=set)
 
     def with_rules(
@@ -143,6 +145,7 @@ class Gateway:
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
+            self.pages.check(scope, self.upstream.has_key)
             planner = await self._prepare(context, scope, receive, cycle)
             if context.proven and context.total is None:
                 planner.count_later(context)
@@ -402,6 +405,7 @@ class Gateway:
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
         passed = partial(self.reporter.passed, scope["headers"])
         try:
+            self.pages.check(scope, self.upstream.has_key)
             if self.models is not None and listed:
                 passed(await self.models(scope, send))
                 return

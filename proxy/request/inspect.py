@@ -126,4 +126,4 @@ async def _told(context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
         raise
     except Exception as error:
         report_bug(context.record, error)
-        raise FAILED from None
+        raise FAILED.with_traceback(None) from None  # else it would keep the frames of each time

@@ -23,6 +23,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.prepare import SEND, Planner
 from proxy.request.stages import Planned, Scanned
+from proxy.request.web_pages import WebPages, foreign_origin
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 from proxy.upstreams.models_listing import Headers
@@ -63,11 +64,12 @@ class Backend:
 @dataclass(slots=True)
 class Routes:
     """The upstreams by name, and the rows that choose among them. `extra_calls` knows whose own key the default
-    upstream accepted."""
+    upstream accepted. No page of a stranger (`pages`) spends the key of a row."""
 
     routing: Routing
     backends: Mapping[str, Backend]
     extra_calls: ExtraCalls
+    pages: WebPages = field(default_factory=WebPages)
     _avoided_until: dict[str, float] = field(default_factory=dict)
 
     async def begin(self, context: RequestContext) -> Backend:
@@ -137,11 +139,17 @@ class Routes:
 
     def _check(self, backend: Backend, headers: Headers) -> None:
         if self._refuses(backend, headers):
+            if self.pages.is_strange(headers):
+                raise foreign_origin()
             raise not_permitted(backend.name)
 
     def _refuses(self, backend: Backend, headers: Headers) -> bool:
         """Whether a caller may not spend the key of an upstream."""
-        if backend.row is None or backend.row.callers == ANY or not backend.upstream.has_key:
+        if backend.row is None or not backend.upstream.has_key:
+            return False
+        if self.pages.is_strange(headers):
+            return True
+        if backend.row.callers == ANY:
             return False
         caller = caller_of(headers)
         return bool(self.extra_calls.caller_refusal(caller, caller != ANONYMOUS))

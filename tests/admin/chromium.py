@@ -21,8 +21,8 @@ FLAGS = (
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """The browser. Where none is installed the tests are skipped, and fail in CI (`CI=true`)."""
+def chromium(*flags: str) -> Iterator[Browser]:
+    """The browser, with further flags. Where none is installed the tests are skipped, and fail in CI (`CI=true`)."""
     binary = shutil.which("chromium")
     if binary is None:
         if os.environ.get("CI") == "true":
@@ -30,7 +30,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("chromium is not installed: these tests need a real one (apt-get install chromium)")
     expect.set_options(timeout=WAIT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=binary, args=[*FLAGS, *flags])
         try:
             yield browser
         finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.guard import FOREIGN_HOST, FOREIGN_ORIGIN, Guard, name_of, protect
+from proxy.admin.guard import FOREIGN_HOST, FOREIGN_ORIGIN, Guard, protect
 
 LOCAL = Guard(frozenset({"plimsoll.example.com"}))
 CLUSTER = Guard(private=True)
@@ -23,7 +23,8 @@ def scope(path: str = "/api/overview", method: str = "GET", **headers: str) -> d
         "127.0.0.1:9090",
         "localhost",
         "LOCALHOST:1",
-        "a.localhost",
+        "localhost.:1",
+        "host.docker.internal:8080",
         "[::1]:9090",
         "10.2.3.4:8081",
         "[fe80::1%25eth0]:1",
@@ -40,6 +41,7 @@ def test_addresses_loopback_and_configured_names_are_its_own(host: str) -> None:
     [
         "evil.com",
         "evil.com:9090",
+        "a.localhost",
         "localhost.evil.com",
         "127.0.0.1.evil.com",
         "plimsoll",
@@ -100,8 +102,10 @@ def test_a_link_from_elsewhere_opens_the_page_and_nothing_else() -> None:
     assert LOCAL.refusal(scope("/", "POST", sec_fetch_dest="document", **link)) is FOREIGN_ORIGIN
 
 
-def test_the_name_of_a_host_has_no_port_and_no_dot_at_its_end() -> None:
-    assert [name_of(h) for h in (b"A.b:1", b"[::1]:1", b"x.", b"")] == ["a.b", "::1", "x", ""]
+def test_names_of_the_data_port_may_be_the_host_but_no_origin() -> None:
+    guard = Guard(hosts=frozenset({"llm.example.com"}))
+    assert guard.refusal(scope(host="llm.example.com:1")) is None
+    assert guard.refusal(scope(host="127.0.0.1:1", origin="http://llm.example.com")) is FOREIGN_ORIGIN
 
 
 def test_every_response_is_protected_and_has_one_policy() -> None:

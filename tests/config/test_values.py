@@ -168,3 +168,23 @@ def test_the_name_of_a_header_is_in_lower_case() -> None:
     for wrong in ("x team", "x:team", "", "x" * 101, "x-täam"):
         with pytest.raises(ValueError, match="must be the name of a header"):
             values.header_name(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "origins"),
+    [
+        ("", ()),
+        ("https://Chat.example.com/, http://localhost:3000", ("https://chat.example.com", "http://localhost:3000")),
+        ("http://[::1]:3000,my-app://main", ("http://[::1]:3000", "my-app://main")),
+    ],
+)
+def test_origins_have_a_scheme_and_a_host(text: str, origins: tuple[str, ...]) -> None:
+    assert values.origins(text) == origins
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "null", "chat.example.com", "https://", "https://*.example.com", "https://a/b", "https://a:b"]
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be origins such as"):
+        values.origins(text)

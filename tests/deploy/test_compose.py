@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from proxy import __version__
 from proxy.config.settings import SETTINGS, read_settings
+from proxy.request.web_pages import web_pages
 from tests.deploy.renders import missing
 from tests.deploy.schemas import misspelt
 
@@ -68,7 +69,9 @@ def test_only_plimsoll_starts_without_a_profile() -> None:
 
 def test_settings_are_ones_that_there_are_with_the_defaults_of_the_proxy() -> None:
     defaults = {setting.name: setting.default for setting in SETTINGS}
-    assert {name: defaults[name] for name in DEFAULTS} == DEFAULTS
+    named = {"PLIMSOLL_HOSTS": "plimsoll"}  # the port is published on loopback, and the other containers use this name
+    assert {name: defaults[name] for name in DEFAULTS} | named == DEFAULTS and named["PLIMSOLL_HOSTS"] in SERVICES
+    assert web_pages(read_settings({"PLIMSOLL_HOST": "0.0.0.0", **DEFAULTS})).near
     drain = read_settings(DEFAULTS).drain
     assert int(SERVICES["plimsoll"]["stop_grace_period"].removesuffix("s")) > drain
     assert SERVICES["plimsoll"]["image"] == f"plimsoll:{__version__}"

@@ -64,6 +64,8 @@ Sender = Callable[[bytes], Awaitable[Reply]]
 class Desk:
     """A gateway whose upstream is a function, and one client after the other."""
 
+    has_key = False  # as an upstream: the operator pays for nothing
+
     def __init__(self, answer: Sender, **environment: str) -> None:
         self.outcomes: list[Outcome] = []
         self.sent: list[tuple[bytes, list[Header]]] = []
