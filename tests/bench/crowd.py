@@ -17,7 +17,7 @@ from tests.bench.upstream import CHUNKS
 PACE = 0.05  # seconds between a stream's chunks, as a quick model's tokens come
 SHORT = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}'
 STREAM = b'{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}'
-HEAD = "POST {} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
+HEAD = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n"
 
 
 async def post(port: int, body: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -58,7 +58,7 @@ class Crowd:
 
 def dripped(port: int, body: bytes) -> int:
     """Sends a head and five bytes of a body, one a second; 0, as nothing is answered."""
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
     with socket.create_connection(("127.0.0.1", port), timeout=300) as made:
         made.sendall(head)
         for at in range(5):
@@ -121,14 +121,15 @@ def words(size: int) -> bytes:
 
 def tiny(body: bytes) -> bytes:
     """A request whose body comes in chunks of two bytes."""
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+    head += b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     return head + b"".join(b"2\r\n%b\r\n" % body[at : at + 2] for at in range(0, len(body) & ~1, 2)) + b"0\r\n\r\n"
 
 
 def pipelined(body: bytes) -> bytes:
     """Minimal requests one behind the other, as many as fit into so many bytes."""
-    one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
-    return one * (len(body) // len(one)) + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    one = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    return one * (len(body) // len(one)) + b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
 def sent(port: int, wire: bytes) -> int:
@@ -283,10 +284,8 @@ async def upstream() -> None:
 async def probe(port: int) -> None:
     """Asks `RATE` times a second until its input ends; prints what each waited from when it was due, in ms."""
     body = json.dumps({**HELLO, "messages": [{"role": "user", "content": "words " * 150}]}).encode()
-    request = (
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    )
-    request = request % len(body) + body
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    request += b"content-length: %d\r\n\r\n" % len(body) + body
     free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     waited: list[float] = []
     tasks: set[asyncio.Task[None]] = set()

@@ -83,7 +83,7 @@ def streaming() -> Iterator[tuple[str, asyncio.Event, asyncio.AbstractEventLoop]
 
     with upstream(script) as there:
         with contextlib.closing(Wire(there.port)) as wire:  # so that its loop is known
-            wire.send(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+            wire.send(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
             until(lambda: loops)
         yield there.url, going, loops[0]
 

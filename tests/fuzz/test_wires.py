@@ -87,7 +87,7 @@ TOKENS = (
         b"//",
     ),
     *(
-        b"GET /v1/smuggled HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v1/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
         b"data: ",
         b"[DONE]",

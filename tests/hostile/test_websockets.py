@@ -224,7 +224,7 @@ def test_U9_no_websocket_goes_past_the_requests_that_are_fitted(proxy: Running, 
 
 
 def test_U9_a_refused_handshake_is_an_ordinary_answer(proxy: Running) -> None:
-    smuggled = b"GET /v1/smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
+    smuggled = b"GET /v1/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with Client(proxy.port, handshake("/v1/refused"), smuggled) as client:
         status, headers = client.head()
         assert status == 401 and dict(headers)["connection"] == "close"
@@ -243,11 +243,11 @@ def test_U9_an_answer_that_is_no_switch_to_a_websocket_is_a_502(proxy: Running, 
 @pytest.mark.parametrize(
     "request_head",
     [
-        b"POST /v1/x HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}",
-        b"GET /v1/x HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}",
-        b"GET /v1/x HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
-        b"GET /v1/x HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket, h2c\r\n\r\n",
-        b"GET /v1/x HTTP/1.0\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        b"POST /v1 HTTP/1.1\r\nhost: [::]\r\nconnection: upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}",
+        b"GET /v1/x HTTP/1.1\r\nhost: [::]\r\nconnection: upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}",
+        b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+        b"GET /v1/x HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket, h2c\r\n\r\n",
+        b"GET /v1/x HTTP/1.0\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
     ],
     ids=["post", "get_with_a_body", "h2c", "several", "http_1_0"],
 )
@@ -263,7 +263,7 @@ def test_U9_a_wish_that_is_no_handshake_is_ignored(proxy: Running, there: Record
 
 def test_U9_a_handshake_behind_an_unanswered_request_is_no_tunnel(proxy: Running, there: Recorder) -> None:
     first = json.dumps(HELLO).encode()
-    head_of = b"POST %b HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), len(first))
+    head_of = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), len(first))
     before = len([r for r in there.requests if r.target == b"/v1/behind"])
     with Client(proxy.port, head_of + first + handshake("/v1/behind")) as client:
         assert b"101 Switching" not in client.rest()

@@ -11,8 +11,8 @@ from tests.recorder import Peer, Request, answer
 
 SETTINGS = {"PLIMSOLL_API_KEY": "sk-operator"}
 BODY = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}'
-START = b"POST /v1/chat/completions HTTP/1.1\r\nhost: proxy\r\n"
-SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nhost: proxy\r\n\r\n"
+START = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
 FRAMED = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
