@@ -21,8 +21,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.relay import Scope, target_of
 from proxy.request.model_records import is_loopback
-from proxy.upstreams.upstream import CREDENTIALS
-from proxy.wire.headers import Header, value_of
+from proxy.wire.headers import CREDENTIALS, Header, value_of
 from proxy.wire.origins import MARKS, is_cross_site, is_installed, is_local, name_of, opens, web_host
 from proxy.wire.paths import brings_key, takes_key
 
