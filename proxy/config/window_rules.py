@@ -17,10 +17,12 @@ import msgspec
 from proxy.config.model_table import CAPABILITY_NAMES
 from proxy.config.rows import parse_rows
 from proxy.fit.money import CACHES, Prices, Rates
+from proxy.model.structs import replace
 from proxy.tokens.encodings import encoding, own
 
 MAX_TOKENS = 10**9  # a larger figure is a typing error
 MILLION = 1_000_000
+MAX_SECONDS = 30 * 86_400  # a longer life of a prompt cache is a typing error
 MAX_PRICE = 10_000.0  # US dollars per million tokens; more is a typing error
 LOWER_CASE = re.compile(r"[a-z0-9-]+")
 LIMITS = ("max_completion_tokens", "max_tokens")
@@ -130,6 +132,36 @@ class PriceRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Prices(Rates(self.input / MILLION, self.output / MILLION, read, write), CACHES[self.cache])
 
 
+class CacheRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One `[[cache]]`: how the provider of these models caches prompts, where that differs from what it does with its
+    other models. `match`: what of an earlier prompt is read, the longest prefix or the longest that ends at a
+    breakpoint. `seconds`: how long a prefix stays after its last use; `least`: tokens of the shortest; `step`: by how
+    many it grows. `write`: the price of a written token as a multiple of that of input, where the table names none.
+    """
+
+    model: str
+    match: Literal["prefix", "breakpoint"] | None = None
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)] | None = None
+    least: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)] | None = None
+    step: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)] | None = None
+    write: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.model)
+
+    def over(self, prices: Prices) -> Prices:
+        """The prices of a model of another row or of the table, with this row's cache."""
+        figures = {"match": self.match, "seconds": self.seconds, "least": self.least, "step": self.step}
+        cache = replace(prices.cache, **{name: value for name, value in figures.items() if value is not None})
+        over = tuple((threshold, self._with_writes(rates)) for threshold, rates in prices.over)
+        return replace(prices, cache=cache, rates=self._with_writes(prices.rates), over=over)
+
+    def _with_writes(self, rates: Rates) -> Rates:
+        if self.write is None or rates.cache_write is not None:
+            return rates
+        return rates._replace(cache_write=self.write * rates.input)
+
+
 class InputsRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[inputs]]`: what models of embeddings take: the `tokens` of one input, the inputs of one request (`most`),
     and the tokens of all of them (`together`)."""
@@ -222,6 +254,7 @@ class WindowRules:
     inputs: tuple[InputsRow, ...] = ()
     deployments: tuple[DeploymentRow, ...] = ()
     betas: tuple[BetaRow, ...] = ()
+    caches: tuple[CacheRow, ...] = ()
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
@@ -237,6 +270,7 @@ class WindowRules:
             self.inputs + other.inputs,
             self.deployments + other.deployments,
             self.betas + other.betas,
+            self.caches + other.caches,
         )
 
 
@@ -253,6 +287,7 @@ TABLES: Mapping[str, Any] = {
     "inputs": InputsRow,
     "deployment": DeploymentRow,
     "beta": BetaRow,
+    "cache": CacheRow,
 }
 
 

@@ -19,6 +19,7 @@ from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
     BetaRow,
+    CacheRow,
     DeploymentRow,
     FallbackRow,
     InputsRow,
@@ -50,6 +51,7 @@ Row = TypeVar(
     InputsRow,
     DeploymentRow,
     BetaRow,
+    CacheRow,
 )
 
 
@@ -98,6 +100,7 @@ class Windows:
         self._inputs = RowIndex(rules.inputs)
         self._deployments = RowIndex(rules.deployments)
         self._betas = RowIndex(rules.betas)
+        self._caches = RowIndex(rules.caches)
         self._table = table
         self._lookups = lru_cache(maxsize=CACHED_NAMES)(self._search)
         self._windows = lru_cache(maxsize=CACHED_NAMES)(self._window)
@@ -143,9 +146,9 @@ class Windows:
     def _find_prices(self, model: str) -> Prices | None:
         names = model_names.variants(model)
         row = next((row for name in names if (row := self._price_rows.match(name))), None)
-        if row is not None:
-            return row.prices
-        return next((found for name in names if (found := self._table.prices(name))), None)
+        found = row.prices if row is not None else next((p for name in names if (p := self._table.prices(name))), None)
+        caches = next((rule for name in names if (rule := self._caches.match(name))), None)
+        return found if found is None or caches is None else caches.over(found)
 
     @property
     def newest(self) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.model.outcome import Outcome, Repeated, Usage
+from proxy.model.outcome import MOVED, Outcome, Repeated, Usage
 
 
 class Rates(NamedTuple):
@@ -39,13 +39,18 @@ class Rates(NamedTuple):
         return (tokens - cached - written) * self.input + cached * read + written * write
 
 
+PREFIX, BREAKPOINT = "prefix", "breakpoint"
+
+
 @dataclass(frozen=True, slots=True)
 class PromptCache:
     """When a provider caches prompts.
 
     `least`: shorter prompts are not cached. `step`: cached prefixes grow by this number of tokens. `seconds`: how long
     a prefix stays after its last use. `marked`: only where the client marks it. `bills_writes`: what is written to the
-    cache has a price of its own, where the table names one.
+    cache has a price of its own, where the table names one. `match`: what of an earlier prompt is read: the longest
+    prefix (`PREFIX`), or the longest that ends at a breakpoint (`BREAKPOINT`): at a mark of the client, or behind the
+    newest message of the user or a tool.
     """
 
     least: int
@@ -53,10 +58,15 @@ class PromptCache:
     seconds: float = 300.0
     marked: bool = False
     bills_writes: bool = True
+    match: str = PREFIX
 
-    def expected(self, repeated: Repeated | None, tokens: int) -> int:
-        """The cached tokens of a prompt that repeats `tokens` of what was sent `repeated.idle` seconds ago."""
-        if repeated is None or repeated.idle > self.seconds:
+    def expected(self, repeated: Repeated | None, tokens: int, *, moved: bool = False) -> int:
+        """The cached tokens of a prompt that repeats `tokens` of what was sent `repeated.idle` seconds ago.
+
+        `moved`: it changes what was sent before its end. Then it is not known whether a breakpoint stands in what it
+        repeats, and none is expected.
+        """
+        if repeated is None or repeated.idle > self.seconds or (moved and self.match == BREAKPOINT):
             return 0
         return self.cacheable(tokens)
 
@@ -65,7 +75,8 @@ class PromptCache:
         return 0 if tokens < self.least else self.least + (tokens - self.least) // self.step * self.step
 
 
-# By provider; a model's own figure overrides `least`. Others are taken to cache as OpenAI does. Sources:
+# By provider; a model's own figure overrides `least`, and a `[[cache]]` row of rules/windows.toml the rest. Others are
+# taken to cache as OpenAI does. Sources:
 # OpenAI, Prompt caching: "1024 tokens or more", "increments of 128 tokens", "5 to 10 minutes of inactivity".
 # Anthropic, Prompt caching: `cache_control`, 1,024 tokens for most models, 5 minutes, refreshed by use.
 # Google, Gemini API, Context caching: implicit, at least 1,024 tokens, nothing for writing.
@@ -112,7 +123,8 @@ class Prices:
         them, are those that its cache can hold and did not."""
         rates = self.of(usage.prompt)
         cached = min(usage.cached, usage.prompt)
-        written = usage.written or (0 if self.cache.marked else self._written(usage.prompt, cached))
+        unknown = 0.0 if self.cache.marked else self._written(usage.prompt, cached)
+        written = unknown if usage.written is None else usage.written
         return self._sum(rates, usage.prompt, cached, written, usage)
 
     def bill_unsent(self, prompt: int, usage: Usage, repeated: Repeated | None, trust: float) -> Sum:
@@ -162,7 +174,9 @@ def used(o: Outcome, cache: PromptCache, trust: float = 1.0) -> Usage | None:
     if o.usage is not None or o.prompt_sent is None:
         return o.usage
     repeated = None if cache.marked else o.repeated
-    expected = 0 if repeated is None else cache.expected(repeated, min(repeated.sent, o.prompt_sent))
+    if repeated is None:
+        return Usage(o.prompt_sent)
+    expected = cache.expected(repeated, min(repeated.sent, o.prompt_sent), moved=repeated.prefix == MOVED)
     return Usage(o.prompt_sent, 0, round(trust * expected))
 
 

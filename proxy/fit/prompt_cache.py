@@ -9,7 +9,9 @@ prompt up to its end. Two prompts share a prefix as far as their digests are equ
 
 * the longest prefix that an earlier prompt of the same scope began with, in whole steps, or,
 * where clients mark what is cached, the longest prefix that an earlier prompt had marked, up to the last mark of this
-  one (Anthropic, Prompt caching, "How automatic prefix checking works").
+  one (Anthropic, Prompt caching, "How automatic prefix checking works"), or
+* where a cache matches at breakpoints, the same, with one more mark behind the newest message of the user or a tool
+  (OpenAI, Prompt caching, since gpt-5.6: no fallback to the longest prefix without one).
 
 A prefix is forgotten `PromptCache.seconds` after its last use. `PromptCache` holds what differs between providers. What
 no client sees is not modelled: which machine a request reaches, and evictions.
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from proxy.fit.money import PromptCache
+from proxy.fit.money import BREAKPOINT, PromptCache
 from proxy.model.bounded import Bounded
 
 MAX_PREFIXES = 300_000  # of all scopes: about 40 MB
@@ -31,11 +33,13 @@ MAX_PREFIXES = 300_000  # of all scopes: about 40 MB
 
 class Pieces(msgspec.Struct, frozen=True):
     """A prompt in pieces. `digests`: of each prefix. `tokens`: of each prefix, ascending. `marks`: the places of the
-    pieces behind which the client marks that the prefix is to be cached, ascending."""
+    pieces behind which the client marks that the prefix is to be cached, ascending. `newest`: the place of the piece
+    that ends the newest message of the user or a tool; -1 if there is none."""
 
     digests: Sequence[int]
     tokens: Sequence[int]
     marks: Sequence[int] = ()
+    newest: int = -1
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -56,7 +60,9 @@ class PrefixStore:
         within their `scope` alone: one model and one account."""
         if not prompt.digests:
             return Hit()
-        return self._marked(scope, prompt, at, cache) if cache.marked else self._automatic(scope, prompt, at, cache)
+        if cache.marked or cache.match == BREAKPOINT:
+            return self._marked(scope, prompt, at, cache)
+        return self._automatic(scope, prompt, at, cache)
 
     def _automatic(self, scope: Hashable, prompt: Pieces, at: float, cache: PromptCache) -> Hit:
         """Every prefix of a stored prompt is stored, so the first that is not is found by bisection."""
@@ -68,12 +74,15 @@ class PrefixStore:
         return Hit(read, max(0, cache.cacheable(prompt.tokens[-1]) - read))
 
     def _marked(self, scope: Hashable, prompt: Pieces, at: float, cache: PromptCache) -> Hit:
-        if not prompt.marks:
+        marks = set(prompt.marks)
+        if cache.match == BREAKPOINT and prompt.newest >= 0:
+            marks.add(prompt.newest)
+        if not marks:
             return Hit()
-        last = prompt.marks[-1]
+        last = max(marks)
         places = (i for i in range(last, -1, -1) if self._holds(scope, prompt.digests[i], at, cache))
         found = next(places, None)
-        for place in {*prompt.marks, *([] if found is None else [found])}:
+        for place in marks if found is None else marks | {found}:
             self._seen.put(_key(scope, prompt.digests[place]), at)
         read = 0 if found is None else cache.cacheable(prompt.tokens[found])
         return Hit(read, max(0, cache.cacheable(prompt.tokens[last]) - read))

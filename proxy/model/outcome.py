@@ -49,14 +49,14 @@ class Refusal:
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The token counts that the upstream reported. `cached` is the part of `prompt` that was read from its prompt
-    cache, `written` the part that was written to it. `stored_as`: the id under which it stored the prompt and its
-    reply; empty if it did not."""
+    cache, `written` the part that was written to it (None: not reported, which is not 0). `stored_as`: the id under
+    which it stored the prompt and its reply; empty if it did not."""
 
     prompt: int
     completion: int = 0
     cached: int = 0
     stored_as: str = ""
-    written: int = 0
+    written: int | None = None
 
 
 FIRST, KEPT, MOVED = "first", "kept", "moved"  # what became of the prefix that was sent before, in a prompt that is cut

@@ -117,7 +117,9 @@ class Costs:
         cache = DEFAULT_CACHE if sent is None else sent.cache
         for outcome in outcomes:
             if outcome.repeated is not None:
-                self._add_repeated(group, outcome, cache.expected(outcome.repeated, outcome.repeated.sent), trust)
+                moved = outcome.repeated.prefix == MOVED
+                expected = cache.expected(outcome.repeated, outcome.repeated.sent, moved=moved)
+                self._add_repeated(group, outcome, expected, trust)
         if sent is None:
             self._count(PRICED, group.asked, ("unpriced",), len(outcomes))
         else:

@@ -75,7 +75,7 @@ def phases_ms(o: Outcome) -> dict[str, float]:
     return {name: round(1000 * seconds, 3) for name, seconds in o.phases}
 
 
-def _usage(o: Outcome) -> dict[str, int] | None:
+def _usage(o: Outcome) -> dict[str, int | None] | None:
     u = o.usage
     if u is None:
         return None

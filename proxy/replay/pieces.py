@@ -15,10 +15,12 @@ from xxhash import xxh3_64
 from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.apis.anthropic_messages.caching import KEY, MARK, blocks_of, without_marks
 from proxy.fit.prompt_cache import Pieces
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.lenient_json import BROKEN
 from proxy.model.plan import Draft
+from proxy.wire.openai import breakpoints
 
+OPTIONS = "prompt_cache_options"  # of OpenAI: with the mode "explicit", only marks of the client are breakpoints
 GRAIN = 512  # bytes: about 128 tokens, the step of OpenAI's cache
 
 
@@ -28,6 +30,7 @@ def pieces_of(prompt: Prompt, head: bytes, draft: Draft) -> Pieces:
     digests, tokens, marks = array("Q", [hashed.intdigest()]), array("Q", [draft.fixed]), array("Q")
     if MARK in head:
         marks.append(0)
+    newest, implicit = -1, b'"explicit"' not in prompt.head.get(OPTIONS, b"")
     in_blocks = prompt.api == MESSAGES.name and (MARK in head or any(MARK in m.raw for m in draft.messages))
     for message in draft.messages:
         before, done = tokens[-1], 0
@@ -42,9 +45,13 @@ def pieces_of(prompt: Prompt, head: bytes, draft: Draft) -> Pieces:
             if MARK in block:
                 marks.append(len(digests) - 1)
         tokens[-1] = before + message.tokens
+        if breakpoints.MARK in message.raw:
+            marks.append(len(digests) - 1)
+        if message.kind in (Kind.USER, Kind.RESULT) and implicit:
+            newest = len(digests) - 1
     if KEY in prompt.head and marks[-1:] != array("Q", [len(digests) - 1]):
         marks.append(len(digests) - 1)
-    return Pieces(digests, tokens, marks)
+    return Pieces(digests, tokens, marks, newest)
 
 
 def _blocks(message: Message) -> list[bytes]:

@@ -80,12 +80,12 @@ def usage(found: Json) -> Usage | None:
     found = nested(found)
     if not isinstance(found, dict) or all(tokens(found.get(name)) is None for name in PROMPT):
         return None
-    prompt, cached, written = first(found, PROMPT), first(found, (CACHED,)), first(found, (WRITTEN,))
+    prompt, cached, written = first(found, PROMPT), first(found, (CACHED,)), tokens(found.get(WRITTEN))
     details = next((d for name in DETAILS if isinstance(d := found.get(name), dict)), None)
     if details is not None:
-        cached, written = cached or first(details, ("cached_tokens",)), first(details, ("cache_write_tokens",))
+        cached, written = cached or first(details, ("cached_tokens",)), tokens(details.get("cache_write_tokens"))
     elif CACHED in found or WRITTEN in found:
-        prompt += cached + written
+        prompt += cached + (written or 0)
     return Usage(prompt, first(found, COMPLETION), min(cached, prompt), written=written)
 
 

@@ -112,7 +112,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         (
             '[windows]\nmodel = "m"',
             "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price, inputs,"
-            " deployment, beta",
+            " deployment, beta, cache",
         ),
         ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
         (

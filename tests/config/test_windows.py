@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.config.model_table import read_table
-from proxy.config.rules import built_in
+from proxy.config.rules import built_in, load_rules
 from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.config.windows import CACHED_NAMES, Windows, capped, load_windows
 from proxy.fit.money import Prices, Rates
@@ -304,3 +304,24 @@ def test_a_header_asks_for_a_longer_window(shipped: Windows, model: str) -> None
 @pytest.mark.parametrize("model", ["claude-opus-4-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-4o", ""])
 def test_of_other_models_no_header_changes_the_window(shipped: Windows, model: str) -> None:
     assert shipped.requested(model, [BETA]) is None
+
+
+def test_a_cache_row_changes_how_prompts_of_its_models_are_cached_and_what_a_write_costs() -> None:
+    row = '[[cache]]\nmodel = "my-*"\nmatch = "breakpoint"\nseconds = 1800\nleast = 2048\nwrite = 1.25\n'
+    price = '[[price]]\nmodel = "my-model"\ninput = 4.0\noutput = 20.0\ncache_read = 0.4\n'
+    found = made(row + price).prices("my-model")
+    assert found is not None
+    cache = found.cache
+    assert (cache.match, cache.seconds, cache.least, cache.step) == ("breakpoint", 1800.0, 2048, 128)
+    assert found.rates.cache_write == pytest.approx(5.0 / 1_000_000)
+    own = made(row + price + "cache_write = 4.5\n").prices("my-model")
+    assert own is not None and own.rates.cache_write == pytest.approx(4.5 / 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "match"), [("gpt-5.6", "breakpoint"), ("gpt-5.6-luna", "breakpoint"), ("gpt-5.5", "prefix")]
+)
+def test_since_gpt_5_6_openai_reads_at_breakpoints(name: str, match: str) -> None:
+    found = load_windows(load_rules(None).windows).prices(name)
+    assert found is not None and found.cache.match == match
+    assert (found.rates.cache_write is not None) == (match == "breakpoint")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.money import CACHES, Bill, Prices, PromptCache, Rates, Sum, bill, is_unchanged, used
-from proxy.model.outcome import Outcome, Repeated, Usage
+from proxy.fit.money import BREAKPOINT, CACHES, Bill, Prices, PromptCache, Rates, Sum, bill, is_unchanged, used
+from proxy.model.outcome import MOVED, Outcome, Repeated, Usage
 
 MILLION = 1_000_000
 
@@ -50,6 +50,12 @@ def test_tokens_that_openai_writes_and_does_not_report_are_those_that_its_cache_
     """Of 10,000 tokens 9,984 are a multiple of 128 beyond 1,024: 7,936 after the 2,048 that were read; 16 are input."""
     assert dollars(GPT_56.bill(Usage(10_000, 0, 2_048)))[1] == pytest.approx(819.2 + 7_936 * 5 + 16 * 4)
     assert dollars(GPT_56.bill(Usage(1_000, 0)))[1] == 4_000, "too short to be cached"
+
+
+def test_M4_nothing_written_is_not_the_same_as_not_reported() -> None:
+    """With writes of 0: 2,048 read at 0.4 (819.2) and 7,952 at 4 (31,808)."""
+    assert dollars(GPT_56.bill(Usage(10_000, 0, 2_048, written=0)))[1] == pytest.approx(819.2 + 31_808)
+    assert dollars(GPT_56.bill(Usage(10_000, 0, 2_048)))[1] > 819.2 + 31_808
 
 
 def test_anthropic_bills_writes_only_as_they_are_reported() -> None:
@@ -193,3 +199,15 @@ def test_costs_may_be_summed_where_prices_are_the_same_for_every_token() -> None
 
 def test_more_cached_than_there_is_is_not_billed() -> None:
     assert dollars(GPT_4O.bill(Usage(1_000, 0, 5_000))) == (2_500, 1_250)
+
+
+AT_BREAKPOINTS = PromptCache(1024, 1, 1800.0, match=BREAKPOINT)
+
+
+def test_a_cache_that_reads_at_breakpoints_is_expected_to_read_nothing_of_a_prompt_that_was_moved() -> None:
+    kept, moved = Repeated(5_000, 4_000, 60.0, "kept"), Repeated(5_000, 4_000, 60.0, MOVED)
+    assert AT_BREAKPOINTS.expected(kept, 4_000) == 4_000
+    assert AT_BREAKPOINTS.expected(moved, 4_000, moved=True) == 0
+    assert CACHES["openai"].expected(moved, 4_096, moved=True) == 4_096
+    assert used(answered(6_000, 5_000, None, repeated=moved), AT_BREAKPOINTS) == Usage(5_000)
+    assert used(answered(6_000, 5_000, None, repeated=kept), AT_BREAKPOINTS) == Usage(5_000, 0, 4_000)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.fit.money import CACHES
+from proxy.fit.money import BREAKPOINT, CACHES, PromptCache
 from proxy.fit.prompt_cache import Hit, Pieces, PrefixStore
+from proxy.model.structs import replace
 
 OPENAI, ANTHROPIC, GEMINI, DEEPSEEK = (CACHES[name] for name in ("openai", "anthropic", "gemini", "deepseek"))
 FIRST = Pieces((1, 2), (1_000, 1_500))
@@ -86,3 +87,27 @@ def test_nothing_behind_the_last_mark_is_read() -> None:
 
 def test_a_prompt_without_pieces_costs_nothing() -> None:
     assert PrefixStore().add("a", Pieces((), ()), 0.0, OPENAI) == Hit()
+
+
+AT_BREAKPOINTS = PromptCache(1024, 1, 1800.0, match=BREAKPOINT)
+
+
+def test_a_cache_at_breakpoints_reads_up_to_the_newest_message_of_an_earlier_prompt() -> None:
+    store = PrefixStore()
+    assert store.add("a", Pieces((1, 2), (2_000, 3_000), newest=1), 0.0, AT_BREAKPOINTS) == Hit(0, 3_000)
+    grown = Pieces((1, 2, 3, 4), (2_000, 3_000, 3_500, 4_000), newest=3)
+    assert store.add("a", grown, 1_800.0, AT_BREAKPOINTS) == Hit(3_000, 1_000)
+
+
+def test_a_cache_at_breakpoints_reads_nothing_of_a_prefix_that_ends_at_none() -> None:
+    store = PrefixStore()
+    store.add("a", Pieces((1, 2), (9_000, 9_500), newest=1), 0.0, AT_BREAKPOINTS)
+    other = Pieces((1, 7), (9_000, 9_500), newest=1)
+    assert store.add("a", other, 1.0, AT_BREAKPOINTS) == Hit(0, 9_500), "the same 9,000 tokens, another last message"
+    assert store.add("b", replace(other, newest=-1), 1.0, AT_BREAKPOINTS) == Hit(), "the client turned them off"
+
+
+def test_a_mark_of_the_client_is_a_breakpoint_too() -> None:
+    store = PrefixStore()
+    store.add("a", Pieces((1, 2), (9_000, 9_500), (0,), 1), 0.0, AT_BREAKPOINTS)
+    assert store.add("a", Pieces((1, 7), (9_000, 9_500), (0,), 1), 1.0, AT_BREAKPOINTS) == Hit(9_000, 500)

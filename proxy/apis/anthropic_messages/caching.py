@@ -11,6 +11,7 @@ from proxy.apis.anthropic_messages.messages import CONTENT, REASONING, TEXT
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import BROKEN, RAWS, raw_value, string
 from proxy.model.structs import replace
+from proxy.wire import cache_marks
 
 KEY = "cache_control"
 MARK = b'"cache_control"'
@@ -24,19 +25,7 @@ _BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
 def with_marks(before: Iterable[Message], after: Sequence[Message]) -> list[Message]:
     """The messages that are sent, with the marks of those that are not: each on the last message that stays before the
     dropped one. One that has a mark already keeps it, so their number never grows."""
-    sent = list(after)
-    places = {message.index: place for place, message in enumerate(sent) if message.index >= 0}
-    target = None
-    for message in before:
-        if message.index in places:
-            target = places[message.index]
-        elif target is not None and MARK in message.raw:
-            mark = _mark_in(message)
-            if mark is not None:
-                if MARK not in sent[target].raw:
-                    sent[target] = _marked(sent[target], mark)
-                target = None  # it has one now, or can have none
-    return sent
+    return cache_marks.moved(before, after, MARK, _mark_in, _marked)
 
 
 def without_marks(raw: bytes) -> bytes:

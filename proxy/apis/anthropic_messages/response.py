@@ -76,9 +76,9 @@ def complete_usage(body: bytes) -> Usage | None:
     if response.type != MESSAGE or response.stop_reason not in ORDINARY:
         return None
     counts = response.usage
-    cached, written = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens or 0
-    prompt = counts.input_tokens + cached + written
-    if not (0 <= counts.input_tokens <= prompt <= MAX_TOKENS and 0 <= cached and 0 <= written):
+    cached, written = counts.cache_read_input_tokens or 0, counts.cache_creation_input_tokens
+    prompt = counts.input_tokens + cached + (written or 0)
+    if not (0 <= counts.input_tokens <= prompt <= MAX_TOKENS and 0 <= cached and 0 <= (written or 0)):
         return None
     return Usage(prompt, counts.output_tokens, cached, written=written)
 
@@ -195,7 +195,8 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
     rest, reply = count_of(reported.get("input_tokens")), count_of(reported.get("output_tokens"))
     if rest is None:
         return before and replace(before, completion=before.completion if reply is None else reply)
-    written, cached = (count_of(reported.get(f"cache_{what}_input_tokens")) or 0 for what in ("creation", "read"))
-    if before is not None and rest + written + cached < before.prompt:  # an event that leaves the cached part out
+    written, cached = (count_of(reported.get(f"cache_{what}_input_tokens")) for what in ("creation", "read"))
+    prompt = rest + (written or 0) + (cached or 0)
+    if before is not None and prompt < before.prompt:  # an event that leaves the cached part out
         return replace(before, completion=reply or 0)
-    return Usage(rest + written + cached, reply or 0, cached, written=written)
+    return Usage(prompt, reply or 0, cached or 0, written=written)

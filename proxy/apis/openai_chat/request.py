@@ -26,6 +26,7 @@ from proxy.wire.body import (
     without_fields,
     without_message_key,
 )
+from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NotUnderstood, check_count, reason, token_limit
 
 PATH = "/v1/chat/completions"
@@ -192,7 +193,8 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.reply != prompt.ask and draft.reply is not None:
         changed |= _limits(prompt.head, draft.reply)
     if draft.blocks is not plan.before.blocks:
-        changed["messages"] = b"[" + b",".join(m.raw for m in draft.messages) + b"]"
+        sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content",))
+        changed["messages"] = b"[" + b",".join(m.raw for m in sent) + b"]"
     fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
     if draft.model != prompt.model and draft.window.limit_field is not None:
         fields = _in_field(fields, draft.window.limit_field)

@@ -49,6 +49,7 @@ from proxy.wire.body import (
     without_fields,
     without_message_key,
 )
+from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 
 PATH = "/v1/responses"
@@ -152,7 +153,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.reply != prompt.ask and draft.reply is not None:
         changed[LIMIT] = b"%d" % draft.reply
     if draft.blocks is not plan.before.blocks:
-        sent = list(draft.messages)
+        sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content", "output"))
         changed |= {m.role: m.raw for m in sent if m.role == INSTRUCTIONS}
         changed[INPUT] = b"[" + b",".join(m.raw for m in sent if m.role != INSTRUCTIONS) + b"]"
     return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())

@@ -40,6 +40,7 @@ EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Counts(msgspec.Struct):
@@ -86,8 +87,9 @@ def complete_usage(body: bytes) -> Usage | None:
     if not 0 <= counts.input_tokens <= MAX_TOKENS:
         return None
     details = counts.input_tokens_details
-    cached = (details.cached_tokens or 0) if details else 0
-    return Usage(counts.input_tokens, counts.output_tokens or 0, cached, "" if found.store is False else found.id)
+    cached, written = (details.cached_tokens or 0, details.cache_write_tokens) if details else (0, None)
+    stored_as = "" if found.store is False else found.id
+    return Usage(counts.input_tokens, counts.output_tokens or 0, cached, stored_as, written)
 
 
 def event_kind(data: bytes) -> EventKind:

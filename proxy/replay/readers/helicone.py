@@ -55,8 +55,8 @@ def _usage(fields: RawFields) -> Usage | None:
     prompt = tokens(of(fields, "prompt_tokens"))
     if not prompt:
         return None
-    read_, written_ = (tokens(of(fields, f"prompt_cache_{kind}_tokens")) or 0 for kind in ("read", "write"))
-    return Usage(prompt, tokens(of(fields, "completion_tokens")) or 0, min(read_, prompt), written=written_)
+    cached, wrote = (tokens(of(fields, f"prompt_cache_{kind}_tokens")) for kind in ("read", "write"))
+    return Usage(prompt, tokens(of(fields, "completion_tokens")) or 0, min(cached or 0, prompt), written=wrote)
 
 
 READER = Reader("Helicone", recognises, lambda: EachEntry(read))

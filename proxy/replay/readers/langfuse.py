@@ -74,9 +74,8 @@ def _usage(fields: RawFields) -> Usage | None:
     cached = sum(
         c for k, c in counts.items() if "input" in k.lower() and "cache" in k.lower() and "creat" not in k.lower()
     )
-    written = sum(
-        c for k, c in counts.items() if "input" in k.lower() and "cache" in k.lower() and "creat" in k.lower()
-    )
+    wrote = [c for k, c in counts.items() if "input" in k.lower() and "cache" in k.lower() and "creat" in k.lower()]
+    written = sum(wrote) if wrote else None
     replied = sum(count for name, count in counts.items() if "output" in name.lower())
     return Usage(prompt, replied, cached, written=written)
 

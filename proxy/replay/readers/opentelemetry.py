@@ -120,7 +120,8 @@ def _usage(attributes: Attributes) -> Usage | None:
     if not prompt:
         return None
     cached = min(first(attributes, CACHED), prompt)
-    return Usage(prompt, first(attributes, COMPLETION), cached, written=first(attributes, WRITTEN))
+    written = next((count for name in WRITTEN if (count := tokens(attributes.get(name))) is not None), None)
+    return Usage(prompt, first(attributes, COMPLETION), cached, written=written)
 
 
 def _messages(attributes: Attributes) -> list[Json]:

@@ -67,8 +67,8 @@ def _milliseconds(found: Json) -> float | None:
 def _usage(found: Json) -> Usage | None:
     if not isinstance(found, dict) or (prompt := tokens(found.get("prompt"))) is None:
         return None
-    counts = [tokens(found.get(name)) or 0 for name in ("completion", "cached", "written")]
-    return Usage(prompt, counts[0], min(counts[1], prompt), written=counts[2])
+    completion, cached, written = (tokens(found.get(name)) for name in ("completion", "cached", "written"))
+    return Usage(prompt, completion or 0, min(cached or 0, prompt), written=written)
 
 
 def _headers(found: Json) -> Headers:

@@ -83,8 +83,8 @@ def complete_usage(kind: str, body: bytes) -> Usage | None:
     details, completion = counts.prompt_tokens_details, counts.completion_tokens or 0
     if details is None:
         return Usage(counts.prompt_tokens, completion) if completion >= 0 else None
-    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
-    if completion < 0 or cached < 0 or written < 0:
+    cached, written = details.cached_tokens or 0, details.cache_write_tokens
+    if completion < 0 or cached < 0 or (written is not None and written < 0):
         return None
     return Usage(counts.prompt_tokens, completion, cached, written=written)
 

@@ -61,16 +61,17 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
             written=before.written,
         )
     addition = sum(count for key in IN_ADDITION if (count := count_of(reported.get(key))) is not None)
-    return Usage(prompt + addition, completion or 0, _at_any(reported, CACHED), written=_at_any(reported, WRITTEN))
+    cached, written = _at_any(reported, CACHED) or 0, _at_any(reported, WRITTEN)
+    return Usage(prompt + addition, completion or 0, cached, written=written)
 
 
 def _first(reported: Mapping[str, Json], keys: Sequence[str]) -> int | None:
     return next((count for key in keys if (count := count_of(reported.get(key))) is not None), None)
 
 
-def _at_any(reported: Json, paths: Sequence[Sequence[str]]) -> int:
-    """The count at the first of the paths that has one, else 0."""
-    return next((count for path in paths if (count := count_of(_at(reported, path))) is not None), 0)
+def _at_any(reported: Json, paths: Sequence[Sequence[str]]) -> int | None:
+    """The count at the first of the paths that has one; None if none has."""
+    return next((count for path in paths if (count := count_of(_at(reported, path))) is not None), None)
 
 
 def _at(reported: Json, path: Sequence[str]) -> Json:

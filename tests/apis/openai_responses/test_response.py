@@ -163,3 +163,17 @@ def test_that_a_request_is_too_long_is_told_in_a_stream_and_nothing_else_is() ->
     failed = told[1]["response"]
     assert (failed["status"], failed["error"]["code"]) == ("failed", "context_length_exceeded")
     assert failed["model"] == "m" and told[0]["response"]["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("details", "written"), [({}, None), ({"cache_write_tokens": 0}, 0), ({"cache_write_tokens": 1024}, 1024)]
+)
+def test_M4_what_was_written_to_the_cache_is_read_of_complete_responses_and_of_streams(
+    details: dict[str, int], written: int | None
+) -> None:
+    """9,000 prompt tokens, of which 2,048 were read."""
+    usage = {"input_tokens": 9000, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 2048, **details}}
+    whole = {"object": "response", "status": "completed", "id": "r", "usage": usage}
+    assert response.complete_usage(json.dumps(whole).encode()) == Usage(9000, 5, 2048, "r", written)
+    event = json.dumps({"type": "response.completed", "response": whole}).encode()
+    assert response.read(event, ResponseState()).usage == Usage(9000, 5, 2048, "r", written)
