@@ -26,7 +26,8 @@ from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
 from proxy.fit.alternation import NAME as ALTERNATION
 from proxy.fit.pieces import NAME as SPLIT
-from proxy.http.memory_budget import Budget, derived, memory_limit, read_text
+from proxy.http.memory_budget import Budget
+from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome
 from proxy.observe.aggregation import Known
 from proxy.observe.gen_ai import GenAi

@@ -249,7 +249,7 @@ class Page:
     async def _inspect(self, scope: Scope, receive: Receive) -> Any:
         """The plan for a body of any API: of the one whose path is given, else of the one that recognises it."""
         served = self._served
-        settings, room = served.settings, served.budget.room()
+        settings, room = served.settings, served.budget.room(scope)
         path = parse_qs(scope["query_string"].decode("latin-1")).get("path", [""])[-1]
         if path and path not in by_path():
             raise ClientError(400, f"path must be one of {', '.join(by_path())}.", code="unknown_path", param="path")
@@ -261,7 +261,7 @@ class Page:
             room.release()
 
     async def _forget(self, scope: Scope, receive: Receive) -> Any:
-        served, room = self._served, self._served.budget.room()
+        served, room = self._served, self._served.budget.room(scope)
         try:
             body = await read_body(scope, receive, MOST_BYTES, served.settings.body_timeout, room)
             model = _NAMED.decode(body).model

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any, Protocol
@@ -13,8 +15,8 @@ Receive = Callable[[], Awaitable[Message]]
 
 TICK = 0.1  # seconds between two checks of the pending timeouts
 DISCONNECT_POLL_DELAY = 0.1  # seconds until polling for a disconnect starts: most short requests end before
-CONTENDED_SECONDS = 5.0  # between two checks of the rate of a body while other requests may wait for memory
-CONTENDED_RATE = 64 * 1024  # bytes per second that such a body must reach then; otherwise the configured rate applies
+PRESSURE_SECONDS = 0.5  # between two questions which rate is needed now
+RATE_SAMPLES = 10  # such questions, over which that rate is measured: 5 seconds
 
 
 class ClientDisconnected(Exception):
@@ -109,9 +111,10 @@ class Interrupt:
 
 class ProgressTimeout(Interrupt):
     """Interrupts its task if `progress()`, a count of bytes, does not rise for `seconds` (up to half as many more), or
-    rises by fewer than `rate` bytes per second. A higher rate is required while `contended()`."""
+    rises by fewer than `rate` bytes per second. `pressure()` returns a further rate, needed just now; infinity
+    interrupts at once."""
 
-    __slots__ = ("_contended", "_end", "_last", "_pace", "_progress", "_rate", "_seen", "_since")
+    __slots__ = ("_end", "_pace", "_pressure", "_progress", "_rate", "_samples", "_seen", "_since")
 
     def __init__(
         self,
@@ -119,27 +122,32 @@ class ProgressTimeout(Interrupt):
         error: Callable[[], Exception],
         progress: Callable[[], int],
         rate: float = 0.0,
-        contended: Callable[[], bool] | None = None,
+        pressure: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(seconds, error)
         self._since, self._end, self._pace = self.due - seconds, self.due, seconds / 2
-        self._progress, self._rate, self._contended = progress, rate, contended
-        self._seen = self._last = progress()
-        self.due = min(self.due, self._since + CONTENDED_SECONDS)
+        self._progress, self._rate, self._pressure = progress, rate, pressure
+        self._seen = progress()
+        self._samples = deque(((self._since, self._seen),), RATE_SAMPLES)
+        if pressure is not None:
+            self.due = min(self.due, self._since + PRESSURE_SECONDS)
 
     def on_due(self) -> None:
         """Checks the progress. Interrupts the task, or schedules the next check."""
         now, seen = self._sweep.loop.time(), self._progress()
-        least = CONTENDED_RATE * CONTENDED_SECONDS if self._contended is not None and self._contended() else 0
-        enough = seen - self._last >= least
-        self._last = seen
+        pressure = 0.0 if self._pressure is None else self._pressure()
+        enough = pressure < math.inf
+        if enough and pressure and len(self._samples) == RATE_SAMPLES:
+            began, before = self._samples[0]
+            enough = seen - before >= pressure * (now - began)
+        self._samples.append((now, seen))
         if now >= self._end:
             enough = enough and seen - self._seen >= max(1.0, self._rate * (now - self._since))
             self._seen, self._since, self._end = seen, now, now + self._pace
         if not enough:
             super().on_due()
             return
-        self.due = min(self._end, now + CONTENDED_SECONDS)
+        self.due = self._end if self._pressure is None else min(self._end, now + PRESSURE_SECONDS)
         self._sweep.add(self)
 
 

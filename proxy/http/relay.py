@@ -6,6 +6,7 @@ It is independent of the endpoint.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -84,18 +85,43 @@ def body_timeout(seconds: float) -> ClientError:
     return ClientError(408, text, code="body_timeout", retry=True)
 
 
+class Arrival:
+    """A body that arrives, in `room`. While others wait for room it must be fast enough for its size, or give way.
+
+    size: bytes that are declared, or were received before. seconds: as of `receive_body`.
+    """
+
+    __slots__ = ("_cycle", "_gives_way", "_room", "_seconds", "_size")
+
+    def __init__(self, room: Room, cycle: Cycle, size: int, seconds: float) -> None:
+        self._room, self._cycle, self._size, self._seconds = room, cycle, size, seconds
+        self._gives_way = False
+
+    def progress(self) -> int:
+        """Returns the number of received bytes."""
+        return self._cycle.received
+
+    def pressure(self) -> float:
+        """Returns the bytes per second that it must reach now; infinity if it must give way."""
+        received = self._cycle.received
+        self._gives_way = not self._room.keep(received)
+        return math.inf if self._gives_way else self._room.rate(max(self._size, received))
+
+    def error(self) -> ClientError:
+        """Returns why it was refused."""
+        return overloaded() if self._gives_way else body_timeout(self._seconds)
+
+
 async def receive_body(
-    receive: Receive, seconds: float, cycle: Cycle | None = None, rate: float = 0.0, room: Room | None = None
+    receive: Receive, seconds: float, arrival: Arrival | None = None, rate: float = 0.0
 ) -> tuple[bytes, bool]:
     """Returns the next bytes of the request's body, and whether more follow. Raises ClientDisconnected, or ClientError
-    408 after `seconds` without a byte. With a `cycle` that gathers, the wait may be longer while `rate` bytes per
-    second arrive. A higher rate is required while other requests wait for `room`."""
-    timed_out = partial(body_timeout, seconds)
-    contended = None if room is None else lambda: room.contended
+    408 after `seconds` without a byte. With an `arrival` the wait may be longer while `rate` bytes per second arrive;
+    then raises ClientError also as that says."""
     with (
-        Interrupt(seconds, timed_out)
-        if cycle is None
-        else ProgressTimeout(seconds, timed_out, lambda: cycle.received, rate, contended)
+        Interrupt(seconds, partial(body_timeout, seconds))
+        if arrival is None
+        else ProgressTimeout(seconds, arrival.error, arrival.progress, rate, arrival.pressure)
     ):
         message = await receive()
     if message["type"] == "http.disconnect":
@@ -118,8 +144,8 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
 
     Raises ClientDisconnected, or ClientError:
     413: the body exceeds `limit` bytes or the whole memory budget.
-    503: there is no room in time.
-    408: no byte arrives for `seconds`, or fewer than `rate` bytes per second.
+    503: there is no room in time, or others have waited for it while this caller held more than half.
+    408: no byte arrives for `seconds`, or fewer than `rate` bytes per second, or than its size needs while others wait.
     """
     cycle = cycle_of(scope)
     whole = body_if_received(cycle, limit, room)
@@ -131,12 +157,26 @@ async def read_body(scope: Scope, receive: Receive, limit: int, seconds: float, 
     if size > limit:
         raise too_large(limit)
     await reserve(room, size, received, cycle)
+    arrival = None if cycle is None else Arrival(room, cycle, size, seconds)
+    with room:
+        return await _read_parts(receive, limit, seconds, room, rate, cycle, arrival)
+
+
+async def _read_parts(
+    receive: Receive,
+    limit: int,
+    seconds: float,
+    room: Room,
+    rate: float,
+    cycle: Cycle | None,
+    arrival: Arrival | None,
+) -> bytes:
     if cycle is not None:
-        cycle.read_whole(limit, room.grow if declared is None else None)
+        cycle.read_whole(limit, room.grow)
     parts: list[bytes] = []
     size, more = 0, True
     while more:
-        part, more = await receive_body(receive, seconds, cycle, rate, room)
+        part, more = await receive_body(receive, seconds, arrival, rate)
         parts.append(part)
         size += len(part)
         if size > limit:

@@ -191,7 +191,7 @@ class Gateway:
             context.received = Received(head.api, mode, head.path, head.headers, asked)
             if self.routes is None and asked.upstream not in (None, DEFAULT):
                 raise no_upstreams()
-        context.room = room = Room(self.budget)
+        context.room = room = Room(self.budget, scope)
         body = body_if_received(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)

@@ -47,7 +47,7 @@ class Inspecting:
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        headers, room = scope["headers"], self.budget.room()
+        headers, room = scope["headers"], self.budget.room(scope)
         try:
             settings = self.settings
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)

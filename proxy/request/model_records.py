@@ -148,7 +148,7 @@ class Learning:
         if not self.forgets:
             query = parse_qs(scope["query_string"].decode("latin-1"))
             return learned_everywhere(self.cache, self.others, self.families, _asked(query.get("model", ())))
-        room = self.budget.room()
+        room = self.budget.room(scope)
         try:
             body = await read_body(scope, receive, MOST_BYTES, self.settings.body_timeout, room)
             model = _asked((_NAMED.decode(body).model,))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from proxy.http.cancellation import (
-    CONTENDED_RATE,
-    CONTENDED_SECONDS,
+    PRESSURE_SECONDS,
+    RATE_SAMPLES,
     ClientDisconnected,
     Interrupt,
     Message,
@@ -172,14 +174,16 @@ class Nobody:
         pass
 
 
-def given_up(rate: float, speed: float, contended: bool) -> float:
-    """When a body that comes with so many bytes a second is given up; 0 where it is not."""
+def given_up(rate: float, speed: float, pressure: Callable[[float], float] = lambda now: 0.0) -> float:
+    """When a body that comes with so many bytes a second is given up; 0 where it is not. `pressure`: the rate that is
+    needed so many seconds after its begin."""
 
     async def look() -> float:
         came, clock = 0, Clock()
-        stalling: Any = ProgressTimeout(60, Late, lambda: came, rate, lambda: contended)
+        began = asyncio.get_running_loop().time()
+        stalling: Any = ProgressTimeout(60, Late, lambda: came, rate, lambda: pressure(clock.now - began))
         stalling._sweep.pending.discard(stalling)
-        began = stalling.due - CONTENDED_SECONDS
+        began = stalling._since
         stalling._sweep, stalling._task = clock, Nobody()
         while clock.now < began + 300:
             clock.now = stalling.due
@@ -193,11 +197,20 @@ def given_up(rate: float, speed: float, contended: bool) -> float:
 
 
 def test_F13_a_body_must_come_fast_enough_and_faster_where_others_wait() -> None:
-    assert given_up(rate=240, speed=1000, contended=False) == 0
-    assert given_up(rate=2000, speed=1000, contended=False) == pytest.approx(60)
-    assert given_up(rate=0, speed=0, contended=False) == pytest.approx(60)
-    assert given_up(rate=240, speed=1000, contended=True) == pytest.approx(CONTENDED_SECONDS)
-    assert given_up(rate=240, speed=CONTENDED_RATE + 1, contended=True) == 0
+    assert given_up(rate=240, speed=1000) == 0
+    assert given_up(rate=2000, speed=1000) == pytest.approx(60)
+    assert given_up(rate=0, speed=0) == pytest.approx(60)
+    assert given_up(rate=240, speed=1000, pressure=lambda now: 1001) == pytest.approx(RATE_SAMPLES * PRESSURE_SECONDS)
+    assert given_up(rate=240, speed=1000, pressure=lambda now: 999) == 0
+
+
+def test_S5_a_body_that_was_slow_before_others_waited_is_given_up_as_soon_as_they_do() -> None:
+    waits = given_up(rate=240, speed=1000, pressure=lambda now: 2000 if now > 100 else 0)
+    assert 100 < waits <= 100 + 2 * PRESSURE_SECONDS
+
+
+def test_S5_a_body_that_must_give_way_is_given_up_at_once() -> None:
+    assert given_up(rate=0, speed=1e9, pressure=lambda now: math.inf) == pytest.approx(PRESSURE_SECONDS)
 
 
 def test_F13_a_client_that_does_not_read_is_cut() -> None:

@@ -5,28 +5,42 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from random import Random
 
 import pytest
 
 from proxy.http.memory_budget import (
     FACTOR,
-    LEAST,
+    HELD,
+    LEAST_RATE,
     MOST_WAITING,
-    PROCESS,
+    OVERTAKE_S,
+    PATIENCE_S,
+    POLL_S,
     SMALL,
     SMALL_SHARE,
+    STEP,
     WAITING_SHARE,
-    WORKER,
+    WHOLE_S,
     Budget,
     Room,
-    derived,
-    memory_limit,
-    read_text,
 )
 
 MIB = 1 << 20
+
+
+class Clock:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 TOTAL = 64 * MIB
+LARGE = (TOTAL - TOTAL // SMALL_SHARE) // FACTOR  # the largest body that fits
 HALF = TOTAL // FACTOR // 2  # a body that two of do not fit beside the share of small ones
 
 
@@ -166,20 +180,44 @@ def test_a_body_grows_before_those_who_wait() -> None:
     asyncio.run(check())
 
 
-def test_of_bodies_that_grow_in_step_one_waits_and_is_served() -> None:
+def test_of_bodies_that_grow_in_step_the_younger_are_refused_and_the_oldest_is_served() -> None:
     async def check() -> None:
-        budget = Budget(TOTAL)
+        clock = Clock()
+        budget = Budget(TOTAL, clock=clock)
         one, other = held(budget, HALF // 2, HALF // 2)
         first = asyncio.create_task(one.wait_to_grow(HALF + 3 * MIB))
-        in_line = asyncio.create_task(budget.room().wait(HALF // 2))
         await asyncio.sleep(0)
-        assert budget.contended and not first.done()
-        assert not await other.wait_to_grow(HALF + 3 * MIB), "half-grown bodies do not wait for one another"
+        clock.now += 0.1
+        second = asyncio.create_task(other.wait_to_grow(HALF + 3 * MIB))
+        in_line = asyncio.create_task(budget.room().wait(HALF // 2))
+        await asyncio.sleep(3 * POLL_S)
+        assert budget.contended and not first.done() and not second.done()
+        clock.now += PATIENCE_S / 2
+        assert not await second, "half-grown bodies do not wait for one another"
         other.release()
         assert await first and not in_line.done()
         one.release()
         assert await in_line and not budget.contended
         assert budget.used == HALF // 2 * FACTOR and budget.refused["growth"] == 1
+
+    asyncio.run(check())
+
+
+def test_a_body_that_waits_to_grow_keeps_nobody_waiting_for_long() -> None:
+    async def check() -> None:
+        clock = Clock()
+        budget = Budget(TOTAL, clock=clock)
+        one, pending = held(budget, HALF // 2, HALF)
+        grows = asyncio.create_task(one.wait_to_grow(HALF + 3 * MIB))
+        await asyncio.sleep(0)
+        clock.now += 2 * PATIENCE_S
+        await asyncio.sleep(3 * POLL_S)
+        assert not grows.done(), "nobody waits for what it holds"
+        waits = asyncio.create_task(budget.room().wait(HALF // 2))
+        assert not await grows
+        one.release()
+        assert await waits
+        pending.release()
 
     asyncio.run(check())
 
@@ -270,34 +308,237 @@ def test_who_waits_at_another_worker_goes_first() -> None:
     asyncio.run(check())
 
 
-V1 = {"/proc/self/cgroup": "4:memory:/a/b\n2:cpu:/\n", "/sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1000\n"}
-NO_LIMIT = {"/sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}
+# Callers: `identify` names them by what a room was made for.
 
 
-@pytest.mark.parametrize(
-    ("files", "limit"),
-    [
-        ({}, None),
-        ({"/proc/meminfo": "MemTotal:       16 kB\nMemFree: 1 kB\n"}, 16 * 1024),
-        ({"/proc/meminfo": "MemTotal:       16 kB\n", "/sys/fs/cgroup/memory.max": "8192\n"}, 8192),
-        ({"/sys/fs/cgroup/memory.max": "max\n"}, None),
-        ({"/proc/self/cgroup": "0::/k/pod\n", "/sys/fs/cgroup/k/pod/memory.max": "5\n"}, 5),
-        ({"/proc/self/cgroup": "0::/k/pod\n", "/sys/fs/cgroup/k/memory.max": "6\n"}, 6),
-        (V1, 1000),
-        (V1 | NO_LIMIT, 1000),
-        (NO_LIMIT, None),
-        ({"/sys/fs/cgroup/memory/memory.limit_in_bytes": "268435456\n"}, 256 * MIB),
-    ],
-)
-def test_the_limit_is_the_least_that_machine_and_cgroups_say(files: Mapping[str, str], limit: int | None) -> None:
-    assert memory_limit(files.get) == limit
+def of_callers(clock: Clock, workers: int = 1) -> Budget:
+    budget = Budget(TOTAL, workers, clock)
+    budget.identify = lambda who: str(who).encode()
+    return budget
 
 
-def test_this_machine_says_something() -> None:
-    assert (memory_limit(read_text) or 0) > PROCESS and read_text("/nowhere") is None
+async def turns(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(POLL_S)
 
 
-def test_the_derived_budget_leaves_room_for_the_processes() -> None:
-    assert derived(None, 1) == derived(0, 1) == derived(PROCESS, 4) == LEAST
-    assert derived(256 * MIB, 1) == 48 * MIB
-    assert derived(512 * MIB, 2) == (512 * MIB - PROCESS - WORKER) // 2
+def test_S5_callers_take_turns_in_the_queue() -> None:
+    async def check() -> None:
+        budget, order = of_callers(Clock()), list[str]()
+        full = budget.room("x")
+        assert full.try_reserve(LARGE)
+
+        async def wait(name: str) -> Room:
+            room = budget.room(name[0])
+            assert await room.wait(MIB)
+            order.append(name)
+            return room
+
+        tasks = []
+        for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2"):
+            tasks.append(asyncio.create_task(wait(name)))
+            await asyncio.sleep(0)
+        full.release()
+        await asyncio.gather(*tasks)
+        assert order == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
+
+    asyncio.run(check())
+
+
+def test_S5_no_caller_gets_more_than_half_while_others_wait() -> None:
+    async def check() -> None:
+        budget = of_callers(Clock())
+        mine, full = budget.room("a"), budget.room("x")
+        assert mine.try_reserve(6 * MIB) and full.try_reserve(LARGE - 6 * MIB)
+        second, other = budget.room("a"), budget.room("b")
+        waits = asyncio.create_task(second.wait(2 * MIB))
+        await asyncio.sleep(0)
+        others = asyncio.create_task(other.wait(4 * MIB))
+        await asyncio.sleep(0)
+        full.trim(LARGE - 9 * MIB)
+        await turns()
+        assert not waits.done(), "though it was there before and there is room for it"
+        full.release()
+        assert await others
+        assert await waits, "once nobody else waits, all of the room is for whoever comes"
+
+    asyncio.run(check())
+
+
+def test_S5_two_callers_that_each_want_more_than_half_are_served_one_after_the_other() -> None:
+    async def check() -> None:
+        budget = of_callers(Clock())
+        full, one, other = (budget.room(who) for who in "xab")
+        assert full.try_reserve(LARGE)
+        first = asyncio.create_task(one.wait(LARGE))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(other.wait(LARGE))
+        await asyncio.sleep(0)
+        full.release()
+        assert await first and not second.done()
+        one.release()
+        assert await second
+
+    asyncio.run(check())
+
+
+def test_S5_a_large_body_that_waits_holds_back_a_smaller_one_for_two_seconds_at_most() -> None:
+    async def check() -> None:
+        clock = Clock()
+        budget = of_callers(clock)
+        full = budget.room("x")
+        assert full.try_reserve(LARGE - 2 * MIB)
+        large = asyncio.create_task(budget.room("a").wait(LARGE - MIB))
+        await asyncio.sleep(0)
+        smaller = [asyncio.create_task(budget.room(who).wait(MIB)) for who in "ab"]
+        await turns()
+        assert not any(task.done() for task in smaller), "the order of arrival"
+        clock.now += OVERTAKE_S
+        assert OVERTAKE_S < 2
+        assert all(await asyncio.gather(*smaller)) and not large.done()
+        large.cancel()
+
+    asyncio.run(check())
+
+
+def test_S5_a_slow_body_holds_what_has_arrived_and_a_step_once_others_wait() -> None:
+    async def check() -> None:
+        clock = Clock()
+        budget = of_callers(clock)
+        slow = budget.room("a")
+        assert slow.try_reserve(HALF)
+        with slow:
+            clock.now += 60
+            assert slow.keep(100_000) and budget.used == HALF * FACTOR, "nobody waits"
+            waits = asyncio.create_task(budget.room("b").wait(LARGE - HALF + MIB))
+            await asyncio.sleep(0)
+            assert slow.keep(100_000) and budget.used == HALF * FACTOR and not slow.rate(HALF)
+            clock.now += PATIENCE_S
+            assert slow.rate(36 << 20) == (36 << 20) / WHOLE_S and slow.rate(1000) == LEAST_RATE
+            assert slow.keep(100_000)
+            assert await waits
+            assert budget.used == (100_000 + STEP + LARGE - HALF + MIB) * FACTOR
+            assert slow.grow(200_000) and not slow.grow(HALF), "it grows from there"
+
+    asyncio.run(check())
+
+
+def test_S5_of_a_caller_over_half_the_youngest_body_that_arrives_gives_way() -> None:
+    async def check() -> None:
+        clock = Clock()
+        budget = of_callers(clock)
+        bodies = [budget.room(who) for who in "aaab"]
+        sizes = (LARGE // 4, LARGE // 4, LARGE // 4, LARGE // 4)
+        for body, size in zip(bodies, sizes, strict=True):
+            assert body.try_reserve(size)
+            body.__enter__()
+        bodies[2].__exit__()  # it is here: it waits for its answer
+        waits = asyncio.create_task(budget.room("c").wait(LARGE // 4))
+        await asyncio.sleep(0)
+        clock.now += PATIENCE_S
+        here = LARGE // 4
+        assert bodies[0].keep(here) and bodies[3].keep(here) and not waits.done()
+        assert not bodies[1].keep(here) and budget.refused["half"] == 1
+        assert await waits
+        assert bodies[0].keep(here), "its caller holds half"
+        assert budget.used == LARGE * FACTOR
+
+    asyncio.run(check())
+
+
+def test_S5_one_caller_cannot_fill_the_queue() -> None:
+    async def check() -> None:
+        budget = of_callers(Clock())
+        assert budget.room("x").try_reserve(LARGE)
+        tasks = [asyncio.create_task(budget.room("a").wait(HALF)) for _ in range(MOST_WAITING // 2)]
+        await asyncio.sleep(0)
+        assert not await budget.room("a").wait(HALF)
+        tasks.append(asyncio.create_task(budget.room("b").wait(HALF)))
+        await asyncio.sleep(0)
+        assert budget.waiting == len(tasks)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(check())
+
+
+def test_S5_what_a_caller_holds_counts_over_all_workers() -> None:
+    """A caller holds a quarter at each of two workers and waits for more at one; another one waits at the other."""
+    clock = Clock()
+    budget = of_callers(clock, 2)
+    ready, tell = os.pipe()
+    go, start = os.pipe()
+    pid = os.fork()
+    if not pid:
+        budget.serve_as(1)
+
+        async def elsewhere() -> None:
+            assert budget.room("a").try_reserve(LARGE // 3) and budget.room("x").try_reserve(LARGE // 3)
+            other = budget.room("b")
+            waits = asyncio.create_task(other.wait(LARGE))
+            await asyncio.sleep(0)
+            os.write(tell, b"1")
+            await asyncio.to_thread(os.read, go, 1)
+            waits.cancel()
+            await asyncio.wait([waits])
+            os.write(tell, b"2")
+            await asyncio.to_thread(os.read, go, 1)
+            os._exit(0)
+
+        asyncio.run(elsewhere())
+
+    async def check() -> None:
+        budget.serve_as(0)
+        mine = budget.room("a")
+        assert await asyncio.to_thread(os.read, ready, 1) == b"1"
+        waits = asyncio.create_task(mine.wait(LARGE // 4))
+        await turns()
+        assert not waits.done(), "there is room, but it would be more than half"
+        os.write(start, b"1")
+        assert await asyncio.to_thread(os.read, ready, 1) == b"2"
+        assert await waits
+        os.write(start, b"1")
+
+    asyncio.run(check())
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_S5_half_read_bodies_never_wait_for_one_another_for_ever(seed: int) -> None:
+    """Forty bodies of random sizes arrive together in random steps: each is served or refused, and nothing is held
+    then."""
+
+    async def check() -> None:
+        random, clock = Random(seed), Clock()
+        budget, ends = of_callers(clock), list[bool]()
+
+        async def arrive(who: str, size: int, declared: bool) -> None:
+            room = budget.room(who)
+            got = 0
+            try:
+                if not await room.wait(size if declared else 1000):
+                    return ends.append(False)
+                with room:
+                    while got < size:
+                        await asyncio.sleep(random.random() * POLL_S)
+                        got = min(size, got + random.randrange(1, 3 * MIB))
+                        if not (room.keep(got) and await room.wait_to_grow(got)):
+                            return ends.append(False)
+                    await asyncio.sleep(random.random() * POLL_S)
+                ends.append(True)
+            finally:
+                room.release()
+
+        tasks = [
+            asyncio.create_task(arrive(random.choice("abc"), random.randrange(1000, LARGE), random.random() < 0.5))
+            for _ in range(40)
+        ]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(POLL_S)
+            clock.now += 0.1
+        await asyncio.gather(*tasks)
+        assert len(ends) == 40 and any(ends)
+        assert budget.used == 0 and not budget.contended and not budget.waiting
+        assert not any(budget._table[HELD:])
+
+    asyncio.run(asyncio.wait_for(check(), 60))
