@@ -143,6 +143,7 @@ def _serve(
         admin_sockets=admin_listeners,
         ready=ready,
         min_rate=settings.min_rate,
+        per_address=settings.max_per_address,
         read_seconds=settings.body_timeout,
         error_body=error_body,
         event=event,

@@ -40,6 +40,7 @@ from proxy.observe.spans import upstream_server
 from proxy.request.answers import AnswerLearning
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
+from proxy.request.body_callers import BodyCallers
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
@@ -221,7 +222,9 @@ class Services:
             self.recorder,
             None if recent is None else Keeping(self.first.page_content),
             web_pages(self.first),
+            self.extra_calls,
         )
+        self.budget.identify = BodyCallers(self.knowledge.keys, self.extra_calls).caller
         self._use(serving)
         if recent is not None:
             self.page = Page(self, recent, Peers(Local(self, recent), folder), self.first.workers)

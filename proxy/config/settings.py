@@ -65,6 +65,7 @@ class Settings:
     max_memory: int | None
     min_rate: float
     max_connections: int
+    max_per_address: int
     upstream_ca: Path | None
     upstream_cert: Path | None
     upstream_key: Path | None
@@ -199,6 +200,12 @@ SETTINGS = (
         "PLIMSOLL_MIN_RATE", values.rate, "240", "minimum bytes per second that a client must send or read; 0: none"
     ),
     Setting("PLIMSOLL_MAX_CONNECTIONS", whole(1), "4096", "maximum connections of each process to one upstream"),
+    Setting(
+        "PLIMSOLL_MAX_PER_ADDRESS",
+        whole(0),
+        "0",
+        "maximum connections of one client address to each process; 0: none, as it must be behind an ingress",
+    ),
     Setting("PLIMSOLL_UPSTREAM_CA", optional(Path), "", "file of additional trusted certificate authorities (PEM)"),
     Setting("PLIMSOLL_UPSTREAM_CERT", optional(Path), "", "client certificate (PEM) for upstreams that request one"),
     Setting(

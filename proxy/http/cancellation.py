@@ -15,8 +15,8 @@ Receive = Callable[[], Awaitable[Message]]
 
 TICK = 0.1  # seconds between two checks of the pending timeouts
 DISCONNECT_POLL_DELAY = 0.1  # seconds until polling for a disconnect starts: most short requests end before
-PRESSURE_SECONDS = 0.5  # between two questions which rate is needed now
-RATE_SAMPLES = 10  # such questions, over which that rate is measured: 5 seconds
+PRESSURE_SECONDS = 0.25  # between two questions which rate is needed now
+RATE_SAMPLES = 20  # such questions, over which that rate is measured: 5 seconds
 
 
 class ClientDisconnected(Exception):

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 FACTOR = 4  # bytes reserved per byte of a decompressed body: the body, its parsed form, and its rewritten form
 SMALL = 64 * 1024  # bytes; bodies up to this size may use the share of small bodies
@@ -37,7 +38,7 @@ STEP = 1 << 20  # bytes; the most that a growing body reserves ahead
 ASSUMED_BODY = 16 * 1024  # bytes that are assumed for a body without a declared length
 WAIT_TIMEOUT_S = 10.0  # timeout of the wait for room; clients retry a 503, and a retry may reach a less loaded instance
 GRACE_S = 1.0  # for which an arriving body keeps the reservation of its declared size in any case
-PATIENCE_S = 1.0  # of those who wait; then bodies that arrive slowly, wait to grow, or are of a caller over half yield
+PATIENCE_S = 0.8  # of those who wait; then bodies that arrive slowly, wait to grow, or are of a caller over half yield
 OVERTAKE_S = 1.5  # after which a body goes before larger ones that find no room
 WHOLE_S = 30.0  # in which a body must arrive while others wait: the minimum rate follows from its size
 LEAST_RATE = 64 * 1024  # bytes per second that any body must reach then
@@ -52,7 +53,7 @@ MOST_GROWING = 100  # bodies of one worker that wait to grow
 LARGE_BODIES, SMALL_BODIES, NEXT_SINCE, OLDEST, OLDEST_SHARE, OTHERS_OLDEST, WAITING, GROWS_SINCE, PID, HELD = range(10)
 SHARES = 1024
 WIDTH = HELD + SHARES
-Identify = Callable[[object], bytes]
+Identify = Callable[[Any], bytes]
 
 
 @dataclass(slots=True, eq=False)
@@ -407,9 +408,9 @@ class Room:
         self._budget.arrives(self, False)
 
     def keep(self, received: int) -> bool:
-        """Called every half second while the body arrives, with the bytes that it has so far. Once others have waited
-        for `PATIENCE_S`, it gives back what has not arrived in time. Returns False if the body must be refused: what it
-        held is free."""
+        """Called several times a second while the body arrives, with the bytes that it has so far. Once others have
+        waited for `PATIENCE_S`, it gives back what has not arrived in time. Returns False if the body must be refused:
+        what it held is free."""
         budget = self._budget
         if self._column == SMALL_BODIES or not budget.is_short:
             return True

@@ -191,7 +191,8 @@ MEMORY_METRICS: tuple[ReadMetric[MemoryStatistics], ...] = (
     ),
     ReadMetric(
         "plimsoll_memory_refused_total",
-        "Request bodies refused for lack of memory: after waiting (wait), while growing (growth), or too large (size).",
+        "Request bodies refused for lack of memory: after waiting (wait), while growing (growth), too large (size), "
+        "or of a caller that held over half (half).",
         ("reason",),
         lambda budget: [((reason,), count) for reason, count in budget.refused.items()],
     ),

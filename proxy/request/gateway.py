@@ -18,7 +18,7 @@ from proxy.config.upstreams import DEFAULT
 from proxy.errors import ClientError, stopped, websocket_refused
 from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
-from proxy.http.memory_budget import Budget, Room
+from proxy.http.memory_budget import SMALL, Budget, Room
 from proxy.http.relay import (
     BrokenOff,
     ClientDisconnected,
@@ -106,6 +106,7 @@ class Gateway:
     recorder: Recorder | None = None
     keeping: Keeping | None = None  # set if there is a page
     pages: WebPages = field(default_factory=WebPages)
+    accepted: ExtraCalls | None = None  # whose large bodies the upstream accepted, for the budget of memory
     _named: set[str] = field(default_factory=set)
 
     def with_rules(
@@ -268,7 +269,7 @@ class Gateway:
             record.trace.answered(answer.status)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
         if record.upstream in ("", DEFAULT):  # only there a client's own key is used
-            self._record_key(headers, answer.status)
+            self._record_key(headers, answer.status, len(received.body))
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)
         body = answer.buffered_body()
@@ -298,12 +299,14 @@ class Gateway:
             self.refusals.remember(received.headers, context.scanned.model)
         return Attempt(answer, seen, refusal)
 
-    def _record_key(self, headers: Headers, status: int) -> None:
-        """Records what an answer says of the key that the client's request had, or of its absence."""
+    def _record_key(self, headers: Headers, status: int, size: int) -> None:
+        """Records what an answer says of the key that the client's request had, or of its absence: for extra calls, and
+        of large bodies for their memory."""
         keys = self.knowledge.keys
         keys.record_response(headers, status)
-        if self.extra_calls is not None and (keys.checked or not brings_credential(headers)):
-            self.extra_calls.record_response(caller_of(headers), status)
+        accepted = self.accepted if self.extra_calls is None and size > SMALL else self.extra_calls
+        if accepted is not None and (keys.checked or not brings_credential(headers)):
+            accepted.record_response(caller_of(headers), status)
 
     async def _in_pieces(
         self,

@@ -67,7 +67,11 @@ class ExtraCalls:
         """Why a caller may not spend the operator's money: `keyless` or `unaccepted`. Empty if it may."""
         if not has_key and not self.allow_keyless:
             return "keyless"
-        return "unaccepted" if time.monotonic() >= (self._accepted_until.get(caller) or 0.0) else ""
+        return "" if self.has_accepted(caller) else "unaccepted"
+
+    def has_accepted(self, caller: bytes) -> bool:
+        """Whether the upstream accepted a caller's own request recently."""
+        return time.monotonic() < (self._accepted_until.get(caller) or 0.0)
 
     @property
     def left(self) -> int:

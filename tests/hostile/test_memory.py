@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.conftest import Place
-from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok, running, upstream
+from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, ok, refused, running, upstream
 from tests.recorder import EVENTS, Peer, Request, Script, chunk
 
 MIB = 1 << 20
@@ -527,3 +527,116 @@ def test_H12_connections_to_the_upstream_are_bounded_and_waited_for_in_order(wor
             thread.join(30)
         assert set(told) == {200, 503} and told.count(503) >= 20 - 2 * workers
         assert proxy.ask(HELLO).status == 200
+
+
+# Others.
+
+FULL = {"PLIMSOLL_MAX_MEMORY": "176MiB"}  # of a pod of 512 MiB; 154 MiB are for large bodies
+DECLARED = 36 * MIB
+OTHER = "127.0.0.2"  # the address of everybody else
+
+
+@contextlib.contextmanager
+def slow_uploads(proxy: Running, keys: tuple[bytes, ...], at_once: tuple[int, ...]) -> Iterator[list[int]]:
+    """Uploads that declare 36 MiB, send some of it at once, and the rest at 80 KB/s; yields the answers so far."""
+    over, told, begun = threading.Event(), list[int](), list[threading.Event]()
+
+    def upload(key: bytes, size: int, sent: threading.Event) -> None:
+        with contextlib.suppress(OSError), dial(proxy) as sock:
+            sock.sendall(declared(DECLARED).replace(b"sk-test", key) + bytes(size))
+            sent.set()
+            sock.settimeout(0.1)
+            while not over.is_set():
+                sock.sendall(bytes(8_000))
+                with contextlib.suppress(TimeoutError):
+                    told.append(int(sock.recv(1000).split(b" ")[1]))
+                    return
+
+    threads = []
+    for key, size in zip(keys, at_once, strict=True):
+        begun.append(threading.Event())
+        threads.append(threading.Thread(target=upload, args=(key, size, begun[-1])))
+        threads[-1].start()
+    try:
+        yield told
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def from_elsewhere(proxy: Running, size: int, key: bytes = b"sk-other") -> int:
+    """The status of the answer to a request of another client, at another address."""
+    with socket.create_connection(("127.0.0.1", proxy.port), 60, (OTHER, 0)) as sock:
+        sock.sendall(declared(size).replace(b"sk-test", key) + chat(size))
+        return status(sock)
+
+
+@pytest.mark.parametrize("keys", [(b"sk-test", b"sk-test"), (b"sk-invented-1", b"sk-invented-2")], ids=["one", "two"])
+@pytest.mark.parametrize("at_once", [(0, 0), (35 * MIB, 2 * MIB)], ids=["declared", "held"])
+def test_S5_two_slow_uploads_keep_nobody_waiting(
+    keys: tuple[bytes, ...], at_once: tuple[int, ...], workers: int
+) -> None:
+    """Of one caller, and of two invented keys at one address: they declare or hold all of the memory."""
+    with (
+        upstream() as there,
+        running(there.url, workers=workers, admin=True, **FULL) as proxy,
+        slow_uploads(proxy, keys, at_once),
+    ):
+        eventually(lambda: used(proxy) >= 144 * MIB)
+        assert [from_elsewhere(proxy, size) for size in (1_000, 200_000, 600_000, 2 * MIB, 5 * MIB)] == [200] * 5
+
+
+def test_S5_a_large_body_that_waits_lets_smaller_ones_go_first(small: Place) -> None:
+    size, over = 10 * MIB, threading.Event()
+    small.scripted(slow(over))
+    proxy, there = small.proxy, small.there
+    with dial(proxy) as first, dial(proxy) as large:
+        first.sendall(declared(size) + chat(size))
+        eventually(lambda: len(there.requests) == 1)
+        send_aside(large, declared(size) + chat(size))
+        eventually(lambda: proxy.metric("plimsoll_memory_waiting_requests") == 1)
+        assert proxy.ask(chat(900_000)).status == 200
+        assert proxy.metric("plimsoll_memory_waiting_requests") == 1, "the large one waits still"
+        over.set()
+        assert status(first) == status(large) == 200
+
+
+def test_S5_who_has_an_accepted_key_is_a_caller_beside_others_at_the_same_address(workers: int) -> None:
+    """Its first large request counts by its address; then the uploads of invented keys give way to it."""
+
+    async def checks(request: Request, peer: Peer) -> None:
+        known = request.method == b"GET" or request.header(b"authorization") == [b"Bearer sk-known"]
+        await (friendly(request, peer) if known else peer.send(refused("no such key", b"401 Unauthorized", None)))
+
+    with upstream(checks) as there, running(there.url, workers=workers, admin=True, **FULL) as proxy:
+        for _ in range(8 * workers):  # until every worker has seen a refused key, and then an accepted one
+            assert proxy.ask(HELLO, key="sk-invented-1").status == 401
+        for _ in range(8 * workers):
+            assert proxy.ask(chat(100_000), key="sk-known").status == 200
+        with slow_uploads(proxy, (b"sk-invented-1", b"sk-invented-2"), (35 * MIB, 2 * MIB)) as told:
+            eventually(lambda: used(proxy) >= 144 * MIB)
+            assert proxy.ask(chat(5 * MIB), key="sk-known").status == 200
+            eventually(lambda: told)
+            assert set(told) <= {408, 503}
+            refused_by_half = proxy.metric("plimsoll_memory_refused_total", reason="half")
+            assert refused_by_half or workers > 1, "a worker that has not met the key counts it by its address"
+
+
+def test_S5_connections_of_one_address_may_be_bounded(workers: int) -> None:
+    most = {"PLIMSOLL_MAX_PER_ADDRESS": "20"}
+    with upstream() as there, running(there.url, workers=workers, admin=True, **most) as proxy:
+        with contextlib.ExitStack() as open_:
+            for _ in range(20 * workers + 60):
+                open_.enter_context(dial(proxy))
+            eventually(lambda: proxy.log("an address has too many connections", 0))
+            assert len(proxy.log("an address has too many connections")) <= workers
+            assert from_elsewhere(proxy, 1_000) == 200
+        eventually(lambda: from_here(proxy) == 200)
+
+
+def from_here(proxy: Running) -> int:
+    with contextlib.suppress(OSError), dial(proxy) as sock:
+        sock.sendall(declared(1_000) + chat(1_000))
+        return status(sock)
+    return 0

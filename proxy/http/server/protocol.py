@@ -43,7 +43,7 @@ from __future__ import annotations
 import asyncio
 import re
 import select
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, cast
@@ -52,7 +52,8 @@ from urllib.parse import unquote
 import httptools
 
 from proxy.errors import ClientError
-from proxy.http.callbacks import ErrorBody, Event, ignore
+from proxy.http.addresses import network_of
+from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.cancellation import MinReadRate
 from proxy.http.server.cycle import STATUS_LINE, Cycle
 from proxy.http.server.flow import Flow
@@ -140,14 +141,51 @@ def _has_many_heads(data: bytes) -> bool:
 
 class Port:
     """State shared by all connections of one listening port: the application, its lifespan state, the callbacks for
-    error bodies and events, the open connections and the running tasks."""
+    error bodies and events, the open connections and the running tasks. `per_address`: connections that one address may
+    have at once, 0: any number."""
 
-    __slots__ = ("app", "connections", "error_body", "event", "state", "tasks")
+    __slots__ = (
+        "_addresses",
+        "_too_many",
+        "app",
+        "connections",
+        "error_body",
+        "event",
+        "per_address",
+        "state",
+        "tasks",
+    )
 
-    def __init__(self, app: Asgi, state: dict[str, Any], error_body: ErrorBody, event: Event = ignore) -> None:
+    def __init__(
+        self,
+        app: Asgi,
+        state: dict[str, Any],
+        error_body: ErrorBody,
+        event: Event = ignore,
+        per_address: int = 0,
+    ) -> None:
         self.app, self.state, self.error_body, self.event = app, state, error_body, event
+        self.per_address = per_address
+        self._addresses: Counter[str] = Counter()
+        self._too_many = RateLimitedEvent(event, "an address has too many connections: further ones are closed")
         self.connections: set[Protocol] = set()
         self.tasks: set[asyncio.Task[None]] = set()
+
+    def open_from(self, address: str) -> bool:
+        """Counts a connection of an address. Returns whether the address may have it."""
+        network = network_of(address)
+        self._addresses[network] += 1
+        if self._addresses[network] <= self.per_address:
+            return True
+        self._too_many(limit=self.per_address)
+        return False
+
+    def closed_from(self, address: str) -> None:
+        """No longer counts a connection of an address."""
+        network = network_of(address)
+        self._addresses[network] -= 1
+        if not self._addresses[network]:
+            del self._addresses[network]
 
 
 class Protocol(asyncio.Protocol):
@@ -209,6 +247,8 @@ class Protocol(asyncio.Protocol):
         self._server = _address(transport.get_extra_info("sockname"))
         self._client = _address(transport.get_extra_info("peername"))
         self._start_head_timer()
+        if self.port.per_address and self._client is not None and not self.port.open_from(self._client[0]):
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops all timers and reports the disconnect to the running and the newest request."""
@@ -224,6 +264,8 @@ class Protocol(asyncio.Protocol):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnect()
         self.port.connections.discard(self)
+        if self.port.per_address and self._client is not None:
+            self.port.closed_from(self._client[0])
         self.flow.resume_writing()
         if exc is None:
             self.transport.close()

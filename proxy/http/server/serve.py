@@ -33,7 +33,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 @dataclass(frozen=True, slots=True)
 class Config:
     """An application, and the host and port that it listens on; port 0 is any free port. `drain` is the timeout in
-    seconds for running requests when the server stops. The class attributes of `http` are the limits of a connection.
+    seconds for running requests when the server stops. The class attributes of `http` are the limits of a connection,
+    `per_address` is that of the connections of one address, 0: none.
     """
 
     app: Asgi
@@ -42,6 +43,7 @@ class Config:
     error_body: ErrorBody
     drain: float = 30.0
     http: type[Protocol] = Protocol
+    per_address: int = 0
 
 
 class Server:
@@ -68,7 +70,7 @@ class Server:
     ) -> None:
         self.started = self.should_exit = False
         self.lifespan = Lifespan(config.app, event)
-        self.port = Port(config.app, self.lifespan.state, config.error_body, event)
+        self.port = Port(config.app, self.lifespan.state, config.error_body, event, config.per_address)
         self._config, self._admin, self._settle, self._event = config, admin, settle, event
         self._sockets, self._admin_sockets, self._ready = sockets, admin_sockets, ready
         self._on_hangup = on_hangup
@@ -224,6 +226,7 @@ def run(
     read_seconds: float = READ_RATE_SECONDS,
     event: Event = ignore,
     on_hangup: Callable[[], None] | None = None,
+    per_address: int = 0,
 ) -> None:
     """Serves until SIGTERM or SIGINT, drains, and returns.
 
@@ -232,6 +235,7 @@ def run(
     sockets, admin_sockets: bound sockets to use instead of hosts and ports. Other processes may share them.
     ready: called once all ports are open.
     on_hangup: called on each SIGHUP; None: SIGHUP is a stop signal.
+    per_address: connections that one address may have at once to `port`, 0: any number.
     min_rate, read_seconds: bytes per second, and the interval in seconds over which they are measured. A client that
     reads a pending response more slowly is disconnected.
     """
@@ -240,7 +244,7 @@ def run(
     admin_config = None
     if admin is not None and admin_port is not None:
         admin_config = Config(admin, admin_host or host, admin_port, error_body)
-    config = Config(app, host, port, error_body, drain, http)
+    config = Config(app, host, port, error_body, drain, http, per_address)
     server = Server(config, admin_config, settle, sockets, admin_sockets, ready, event, on_hangup)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve())

@@ -1,0 +1,32 @@
+"""Who a request counts as in the budget of memory for bodies, before its body is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.http.addresses import network_of
+from proxy.http.relay import Scope
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.key_checks import KeyChecks, brings_credential
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCallers:
+    """Callers by the key that they send, once an upstream that checks keys has accepted it: others may be invented.
+    All others are callers by their address."""
+
+    keys: KeyChecks
+    extra_calls: ExtraCalls
+
+    def caller(self, scope: Scope | None) -> bytes:
+        """Returns the caller of a request: a digest, or an address. Empty where neither is known."""
+        if scope is None:
+            return b""
+        headers = scope["headers"]
+        if self.keys.checked and brings_credential(headers):
+            caller = caller_of(headers)
+            if self.extra_calls.has_accepted(caller):
+                return caller
+        client = scope.get("client")
+        return network_of(client[0]).encode() if client else b""

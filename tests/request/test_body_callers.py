@@ -1,0 +1,41 @@
+"""Whose memory a body takes: that of a key that was accepted, else of an address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.request.body_callers import BodyCallers
+from proxy.upstreams.extra_calls import ExtraCalls
+from proxy.upstreams.internal_client import caller_of
+from proxy.upstreams.key_checks import KeyChecks
+
+
+def scope(key: bytes = b"", client: tuple[str, int] | None = ("192.0.2.1", 5)) -> dict[str, Any]:
+    return {"headers": [(b"authorization", key)] if key else [], "client": client}
+
+
+def callers(checked: bool) -> BodyCallers:
+    made = BodyCallers(KeyChecks(refused=checked), ExtraCalls(0))
+    made.extra_calls.record_response(caller_of(scope(b"Bearer known")["headers"]), 200)
+    return made
+
+
+def test_an_accepted_key_is_a_caller_wherever_it_comes_from() -> None:
+    found = callers(checked=True)
+    known = found.caller(scope(b"Bearer known"))
+    assert known == found.caller(scope(b"Bearer known", ("192.0.2.9", 7))) != b"192.0.2.1"
+
+
+def test_invented_keys_and_none_are_their_address() -> None:
+    found = callers(checked=True)
+    assert {found.caller(scope(key)) for key in (b"Bearer a", b"Bearer b", b"")} == {b"192.0.2.1"}
+    assert found.caller(scope(client=("2001:db8::5", 7))) == b"2001:db8::/64"
+
+
+def test_where_any_key_is_answered_none_is_a_caller() -> None:
+    assert callers(checked=False).caller(scope(b"Bearer known")) == b"192.0.2.1"
+
+
+def test_who_has_no_address_is_one_caller() -> None:
+    found = callers(checked=True)
+    assert found.caller(scope(client=None)) == found.caller(None) == b""
