@@ -22,6 +22,12 @@ ARGUMENTS = frozenset(
         *("response_format", "reasoning_effort", "stream", "stream_options", "user", "modalities", "audio"),
     }
 )
+# Claude models that think within a budget of tokens, whoever serves them; newer ones choose it themselves. Anthropic
+# refuses such a budget in a run of tools that began without thinking, as every run of another model's did, and where
+# it is not less than the reply limit.
+BUDGETED = re.compile(r"claude-(?:3-7\b|4\b|(?:opus|sonnet|haiku)-4(?:$|[-.@:](?:[0-5]\b|20\d{6}|latest)))")
+BUDGETS = {"high": 4096, "medium": 2048, "low": 1024, "minimal": 1024}  # litellm's, in tokens; largest first
+LARGER = {"max": 16384, "xhigh": 8192}
 TEXT_PARTS = frozenset(("text", "refusal"))
 REMOTE = re.compile(r"\s*(?!data:)[^\s,;]{0,40}://")
 # The library puts the name into paths of URLs, and of some providers it takes an address instead of a name.
@@ -51,7 +57,31 @@ def arguments(body: bytes) -> Fields:
         raise NotTranslatable("it has a file or an image by an address or an id: send it in a data: URL")
     if any(not isinstance(tool, dict) or tool.get("type") != "function" for tool in found.get("tools") or ()):
         raise NotTranslatable("it has a tool that is no function")
+    if BUDGETED.search(model.lower()):
+        found["reasoning_effort"] = _effort(found)
     return {key: value for key, value in found.items() if key in ARGUMENTS and value is not None}
+
+
+def _effort(found: Fields) -> Any:
+    """The `reasoning_effort` that a model with a budget for thinking accepts: the largest one up to what is asked whose
+    budget the reply limit leaves; None in a run of tools without thinking."""
+    asked, budgets = found.get("reasoning_effort"), {**LARGER, **BUDGETS}
+    if not isinstance(asked, str) or asked not in budgets:
+        return asked
+    if _acts_without_thinking(found["messages"]):
+        return None
+    limit = found.get("max_completion_tokens") or found.get("max_tokens")
+    if not isinstance(limit, int) or budgets[asked] < limit:
+        return asked
+    return next((effort for effort, budget in budgets.items() if budget < min(limit, budgets[asked])), None)
+
+
+def _acts_without_thinking(messages: list[Any]) -> bool:
+    """Whether the newest message of the assistant calls tools, and no message has thinking of Anthropic's."""
+    said = [one for one in messages if isinstance(one, dict) and one.get("role") == "assistant"]
+    if any(one.get("thinking_blocks") for one in said):
+        return False
+    return bool(said) and bool(said[-1].get("tool_calls") or said[-1].get("function_call"))
 
 
 def _parts(messages: list[Any]) -> Iterator[Fields]:

@@ -24,6 +24,39 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "messages": SAID, **fields}).encode()
 
 
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RUN = [*SAID, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "content": "1"}]
+THOUGHT = [{"type": "thinking", "thinking": "a", "signature": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "expected"),
+    [
+        ("claude-sonnet-4-5", {"messages": RUN}, None),
+        ("us.anthropic.claude-sonnet-4-20250514-v1:0", {"messages": RUN}, None),
+        ("claude-opus-4@20250514", {"messages": RUN}, None),
+        ("claude-3-7-sonnet-latest", {"messages": RUN}, None),
+        ("claude-sonnet-4-6", {"messages": RUN}, "high"),
+        ("claude-opus-5", {"messages": RUN, "max_tokens": 500}, "high"),
+        ("gemini-2.5-pro", {"messages": RUN, "max_tokens": 500}, "high"),
+        ("claude-sonnet-4-5", {"messages": [*RUN, {"role": "assistant", "content": "Done."}, *SAID]}, "high"),
+        ("claude-sonnet-4-5", {"messages": [*SAID, {**RUN[1], "thinking_blocks": THOUGHT}, RUN[2]]}, "high"),
+        ("claude-sonnet-4-5", {}, "high"),
+        ("claude-sonnet-4-5", {"max_tokens": 8_000}, "high"),
+        ("claude-sonnet-4-5", {"max_completion_tokens": 4_096}, "medium"),
+        ("claude-sonnet-4-5", {"max_tokens": 2_000}, "low"),
+        ("claude-sonnet-4-5", {"max_tokens": 500}, None),
+        ("claude-sonnet-4-5", {"max_tokens": 500, "reasoning_effort": "none"}, "none"),
+        ("claude-sonnet-4-5", {"max_tokens": 9_000, "reasoning_effort": "max"}, "xhigh"),
+    ],
+)
+def test_a_claude_with_a_budget_for_thinking_is_asked_only_for_one_that_it_accepts(
+    model: str, fields: dict[str, Any], expected: str | None
+) -> None:
+    sent = {"model": model, "reasoning_effort": "high", **fields}
+    assert arguments(body(**sent)).get("reasoning_effort") == expected
+
+
 def test_known_fields_are_arguments_and_no_others_are() -> None:
     hostile: dict[str, Any] = {
         "api_base": "http://evil",
