@@ -14,6 +14,8 @@ from proxy.model.structs import replace
 DEFAULT_RESERVE = 3000  # seed 000: the reserve for a request without a reply limit
 # Some clients set a reply limit as large as the window. It reduces the room by at most this share of the window.
 MAX_RESERVE_SHARE = 0.5
+# Of a limit over that share, where a run is cut and the cut stays: at a depth of 0.65 the prompt keeps half.
+LARGE_RESERVE_SHARE = 0.25
 FLOOR = 500  # seed 001: the smallest useful reply
 UNKNOWN_WINDOW = 8192  # seed 000: the window of an unknown model
 # Floor and margin are constants for large windows. In a window below this many tokens the floor is at most a 16th of it

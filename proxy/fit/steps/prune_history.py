@@ -24,6 +24,7 @@ from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
 from proxy.model.conversation import Block, Kind
+from proxy.model.limits import LARGE_RESERVE_SHARE, MAX_RESERVE_SHARE
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
@@ -138,13 +139,23 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     layout = _by_relevance(draft, params)
     question = question_of(draft.blocks) if layout else None
     if question is None:
-        return _replayed(draft, params)
+        lowered = _with_less_reply(draft)
+        made = _replayed(lowered, params)
+        return draft if made is lowered else replace(made, reply=draft.reply)
     alike = _alike(draft.blocks, question, facts, params)
     if isinstance(alike, Want):
         return alike
     if layout == BEST:
         return _best(draft, facts, question, alike)
     return _with_excerpts(draft, facts, params, question, alike)
+
+
+def _with_less_reply(draft: Draft) -> Draft:
+    """The draft for a replay: a reply limit over half the window, which is lowered in any case (`clamp_output`), is
+    lowered before the history falls under half."""
+    most = int(draft.window.tokens * LARGE_RESERVE_SHARE)
+    over = draft.reply is not None and draft.window.counted(draft.reply) > draft.window.tokens * MAX_RESERVE_SHARE
+    return replace(draft, reply=most) if over and most >= draft.floor else draft
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:

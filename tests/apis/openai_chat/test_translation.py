@@ -24,8 +24,12 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "messages": SAID, **fields}).encode()
 
 
-CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-RUN = [*SAID, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "content": "1"}]
+CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RUN: list[dict[str, Any]] = [
+    *SAID,
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "content": "1"},
+]
 THOUGHT = [{"type": "thinking", "thinking": "a", "signature": "b"}]
 
 

@@ -123,8 +123,15 @@ def test_system_messages_in_the_middle_stay_where_they_are() -> None:
 
 
 def test_the_room_counts_at_most_half_the_window_as_reply() -> None:
-    after = pruned(chat(20), window=1000, limit=990)
+    after = pruned(chat(20), window=1000, limit=500)
     assert 300 <= after.prompt <= 500
+
+
+@pytest.mark.parametrize("limit", [501, 600, 750, 990])
+def test_W10_a_reply_limit_over_half_the_window_is_lowered_before_the_history_falls_under_half(limit: int) -> None:
+    found = [pruned(chat(turns), window=1000, limit=limit) for turns in range(12, 40)]
+    assert all(400 <= after.prompt <= 750 and after.reply == limit for after in found)
+    assert sum(after.prompt for after in found) / len(found) > 500
 
 
 def test_the_models_bound_on_the_prompt_is_room_too() -> None:
