@@ -19,7 +19,7 @@ from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
-from proxy.model.limits import Correction, LearnedLimits, Proof
+from proxy.model.limits import Correction, LearnedLimits, Proof, Suspicion
 
 CLOSE_TIMEOUT_S = 0.25
 
@@ -116,9 +116,35 @@ class Cache:
         nothing for records in use here."""
         await self._records.load(keys)
 
-    def learned_limits(self, model: str, tenant: bytes) -> LearnedLimits:
-        """The valid limits that refusals proved for a model and a tenant."""
-        return self._records.learned(model, tenant)
+    def learned_limits(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
+        """The valid limits that refusals proved for a model, a tenant and a conversation with these prefixes."""
+        return self._records.learned(model, tenant, digests)
+
+    def has_conversations(self, model: str, tenant: bytes) -> bool:
+        """Whether a conversation of a tenant may have limits of its own."""
+        return self._records.has_conversations(model, tenant)
+
+    def answered(self, model: str, tenant: bytes) -> int:
+        """The largest size that a model answered to a tenant, as far as it is known; 0 if it is not."""
+        return self._records.answered(model, tenant)
+
+    def record_unproven(self, model: str, tenant: bytes, size: int) -> None:
+        """Records that a request of a size was refused without figures, whatever the reason was."""
+        self._records.record_unproven(model, tenant, size)
+
+    def unproven(self, model: str, tenant: bytes) -> int:
+        """The smallest size that was refused without figures since the last answer, a minute ago at most; else 0."""
+        return self._records.unproven(model, tenant)
+
+    def record_size(self, model: str, tenant: bytes, digests: Sequence[int], size: int) -> None:
+        """Records that a request of a size was answered; ends the intervals that this disproves, on every replica."""
+        self._records.record_size(model, tenant, digests, size)
+
+    def record_refusal(
+        self, model: str, tenant: bytes, digests: Sequence[int], found: Suspicion, answered: int
+    ) -> None:
+        """Records a refusal without figures that an answer proved, on every replica."""
+        self._records.record_refusal(model, tenant, digests, found, answered)
 
     def record_proof(self, model: str, tenant: bytes, learned: LearnedLimits, proof: Proof) -> None:
         """Records what a refusal proved for a model and a tenant, on every replica; `proof` has its circumstances."""
@@ -129,9 +155,13 @@ class Cache:
         (`LimitProofs.after_answer`)."""
         self._records.record_answer(model, tenant, used, reply, agrees=agrees, probed=probed)
 
-    def claim_probe(self, model: str, tenant: bytes) -> bool:
+    def claim_probe(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> bool:
         """Whether the calling request may test a tenant's limits: one request in each interval."""
-        return self._records.claim_probe(model, tenant)
+        return self._records.claim_probe(model, tenant, digests)
+
+    def probe_refused(self, model: str, tenant: bytes) -> None:
+        """A request that tested a tenant's limits was refused: the next one waits twice as long."""
+        self._records.probe_refused(model, tenant)
 
     def mark_unreachable(self) -> None:
         """Makes all limits due for a probe: the upstream was unreachable and may return with others."""

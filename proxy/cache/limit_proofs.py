@@ -18,18 +18,16 @@ itself contains (`wire.echoes`). A row that the operator wrote in windows.toml i
 
 Kinds. A refusal that names its figure proves `window`, `max_input` or `scale` (how much more than we the upstream
 counts); one that asks for alternating roles proves `alternates`, one for reasoning as it was `binds`, and one that
-adds the reply to the prompt `shared`. A refusal without a figure proves at most that the
-window is smaller than what was refused: `supposed`. That is stored only for models whose window is unknown and only for
-minutes, and never derived from a request that an earlier `supposed` had already cut, so suppositions do not add up. A
+adds the reply to the prompt `shared`. A refusal without a figure proves none of these (`proxy.cache.intervals`). A
 response also proves `max_input`, if the upstream reported the same prompt tokens for several different prompts
 (`tokens.usage`).
 
-Expiry and probes. Every proof expires (`LIFETIME_S`), and it is tested before that. Once per probe interval (a minute)
-a request that the limit would cut is sent as if nothing had been learned. If the upstream refuses it, the request is
-healed, and the refusal is a new proof. If the upstream answers it, the proof is withdrawn: if the response reports
-usage, only when that agrees with our count, because an upstream that truncates silently reports less; if it does not,
-always, because this upstream is known to refuse. After the upstream was unreachable all proofs are due for a probe at
-once: it may have been restarted with another window.
+Expiry and probes. Every proof expires (`LIFETIME_S`), and it is tested before that. Once per probe interval a request
+that the limit would cut is sent as if nothing had been learned. If the upstream refuses it, the request is healed, the
+refusal is a new proof, and the interval is twice as long: from a minute to an hour. If the upstream answers it, the
+proof is withdrawn: if the response reports usage, only when that agrees with our count, because an upstream that
+truncates silently reports less; if it does not, always, because this upstream is known to refuse. After the upstream
+was unreachable all proofs are due for a probe at once: it may have been restarted with another window.
 
 Use. Proofs make a plan cut more; they never cause an error of ours. What no plan fits is sent as it is.
 
@@ -53,9 +51,7 @@ from proxy.model.structs import replace
 # Part of the name under which a record is stored. Another format needs another number, a new kind of proof does not:
 # versions that share one Redis during an upgrade leave out the kinds that they do not know.
 KIND = "limits:1"
-# Seconds that a proof is valid unless it is proven again. A named figure is probed every minute, so its expiry only
-# cleans up. A supposed window lasts long enough that a conversation does not pay a refusal at every turn, and is gone
-# soon where it was wrong (a gateway's brief outage, a limit of another kind).
+# Seconds that a proof is valid unless it is proven again. A figure is probed, so its expiry only cleans up.
 LIFETIME_S: Mapping[str, float] = {
     "window": 21_600.0,
     "max_input": 21_600.0,
@@ -63,7 +59,6 @@ LIFETIME_S: Mapping[str, float] = {
     "alternates": 86_400.0,
     "binds": 86_400.0,
     "shared": 86_400.0,
-    "supposed": 600.0,
 }
 FACTS = ("alternates", "binds", "shared")  # kinds that are no figures; they are not probed
 MAX_LIFETIME_S = max(LIFETIME_S.values())
@@ -88,17 +83,14 @@ class LimitProofs:
                 yield kind, proof
 
     def learned(self, now: float, since: float = 0.0) -> LearnedLimits:
-        """The limits that a plan may use at a time. A named window takes precedence over a supposed one."""
+        """The limits that a plan may use at a time."""
         found = {kind: proof.value for kind, proof in self.valid(now, since)}
         if not found:
             return NOTHING_LEARNED
-        window, supposed = found.get("window"), found.get("supposed")
-        tokens = window or supposed
         return LearnedLimits(
-            None if tokens is None else int(tokens),
+            int(found["window"]) if "window" in found else None,
             int(found["max_input"]) if "max_input" in found else None,
             found.get("scale", 1.0),
-            supposed=window is None and supposed is not None,
             alternates="alternates" in found,
             binds="binds" in found,
             shared="shared" in found,
@@ -108,7 +100,7 @@ class LimitProofs:
         """The record after a refusal that proved these limits; `proof` has the circumstances and the time."""
         values: dict[str, float] = {}
         if learned.window is not None:
-            values["supposed" if learned.supposed else "window"] = learned.window
+            values["window"] = learned.window
         if learned.max_input is not None:
             values["max_input"] = learned.max_input
         if learned.scale != 1.0:
@@ -124,7 +116,7 @@ class LimitProofs:
         both hold does the reply count, and is `scale` withdrawn.
         """
         both = used + (reply if agrees and probed else 0)
-        disproved_below = {"window": both, "supposed": both, "max_input": used}
+        disproved_below = {"window": both, "max_input": used}
         withdrawn = [
             kind for kind, size in disproved_below.items() if kind in self.proofs and 0 < self.proofs[kind].value < size
         ]

@@ -1,8 +1,8 @@
 """What the proxy learned about one upstream's models, in this process and on all replicas.
 
-It combines four kinds of replicated records: `LimitProofs` and `Calibration` of each model and tenant, and `Consensus`
-and invalidation times of each model. Every method but `load` and `refresh` returns without I/O. It does not decide what
-a refusal proves (`fit.learn`) or how a response's usage becomes a ratio (`tokens.meter`).
+It combines five kinds of replicated records: `LimitProofs`, `Interval` and `Calibration` of each model and tenant, and
+`Consensus` and invalidation times of each model. Every method but `load` and `refresh` returns without I/O. It does not
+decide what a refusal proves (`fit.learn`) or how a response's usage becomes a ratio (`tokens.meter`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
-from proxy.cache import calibration, limit_proofs
+from proxy.cache import calibration, intervals, limit_proofs
 from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus
+from proxy.cache.conversations import Conversations
+from proxy.cache.intervals import Interval
 from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
 from proxy.cache.keyring import Keyring
 from proxy.cache.limit_proofs import FACTS, LIFETIME_S, LimitProofs
@@ -26,7 +28,7 @@ from proxy.cache.remote import Remote, Values
 from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
-from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof
+from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof, Suspicion
 from proxy.model.structs import replace
 
 REFRESH_S = 2.0  # what another replica learned arrives here within this time
@@ -36,6 +38,9 @@ MAX_MODELS = 2_048  # clients choose the names
 # To displace another tenant's record takes a thousand refused requests, and costs that tenant one round trip.
 MAX_TENANT_RECORDS = 4_096
 PROBE_AFTER_S = 60.0  # the default of PLIMSOLL_PROBE_AFTER
+UNPROVEN_S = 60.0  # a refusal without figures that no answer has proven is remembered for so long
+MAX_PROBE_AFTER_S = 3_600.0  # a refused probe doubles the wait for the next one, up to this
+SUPPOSED = "supposed"  # the kind under which an operator sees an interval
 Key = tuple[str, bytes]  # a model and a tenant
 # When the records of a model were last invalidated, in seconds since 1970. It is part of the name of calibrations and
 # of the consensus, so that no replica finds older ones.
@@ -68,7 +73,7 @@ class CalibrationView:
 
 class ModelRecords:
     """The records of one upstream's models. Without a backend they stay in this process. A limit is used for
-    `probe_after` seconds before one request tests it."""
+    `probe_after` seconds before one request tests it, and for longer after each test that was refused."""
 
     def __init__(
         self,
@@ -89,6 +94,10 @@ class ModelRecords:
         self._local_invalidations = invalidation or InvalidationTimes()
         self._unreachable_at = -math.inf
         self._probed: Bounded[Key, float] = Bounded(MAX_TENANT_RECORDS)
+        self._waits: Bounded[Key, float] = Bounded(MAX_TENANT_RECORDS)  # seconds between probes, after refused ones
+        self._conversations = Conversations()
+        self._unproven: Bounded[Key, tuple[int, float]] = Bounded(MAX_TENANT_RECORDS)  # the size, and when
+        self._answered: Bounded[Key, int] = Bounded(MAX_TENANT_RECORDS)  # the largest size that was answered here
         self._changed = asyncio.Event()
         self.left = False  # set where the upstream is not in use any more
 
@@ -118,6 +127,11 @@ class ModelRecords:
             Codec(limit_proofs.KIND, tenant_parts, *proofs, limit_proofs.MAX_LIFETIME_S),
             *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
         )
+        sizes = Interval(), Interval.merged, intervals.pack, intervals.unpack
+        self._intervals: ReplicatedRecords[Key, Interval] = ReplicatedRecords(
+            Codec(intervals.KIND, tenant_parts, *sizes, intervals.LIFETIME_S),
+            *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
+        )
         times = 0.0, max, msgspec.msgpack.encode, _unpack_time
         self._invalidations: ReplicatedRecords[str, float] = ReplicatedRecords(
             Codec("forgotten:1", model_parts, *times, limit_proofs.MAX_LIFETIME_S),
@@ -136,7 +150,8 @@ class ModelRecords:
     def _lookups(self, key: Key) -> Iterator[Lookup]:
         model, since = key[0], self._invalidated_at(key[0])
         of_model = self._consensus.lookup((model, since)), self._invalidations.lookup(model)
-        for lookup in (*of_model, self._calibrations.lookup((*key, since)), self._limits.lookup(key)):
+        of_tenant = self._calibrations.lookup((*key, since)), self._limits.lookup(key), self._intervals.lookup(key)
+        for lookup in (*of_model, *of_tenant):
             if lookup is not None:
                 yield lookup
 
@@ -182,12 +197,81 @@ class ModelRecords:
 
     def has_tenant_records(self, model: str) -> bool:
         """Whether tenants of a model may get different results. If not, the tenant need not be determined."""
-        return self._limits.records.filled or (self._consensus.records.filled and self.has_corrections(model))
+        limited = self._limits.records.filled or self._intervals.records.filled or self._conversations.filled
+        return limited or (self._consensus.records.filled and self.has_corrections(model))
 
-    def learned(self, model: str, tenant: bytes) -> LearnedLimits:
-        """The valid limits that refusals proved for a model and a tenant."""
-        record = self._limits.get((model, tenant))
-        return record.learned(self._wall(), self._invalidated_at(model)) if record.proofs else NOTHING_LEARNED
+    def learned(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
+        """The valid limits that refusals proved for a model and a tenant. Where none named the window: that of the
+        interval of the conversation with these prefixes, else of the tenant's."""
+        record, now = self._limits.get((model, tenant)), self._wall()
+        learned = record.learned(now, self._invalidated_at(model)) if record.proofs else NOTHING_LEARNED
+        found = None if learned.window is not None else self._interval(model, tenant, digests, now)
+        return learned if found is None else found.bound(learned)
+
+    def has_conversations(self, model: str, tenant: bytes) -> bool:
+        """Whether a conversation of a tenant may have an interval of its own."""
+        return self._conversations.has(model, tenant)
+
+    def _interval(self, model: str, tenant: bytes, digests: Sequence[int], now: float) -> Interval | None:
+        since = self._invalidated_at(model)
+        found = self._conversations.find(model, tenant, digests)
+        if found is None or not found.holds(now, since):
+            found = self._intervals.get((model, tenant))
+        return found if found.holds(now, since) else None
+
+    def answered(self, model: str, tenant: bytes) -> int:
+        """The largest size that a model answered to a tenant, as far as it is known; 0 if it is not."""
+        key = model, tenant
+        return max(self._answered.get(key) or 0, self._intervals.get(key).answered)
+
+    def record_unproven(self, model: str, tenant: bytes, size: int) -> None:
+        """Records that a request of a size was refused without figures, whatever the reason was. It bounds nothing."""
+        before = self.unproven(model, tenant)
+        self._unproven.put((model, tenant), (min(size, before or size), self._clock()))
+
+    def unproven(self, model: str, tenant: bytes) -> int:
+        """The smallest size that was refused without figures since the last answer, a minute ago at most; else 0."""
+        size, at = self._unproven.get((model, tenant)) or (0, -math.inf)
+        return size if self._clock() - at < UNPROVEN_S else 0
+
+    def record_size(self, model: str, tenant: bytes, digests: Sequence[int], size: int) -> None:
+        """Records that a request with these prefixes was answered; ends the intervals that its size disproves."""
+        key, now = (model, tenant), self._wall()
+        if size > (self._answered.get(key) or 0):
+            self._answered.put(key, size)
+        if self._unproven.filled and size >= self.unproven(model, tenant):
+            self._unproven.take(key)
+        own = self._conversations.find(model, tenant, digests)
+        if own is not None and own.refused:
+            self._conversations.put(model, tenant, digests, own.after_answer(size, now))
+        before = self._intervals.get(key)
+        if before.refused and (after := before.after_answer(size, now)) is not before:
+            self._put_interval(key, after)
+            if not after.refused:
+                self._waits.take(key)
+
+    def record_refusal(
+        self, model: str, tenant: bytes, digests: Sequence[int], found: Suspicion, answered: int
+    ) -> None:
+        """Records a refusal without figures that an answer of the size `answered` proved: for the conversation with
+        these prefixes and, if it is `shared`, for the tenant. It is sent to replicas at once."""
+        now, key = self._wall(), (model, tenant)
+        if (smaller := self.unproven(model, tenant)) > answered:
+            found = replace(found, size=min(found.size, smaller))
+        self._unproven.take(key)
+        own = self._conversations.find(model, tenant, digests) or Interval()
+        self._conversations.put(model, tenant, digests, own.after_refusal(found, answered, now))
+        if not found.shared:
+            return
+        stored = self._intervals.get(key)
+        after = replace(stored, answered=self.answered(model, tenant)).after_refusal(found, answered, now)
+        self._answered.put(key, after.answered)
+        if after.refused or stored.answered:
+            self._put_interval(key, after)
+
+    def _put_interval(self, key: Key, interval: Interval) -> None:
+        self._intervals.put(key, interval)
+        self._changed.set()
 
     def _invalidated_at(self, model: str) -> float:
         local = self._local_invalidations.get(model)
@@ -203,6 +287,8 @@ class ModelRecords:
         record = self._limits.get((model, tenant))
         if record.proofs:
             after = record.after_answer(used, reply, self._wall(), agrees=agrees, probed=probed)
+            if after is not record:
+                self._waits.take((model, tenant))
             self._store((model, tenant), after)
 
     def _store(self, key: Key, record: LimitProofs) -> None:
@@ -210,19 +296,30 @@ class ModelRecords:
             self._limits.put(key, record)
             self._changed.set()
 
-    def claim_probe(self, model: str, tenant: bytes) -> bool:
+    def claim_probe(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> bool:
         """Whether the calling request may test a tenant's limits, and if so, records that it does. True once in each
         interval, and once as soon as the upstream was unreachable."""
         key, now = (model, tenant), self._clock()
-        age = self._untested_for(key, self._wall())
-        if age < self._probe_after and age <= now - self._unreachable_at:
+        age = self._untested_for(key, self._wall(), digests)
+        if age < self._wait(key) and age <= now - self._unreachable_at:
             return False
         self._probed.put(key, now)
         return True
 
-    def _untested_for(self, key: Key, now: float) -> float:
+    def probe_refused(self, model: str, tenant: bytes) -> None:
+        """A request that tested a tenant's limits was refused: the next one waits twice as long."""
+        key = model, tenant
+        self._waits.put(key, max(self._probe_after, min(2 * self._wait(key), MAX_PROBE_AFTER_S)))
+
+    def _wait(self, key: Key) -> float:
+        """Seconds between two probes of a tenant's limits."""
+        return self._waits.get(key) or self._probe_after
+
+    def _untested_for(self, key: Key, now: float, digests: Sequence[int] = ()) -> float:
         """Seconds since a tenant's limits were last proven or probed. The wall clock may have been set back."""
         ages = [abs(now - proof.at) for _, proof in self._limits.get(key).valid(now, self._invalidated_at(key[0]))]
+        if (interval := self._interval(*key, digests, now)) is not None:
+            ages.append(abs(now - interval.at))
         probed = self._probed.get(key)
         return min([*ages, *([] if probed is None else [self._clock() - probed])], default=math.inf)
 
@@ -240,7 +337,7 @@ class ModelRecords:
     def proofs(self, model: str | None = None, tenant: bytes | None = None) -> list[ProofView]:
         """The valid proofs in this process, of all models and tenants or of these."""
         now = self._wall()
-        return [
+        proven = [
             ProofView(
                 *(key[0], self._hashed(key[1]), kind, proof),
                 *(proof.at + LIFETIME_S[kind], self._probe_at(key, kind, now)),
@@ -249,12 +346,21 @@ class ModelRecords:
             if model in (None, key[0]) and tenant in (None, key[1])
             for kind, proof in record.valid(now, self._invalidated_at(key[0]))
         ]
+        return proven + [
+            ProofView(
+                *(key[0], self._hashed(key[1]), SUPPOSED),
+                Proof(found.window, found.at, found.rule, found.refused),
+                *(found.at + intervals.LIFETIME_S, self._probe_at(key, SUPPOSED, now)),
+            )
+            for key, found in self._intervals.items()
+            if model in (None, key[0]) and tenant in (None, key[1]) and found.holds(now, self._invalidated_at(key[0]))
+        ]
 
     def _probe_at(self, key: Key, kind: str, now: float) -> float | None:
         if kind in FACTS:
             return None
         age = self._untested_for(key, now)
-        return now if age > self._clock() - self._unreachable_at else max(now, now + self._probe_after - age)
+        return now if age > self._clock() - self._unreachable_at else max(now, now + self._wait(key) - age)
 
     def calibrations(self, model: str, tenant: bytes | None = None) -> list[CalibrationView]:
         """The calibrations of a model in this process, of all tenants or of one."""
@@ -286,6 +392,7 @@ class ModelRecords:
         """Reads the records in use from the backend, and sends those that are new here."""
         await self._invalidations.refresh()
         await self._limits.refresh()
+        await self._intervals.refresh()
         await self._calibrations.refresh()
         await self._consensus.refresh()
 

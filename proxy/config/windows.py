@@ -247,4 +247,4 @@ def capped(window: Window, limit: int | None, source: str = "cap") -> Window:
     if limit is None or (limit >= window.tokens and not window.guessed):
         return window
     held = None if window.guessed else window.held  # a cap of an unknown window states it
-    return replace(window, tokens=limit, source=source, guessed=False, uncapped=held)
+    return replace(window, tokens=limit, source=source, guessed=False, uncapped=held, refused=None)

@@ -13,16 +13,17 @@ another limit, or come from a temporary failure of a gateway.
 * A limit is proven if the refused request, with its reply limit and our margin, exceeds the limit by our count. The
   upstream's count serves as well if it is plausible. A request of 50 tokens proves no limit of 200.
 * A correction of our counts is proven by a plausible count that, with the reply, exceeds the named limit.
-* A refusal without figures proves at most that the window is smaller than the refused request. This is kept only if the
-  supposed window is at least `LEAST_SUPPOSED`. Where the window is unknown, it is kept from a request that was not cut
-  to a supposed window. Where it is known, from one that was: one refusal may be an error of our count.
-* A bound in bytes, or on one request alone (memory that several requests share, a sum of inputs), proves nothing.
+* A refusal without figures proves nothing by itself. Its request is planned again with less: the largest size that was
+  answered before, else a share of what was refused. If that is answered, the refusal is `suspicion` confirmed: the
+  window is smaller than what was refused (`proxy.cache.intervals`).
+* A bound in bytes, or on one request alone (memory that several requests share, a sum of inputs), proves nothing. But a
+  limit of one pass (llama.cpp's batch) is the bound of an input that is embedded: such an input is not split.
 """
 
 from __future__ import annotations
 
 from proxy.fit import alternation
-from proxy.model.limits import NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -43,6 +44,7 @@ LEAST_SUPPOSED = 1_000
 SUPPOSED, REFUSED = "supposed", "refusal"  # values of `Window.source` for learned windows
 BODY = "body"  # `Refusal.bounds`: a limit in bytes
 TOGETHER, INPUTS = "together", "inputs"  # `Refusal.bounds`: the tokens of all inputs of a request; their number
+INPUT = "input"  # `Refusal.bounds`: a limit of the prompt alone
 ONCE = "request"  # `Refusal.bounds`: a limit of this request alone
 ROLES = "roles"  # `Refusal.bounds`: the order of roles, not a length
 REASONING = "reasoning"  # `Refusal.bounds`: reasoning behind what was changed, not a length
@@ -53,6 +55,7 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
 
     None if the refusal adds nothing new.
     """
+    refusal = _of_inputs(sent, refusal)
     if refusal.bounds == BODY:
         refusal = Refusal(refusal.rule)  # its figures are bytes
     if refusal.bounds == ROLES:
@@ -66,17 +69,25 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     if refusal.bounds in (TOGETHER, INPUTS):
         return _in_smaller_pieces(facts, sent, refusal)
     learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
-    if learned == facts.learned and sent.excess > 0 and not sent.window.guessed:
+    known = not sent.window.guessed and sent.window.source != SUPPOSED
+    if learned == facts.learned and sent.excess > 0 and known:
         return None  # our own count already exceeded the window
     if learned == facts.learned or _still_fits(facts, learned, sent):
-        learned = _supposing(learned, _less(sent))
+        learned = _supposing(learned, _less(facts, sent), sent)
     return None if learned == facts.learned else apply_learned(facts, learned)
 
 
-def _supposing(learned: LearnedLimits, window: int) -> LearnedLimits:
+def _of_inputs(sent: Draft, refusal: Refusal) -> Refusal:
+    """The refusal as it is meant where each message has the window to itself: a limit of one pass bounds each."""
+    if sent.apart and refusal.bounds == ONCE and refusal.limit is not None:
+        return replace(refusal, bounds=INPUT)
+    return refusal
+
+
+def _supposing(learned: LearnedLimits, window: int, sent: Draft) -> LearnedLimits:
     """The limits with a window that nobody named. It bounds the prompt alone, too: a larger bound would widen it."""
     most = None if learned.max_input is None else min(learned.max_input, window)
-    return replace(learned, window=window, max_input=most, supposed=True)
+    return replace(learned, window=window, max_input=most, supposed=True, refused=sent.prompt + _least(sent))
 
 
 def _in_smaller_pieces(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
@@ -111,7 +122,8 @@ def with_learned(window: Window, learned: LearnedLimits) -> Window:
     """The window with the limits that refusals named. A limit of the prompt alone does not lower the window."""
     if learned.window is not None:
         source = SUPPOSED if learned.supposed else REFUSED
-        window = replace(window, tokens=learned.window, source=source, guessed=False)
+        refused = (learned.refused or None) if learned.supposed else None
+        window = replace(window, tokens=learned.window, source=source, guessed=False, refused=refused)
     if learned.max_input is not None:
         window = replace(window, max_input=min(learned.max_input, window.max_input or learned.max_input))
         window = replace(window, tokens=max(window.tokens, learned.max_input), source=REFUSED, guessed=False)
@@ -157,10 +169,12 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
         limit, supposed = _supposed(sent), True
     if limit is None or limit <= 0:
         return learned
-    if refusal.bounds == "input" and not supposed:
+    if refusal.bounds == INPUT and not supposed:
         return learned if limit == sent.window.max_input else replace(learned, max_input=limit)
-    known = limit == sent.window.tokens and not sent.window.guessed
-    return learned if known else replace(learned, window=limit, supposed=supposed)
+    if limit == sent.window.tokens and not sent.window.guessed:
+        return learned
+    refused = sent.prompt + _least(sent) if supposed else 0
+    return replace(learned, window=limit, supposed=supposed, refused=refused)
 
 
 def _supposed(sent: Draft) -> int:
@@ -178,10 +192,16 @@ def _limit(sent: Draft, refusal: Refusal) -> int | None:
     return refusal.limit
 
 
-def _less(sent: Draft) -> int:
-    """A window smaller than what was sent, in tokens, for a refusal without usable figures."""
-    shrink = AGAIN_REFUSED_SHRINK if sent.window.source == SUPPOSED else UNKNOWN_REFUSAL_SHRINK
-    return max(1, int(shrink * min(sent.window.tokens, sent.prompt + _least(sent))))
+def _less(facts: Facts, sent: Draft) -> int:
+    """A window smaller than what was sent, in tokens, for a refusal without usable figures: what was answered before,
+    if that is more than a share of it. A second refusal contradicts even that; one of an earlier request counts."""
+    size = min(sent.window.tokens, sent.prompt + _least(sent))
+    if facts.answered < facts.refused < size:
+        return max(1, int(AGAIN_REFUSED_SHRINK * facts.refused))
+    if sent.window.source == SUPPOSED:
+        return max(1, int(AGAIN_REFUSED_SHRINK * size))
+    shrunk = max(1, int(UNKNOWN_REFUSAL_SHRINK * size))
+    return max(shrunk, facts.answered) if facts.answered < size else shrunk
 
 
 def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
@@ -190,6 +210,7 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
     `after`: all that was learned from the refusal. `told`: the model's stated window. `opaque`: the prompt has parts
     that cannot be counted reliably.
     """
+    refusal = _of_inputs(sent, refusal)
     if refusal.bounds in (BODY, ONCE, TOGETHER, INPUTS):
         return NOTHING_LEARNED
     if refusal.bounds == ROLES:
@@ -202,12 +223,8 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
     if true is not None and not _plausible(sent, true, refusal.at_least):
         return NOTHING_LEARNED
     proved = NOTHING_LEARNED
-    if limit is None:
-        holds = (sent.window.source == SUPPOSED) != told.guessed and not opaque
-        if after.supposed and holds and (after.window or 0) >= LEAST_SUPPOSED:
-            proved = LearnedLimits(window=after.window, supposed=True)
-    elif limit > 0 and _over(sent, true, limit):
-        if refusal.bounds == "input":
+    if limit is not None and limit > 0 and _over(sent, true, limit):
+        if refusal.bounds == INPUT:
             proved = replace(proved, max_input=None if limit == told.max_input else limit)
         elif limit != told.tokens or told.guessed:
             proved = replace(proved, window=limit)
@@ -215,6 +232,16 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
         most = PLAUSIBLE[sent.meter.quality]
         proved = replace(proved, scale=after.scale if 1 / most <= after.scale <= most else 1.0)
     return proved
+
+
+def suspicion(sent: Draft, refusal: Refusal, after: LearnedLimits, *, opaque: bool) -> Suspicion | None:
+    """What a refusal of `sent` that names no figure would prove once the same request, planned with what was learned
+    `after` it, is answered. None if that would prove nothing. `opaque`: as in `proven`."""
+    nothing = refusal.bounds in (BODY, ONCE, TOGETHER, INPUTS, ROLES, REASONING) or _limit(sent, refusal) is not None
+    window = after.window or 0
+    if nothing or not after.supposed or window < LEAST_SUPPOSED:
+        return None
+    return Suspicion(sent.prompt + _least(sent), window, refusal.rule[:64], shared=not opaque)
 
 
 def _plausible(sent: Draft, true: int, at_least: bool = False) -> bool:

@@ -44,6 +44,7 @@ class Window:
     behind the same messages; None if unknown. `uncapped`: the tokens that the model itself holds; None if no cap made
     `tokens` smaller.
     `max_inputs`, `max_together`: of a model of embeddings, the inputs of one request, and the tokens of all of them.
+    `refused`: where `tokens` is supposed, the smallest prompt with its reply that was refused; None if unknown.
     """
 
     tokens: int
@@ -59,6 +60,7 @@ class Window:
     uncapped: int | None = None
     max_inputs: int | None = None
     max_together: int | None = None
+    refused: int | None = None
 
     @property
     def held(self) -> int:
@@ -132,10 +134,11 @@ class LearnedLimits:
     """What responses of an upstream taught about one of its models: its window, its bound on the prompt, and the ratio
     of its counts to ours (`scale` from refusals, `correction` from usage).
 
-    `supposed`: the window was inferred from refused prompts, because no refusal named it. `alternates`: user and
-    assistant must alternate. `binds`: reasoning is bound to what stands before it. `shared`: the reply counts
-    against the window, for this request. `max_inputs`, `max_together`: those of `Window`, for this request.
-    `requested`: the window that this request asks for; nothing else bounds it.
+    `supposed`: the window was inferred from refused prompts, because no refusal named it, and `refused` is the size of
+    the smallest of them (0: unknown). `alternates`: user and assistant must alternate. `binds`: reasoning is bound to
+    what stands before it. `shared`: the reply counts against the window, for this request. `max_inputs`,
+    `max_together`: those of `Window`, for this request. `requested`: the window that this request asks for; nothing
+    else bounds it.
     """
 
     window: int | None = None
@@ -149,6 +152,7 @@ class LearnedLimits:
     max_together: int | None = None
     correction: Correction | None = None
     requested: int | None = None
+    refused: int = 0
 
     @property
     def bounds(self) -> bool:
@@ -161,10 +165,28 @@ class LearnedLimits:
         windows does not hold there."""
         if window is None:
             return self
-        return replace(self, window=None, max_input=None, supposed=False, requested=window)
+        return replace(self.without_figures(), requested=window)
+
+    def without_figures(self) -> LearnedLimits:
+        """The same without the bounds in tokens."""
+        return replace(self, window=None, max_input=None, supposed=False, refused=0)
 
 
 NOTHING_LEARNED = LearnedLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What a refusal without figures would prove if the same request, made smaller, is answered. Tokens by our count.
+
+    `size`: the prompt that was refused, with the reply that must fit. `window`: that of the smaller request's plan.
+    `rule`: the row of refusals.toml that matched. `shared`: it would prove something for other conversations, too.
+    """
+
+    size: int
+    window: int
+    rule: str = ""
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True)

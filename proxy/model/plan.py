@@ -48,7 +48,8 @@ class Facts:
 
     `knowledge`: answers to earlier wants, by key. `original`: the draft of what the client sent; `plan` sets it.
     `counter`: the upstream counts prompts on request, and may be asked once. `told`: the tokens of what the client sent
-    as the upstream counted them (0: it did not), and `whole` a meter of that count.
+    as the upstream counted them (0: it did not), and `whole` a meter of that count. `answered`: after a refusal, the
+    largest size that the upstream answered before, in tokens; `refused`: the smallest that it refused since (0: none).
     """
 
     window: Window
@@ -60,6 +61,8 @@ class Facts:
     counter: bool = False
     told: int = 0
     whole: Meter | None = None
+    answered: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,11 @@ class Draft:
 
     @property
     def possible(self) -> bool:
-        """Whether the draft fits without margin and floor: the upstream may still answer it."""
+        """Whether the upstream may answer the draft: it fits without margin and floor, or where the window is supposed,
+        it is smaller than what was refused."""
+        refused = self.window.refused
+        if refused is not None and self.prompt + self.window.counted(self.least_reply) < refused:
+            return True
         return self.window.excess(self.prompt, min(self.least, self.least_reply), NO_MARGIN) <= 0
 
     @property

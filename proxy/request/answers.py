@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.cache.cache import Cache
+from proxy.fit.learn import LEAST_SUPPOSED
 from proxy.model.limits import Quality
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
@@ -49,6 +50,8 @@ class AnswerLearning:
                 self.cache.stored.put(tenant_of(sender), ident, total)
         if figures.tenant:
             self._disprove(figures, context.answered, outcome)
+        if figures.size >= LEAST_SUPPOSED and outcome.result != "refused":
+            self._record_size(context, figures, outcome)
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
@@ -56,6 +59,21 @@ class AnswerLearning:
         ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
             self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio, family.start)
+
+    def _record_size(self, context: RequestContext, figures: Figures, outcome: Outcome) -> None:
+        """Records how much was answered, and with it what the refusal before proved. An upstream that read less than
+        it was sent has not answered it."""
+        tap, sent = None if context.answered is None else context.answered.tap, outcome.prompt_sent
+        if sent is None or outcome.truncated or (tap is not None and tap.error):
+            return
+        if outcome.usage is not None and outcome.usage.prompt < sent * (1 - WHOLE[Quality(outcome.quality)]):
+            return
+        model, tenant = outcome.model_sent, figures.tenant or tenant_of(context.received.headers)
+        digests = figures.digests if model == outcome.model else ()
+        if (found := context.record.suspicion) is not None and outcome.healed:
+            self.cache.record_refusal(model, tenant, digests, found, figures.size)
+        else:
+            self.cache.record_size(model, tenant, digests, figures.size)
 
     def _disprove(self, figures: Figures, answered: Answered | None, outcome: Outcome) -> None:
         """Takes back the limits that an answer disproves. An answer without usage counts if the request tested a limit

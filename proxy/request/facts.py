@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 from proxy.cache.cache import Cache
 from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
-from proxy.fit.learn import named_prompt, proven, with_learned
+from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import CHAT, Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Suspicion, Window
 from proxy.model.outcome import Outcome, Refusal
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
@@ -94,9 +95,9 @@ class Knowledge:
         """Whether other replicas share what they learn."""
         return self.cache.shared
 
-    def claim_probe(self, model: str, tenant: bytes) -> bool:
+    def claim_probe(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> bool:
         """Whether this request is to test if a model's learned limits still hold; True once per interval."""
-        return self.cache.claim_probe(model, tenant)
+        return self.cache.claim_probe(model, tenant, digests)
 
     def tenant(self, headers: Headers, model: str) -> bytes:
         """The tenant of a request with these headers (`tenant_of`). Empty if nothing was learned that depends on it."""
@@ -120,12 +121,13 @@ class Knowledge:
         found = ((name, self.serving(name, api, headers)) for name in ladder.models)
         return {name: one for name, one in found if one is self or (one is not None and not bound)}
 
-    def learned(self, model: str, tenant: bytes) -> LearnedLimits:
-        """The limits that refusals proved for a model and a tenant, and the correction of its counts from answers.
+    def learned(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
+        """The limits that refusals proved for a model, a tenant and the conversation with these prefixes, and the
+        correction of its counts from answers.
         A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`), the
         tables do not: they know the model's name, not the server. What is loaded overrides none: another client may
         have had it loaded."""
-        learned = self.cache.learned_limits(model, tenant) if tenant else NOTHING_LEARNED
+        learned = self.cache.learned_limits(model, tenant, digests) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
             correction = self.cache.correction(model, tenant, self.families.find(model).factor)
             learned = learned if correction is None else replace(learned, correction=correction)
@@ -133,9 +135,9 @@ class Knowledge:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
         stated = self._stated(model)
         if stated.source == RULES:
-            learned = replace(learned, window=None, max_input=None, supposed=False)
+            learned = learned.without_figures()
         if learned.supposed and not stated.guessed and stated.source not in (TABLE, GAP):
-            learned = replace(learned, window=None, supposed=False)
+            learned = replace(learned, window=None, supposed=False, refused=0)
         return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
 
     def _stated(self, model: str) -> Window:
@@ -257,11 +259,17 @@ class Knowledge:
         stated = _doubtful(self._stated(sent.model))
         proved = proven(sent, refusal, after, stated, opaque=opaque)
         if stated.source == RULES or after.requested is not None:
-            proved = replace(proved, window=None, max_input=None, supposed=False)
+            proved = proved.without_figures()
         if proved != NOTHING_LEARNED:
             named, quality = named_prompt(sent, refusal) or 0, str(sent.meter.quality)
             proof = Proof(0, 0, refusal.rule[:64], sent.prompt, sent.reply or 0, named, quality)
             self.cache.record_proof(sent.model, tenant, proved, proof)
+
+    def suspicion(self, sent: Draft, refusal: Refusal, after: LearnedLimits, *, opaque: bool) -> Suspicion | None:
+        """What a refusal of `sent` without figures proves once the same request, made smaller, is answered."""
+        if after.requested is not None or self._stated(sent.model).source == RULES:
+            return None
+        return suspicion(sent, refusal, after, opaque=opaque)
 
     def read(self, model: str, sender: Headers, outcome: Outcome) -> None:
         """Learns from how many tokens of a prompt the upstream read. If it reads the same number of several different

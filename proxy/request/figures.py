@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from proxy.model.outcome import Outcome
@@ -20,7 +22,8 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
     those of `Scanned`, `prefixes` those of `Planned`. `unit` is the number of the model's tokens that one token of its
     encoding counts as; None if its count teaches nothing. `appends_to`: the id of the stored conversation that the
-    reply becomes a part of.
+    reply becomes a part of. `size`: the tokens of the prompt that was sent, and of the reply that must fit with it
+    where it counts; 0 if it was not counted. `digests`: of the prefixes of what the client sent.
     """
 
     outcome: Outcome
@@ -30,6 +33,8 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     appends_to: str = ""
     prefixes: tuple[Prefixes, Prefixes | None] | None = None
     shown: Shown | None = None
+    size: int = 0
+    digests: Sequence[int] = ()
 
 
 def figures_of(
@@ -89,7 +94,9 @@ def figures_of(
         stream=scan.stream,
         path=received.path,
     )
-    return Figures(outcome, scanned.tenant, scanned.probing, total.unit, shown=_kept(keeping, received, scanned))
+    size = most + window.counted(floor if reply is None else reply)
+    shown = _kept(keeping, received, scanned)
+    return Figures(outcome, scanned.tenant, scanned.probing, total.unit, shown=shown, size=size, digests=total.digests)
 
 
 def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Shown | None:
@@ -142,7 +149,10 @@ def _of_plan(
     prompt = planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""
     kept = None if keeping is None else keeping.of_plan(plan)
-    return Figures(outcome, scanned.tenant, scanned.probing, unit_of(sent.meter), appends_to, planned.prefixes, kept)
+    size = sent.prompt + sent.window.counted(sent.least_reply)
+    digests = () if planned.prefixes is None else planned.prefixes[0].digests
+    of_sent = unit_of(sent.meter), appends_to, planned.prefixes
+    return Figures(outcome, scanned.tenant, scanned.probing, *of_sent, kept, size, digests)
 
 
 def _planned_result(plan: Plan) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxy.fit.learn import apply_learned, learn
 from proxy.fit.provider_count import without_count
-from proxy.model.limits import NOTHING_LEARNED
+from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.model.structs import replace
@@ -49,7 +49,7 @@ class Healer:
         uncut = sent.plan is None
         scanned = replace(scanned, tenant=tenant_of(received.headers))
         if uncut:  # in the meantime another request may have learned what this refusal would teach
-            known = self.knowledge.learned(scanned.model, scanned.tenant)
+            known = self.knowledge.learned(scanned.model, scanned.tenant, scanned.digests)
             scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
         context.scanned = scanned
         if uncut:
@@ -61,10 +61,11 @@ class Healer:
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
         moved = sent.plan.draft.model != sent.prompt.model
         knowledge = self.knowledge.of(sent.plan.draft.model, received.api.name) if moved else self.knowledge
-        facts, scanned = self._learn(
-            knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=not echoed and not sent.prompt.continues
-        )
-        context.scanned = scanned
+        if scanned.probing and len(record.refusals) <= 1:
+            knowledge.cache.probe_refused(sent.plan.draft.model, scanned.tenant)
+        proves = not echoed and not sent.prompt.continues
+        facts, scanned, found = self._learn(knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=proves)
+        context.scanned, record.suspicion = scanned, None
         if facts is None and (uncut or sent.prompt.managed):
             facts = sent.facts
         if facts is None:
@@ -74,6 +75,8 @@ class Healer:
         assert again.plan is not None
         if not again.plan.changed or not again.plan.possible:
             return False
+        if again.plan.draft.model == sent.plan.draft.model:
+            record.suspicion = found
         context.planned, record.result = replace(again, payload=sent.payload), "fitted"
         context.planned = await self.plans.rendered(received.api, scanned, again)
         return True
@@ -88,15 +91,21 @@ class Healer:
         refusal: Refusal,
         *,
         proves: bool,
-    ) -> tuple[Facts | None, Scanned]:
-        """The facts after a refusal of the draft that was sent, None if it taught nothing; and the request as it is to
-        be planned with them. Where `proves`, the tenant's next requests use the lesson too. A draft that was moved to
-        another model teaches about that model, in the `knowledge` of its upstream."""
+    ) -> tuple[Facts | None, Scanned, Suspicion | None]:
+        """The facts after a refusal of the draft that was sent, None if it taught nothing; the request as it is to be
+        planned with them; and what an answer to that would prove. Where `proves`, the tenant's next requests use the
+        lesson too. A draft that was moved to another model teaches about that model, in the `knowledge` of its
+        upstream."""
         assert planned.prompt is not None and planned.facts is not None
         facts, moved = planned.facts, sent.model != planned.prompt.model
-        kept = knowledge.learned(sent.model, scanned.tenant)
+        kept = knowledge.learned(sent.model, scanned.tenant, () if moved else scanned.digests)
         if moved:
             facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)
+        sizes = (
+            knowledge.cache.answered(sent.model, scanned.tenant),
+            knowledge.cache.unproven(sent.model, scanned.tenant),
+        )
+        facts = replace(facts, answered=sizes[0], refused=sizes[1])
         wiser: Facts | None
         if scanned.probing and kept != NOTHING_LEARNED and refusal.limit is None and refusal.prompt is None:
             scanned = replace(scanned, probing=False)  # the limits that were tested still hold, and say more
@@ -104,18 +113,22 @@ class Healer:
         else:
             wiser = learn(facts, sent, refusal)
         if wiser is None:
-            return None, scanned
+            return None, scanned, None
+        found = None
         if proves:
             opaque = planned.prompt.opaque and not planned.prompt.sealed
             knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=opaque)
+            found = knowledge.suspicion(sent, refusal, wiser.learned, opaque=opaque)
+            if found is not None:
+                knowledge.cache.record_unproven(sent.model, scanned.tenant, found.size)
         window = knowledge.under_caps(wiser.window, ladder, scanned.controls.window)
         if not moved:
-            return replace(wiser, window=window), scanned
+            return replace(wiser, window=window), scanned, found
         candidates = tuple(
             replace(candidate, window=window) if candidate.model == sent.model else candidate
             for candidate in planned.facts.candidates
         )
-        return replace(planned.facts, candidates=candidates), scanned
+        return replace(planned.facts, candidates=candidates), scanned, found
 
 
 def _header_values(headers: Iterable[Header]) -> bytes:

@@ -30,7 +30,7 @@ from proxy.request.planning import PlanBuilder
 from proxy.request.refusal_detection import NEAR_LOAD
 from proxy.request.scanning import BodyScanner
 from proxy.request.stages import Counted, Planned, Received, Record, Scanned
-from proxy.request.totals import TotalCounter
+from proxy.request.totals import TotalCounter, digests_of
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Background
 from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.controls import NOTHING_ASKED, Controls
@@ -161,7 +161,12 @@ class Planner:
         knowledge, model = self.knowledge, scanned.scan.model
         if knowledge.shared:
             await knowledge.refresh(model, ladder, scanned.tenant, received.api.name, received.headers)
-        return replace(scanned, learned=knowledge.learned(model, scanned.tenant))
+        learned, digests = knowledge.learned(model, scanned.tenant), scanned.digests
+        if knowledge.cache.has_conversations(model, scanned.tenant):
+            heavy = len(scanned.plain) > HEAVY_BYTES
+            digests = await self.plans.pool.run(heavy, digests_of, knowledge, scanned.scan, learned)
+            learned = knowledge.learned(model, scanned.tenant, digests)
+        return replace(scanned, learned=learned, digests=digests)
 
     def _default_rules(self, model: str) -> tuple[Ladder, tuple[Entry, ...]]:
         """The ladder and the lorebook entries of a request without control headers; cached, as rules do not change."""
@@ -293,10 +298,15 @@ class Planner:
             newer = before.window.source == UPSTREAM and await knowledge.listed_anew(before.model, received.headers)
             return scanned if newer else None
         if plan.possible:
-            due = [model for model, one in limited.items() if one.claim_probe(model, scanned.tenant)]
+            own, digests = before.model, scanned.digests
+            due = [
+                model
+                for model, one in limited.items()
+                if one.claim_probe(model, scanned.tenant, digests if model == own else ())
+            ]
             if not due:
                 return None
-        unlearned = replace(learned, window=None, max_input=None, scale=1.0, supposed=False)
+        unlearned = replace(learned.without_figures(), scale=1.0)
         return replace(scanned, learned=unlearned, probing=True)
 
     def _limited_candidates(self, received: Received, facts: Facts, tenant: bytes) -> dict[str, Knowledge]:

@@ -29,13 +29,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from proxy.fit.lore import Entry
 from proxy.model.api import Api
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Suspicion, Window
 from proxy.model.outcome import Usage
 from proxy.model.plan import Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
@@ -71,7 +72,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     surrogates. `controls` includes the pins of that key. `ladder` is None if none may be used: the request was not
     understood. `tenant` is a digest of all headers that upstreams tell their tenants apart by (`tenant_of`), empty if
     nothing depends on it. `learned` are the limits that refusals proved for this tenant; `probing`: the request is
-    planned without them, to test whether they still hold.
+    planned without them, to test whether they still hold. `digests`: those of its prefixes, where its conversation may
+    have limits of its own.
     """
 
     plain: bytes
@@ -82,6 +84,7 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     tenant: bytes = b""
     learned: LearnedLimits = NOTHING_LEARNED
     probing: bool = False
+    digests: Sequence[int] = ()
 
     @property
     def model(self) -> str:
@@ -146,6 +149,7 @@ class Record(msgspec.Struct):
     attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
     `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
     `unreadable`: an answer was compressed in a way that is not decoded, and the next ones are asked for as plain text.
+    `suspicion`: what the refusal before the latest attempt proves if that is answered.
     """
 
     result: str = ""
@@ -162,6 +166,7 @@ class Record(msgspec.Struct):
     upstream: str = ""
     held: bytes | None = b""
     unreadable: bool = False
+    suspicion: Suspicion | None = None
     _sent_at: float = 0.0
     _waiting_since: float = 0.0
 

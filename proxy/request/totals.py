@@ -135,6 +135,12 @@ def marks_of(knowledge: Knowledge, scan: Scan, learned: LearnedLimits = NOTHING_
     return scan.marks(xxh3_64_intdigest(scan.head, SEED ^ knowledge.counted_as(scan.model, learned)))
 
 
+def digests_of(knowledge: Knowledge, scan: Scan, learned: LearnedLimits) -> Sequence[int]:
+    """The digests of a request's last prefixes, shortest first; none if its counts do not follow from its bytes."""
+    marks = marks_of(knowledge, scan, learned)
+    return () if marks is None else marks.latest
+
+
 @dataclass(frozen=True, slots=True)
 class SharedCounts:
     """Counts of long messages, shared with other replicas through Redis."""

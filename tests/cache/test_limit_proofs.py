@@ -20,8 +20,7 @@ learned = st.builds(
     st.none() | st.integers(1, 10**6),
     st.none() | st.integers(1, 10**6),
     st.sampled_from([1.0, 0.5, 1.3, 4.0]),
-    st.booleans(),
-    st.booleans(),
+    alternates=st.booleans(),
 )
 times = st.floats(1, 1e6)
 steps = st.lists(st.tuples(st.none() | learned, st.integers(1, 10**6), times), max_size=6)
@@ -52,12 +51,6 @@ def test_a_refusal_adds_to_what_was_proved_before() -> None:
     )
     assert record.learned(NOW) == LearnedLimits(8_192, 7_000)
     assert record.after_refusal(LearnedLimits(4_096), PROOF).learned(NOW) == LearnedLimits(4_096, 7_000)
-
-
-def test_a_window_that_was_named_outranks_one_that_was_supposed() -> None:
-    record = LimitProofs().after_refusal(LearnedLimits(5_000, supposed=True), PROOF)
-    assert record.learned(NOW) == LearnedLimits(5_000, supposed=True)
-    assert record.after_refusal(LearnedLimits(6_000), PROOF).learned(NOW) == LearnedLimits(6_000)
 
 
 @pytest.mark.parametrize("kind", LIFETIME_S)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from proxy.cache import model_records as module
+from proxy.cache.intervals import LIFETIME_S as INTERVAL_S
 from proxy.cache.invalidation import InvalidationTimes
 from proxy.cache.keyring import SECRET_NAME, Keyring
 from proxy.cache.limit_proofs import LIFETIME_S
@@ -16,11 +17,13 @@ from proxy.cache.model_records import PROBE_AFTER_S, ModelRecords
 from proxy.cache.remote import Remote
 from proxy.cache.replicated import ACTIVE_S
 from proxy.cache.stats import LookupStats
-from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof
+from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof, Suspicion
+from proxy.model.structs import replace
 from tests.cache.shelf import Shelf, until
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
 PROOF = Proof(0, 0, "context_length", 5_000, 0, 5_100, "exact")
+SUSPICION = Suspicion(10_000, 7_000, "x")
 
 
 class Clock:
@@ -155,7 +158,7 @@ def test_what_is_known_is_shown_with_its_proof_and_its_end_and_without_who_it_wa
     records = alone(clock)
     records.record_proof("m", ANN, LearnedLimits(4096, scale=1.5), PROOF)
     records.record_proof("m", BOB, LearnedLimits(max_input=100), PROOF)
-    records.record_proof("other", ANN, LearnedLimits(5000, supposed=True), PROOF)
+    records.record_refusal("other", ANN, (), SUSPICION, 4_500)
     shown = records.proofs("m")
     assert {(one.kind, one.proof.value) for one in shown} == {("window", 4096), ("scale", 1.5), ("max_input", 100)}
     assert all(
@@ -292,16 +295,104 @@ def test_what_one_replica_forgets_all_forget(monkeypatch: pytest.MonkeyPatch) ->
     run(test)
 
 
-def test_what_was_supposed_ends_at_the_same_time_everywhere() -> None:
+def test_an_interval_is_shared_and_ends_at_the_same_time_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.prove(LearnedLimits(window=7000, supposed=True))
+        await one.load()
+        one.records.record_refusal("m", ANN, (1, 2), SUSPICION, 4_500)
         await until(lambda: shelf.values)
         await two.load()
-        assert two.learned().window == 7000
-        clock.now += LIFETIME_S["supposed"]
+        assert two.learned() == LearnedLimits(7_000, supposed=True, refused=10_000)
+        assert two.learned(BOB) == NOTHING_LEARNED
+        clock.now += 1
+        two.records.record_size("m", ANN, (), 10_000)
+        await until(lambda: not one.learned().supposed)
+        one.records.record_refusal("m", ANN, (1, 2), SUSPICION, 4_500)
+        assert not one.learned().supposed, "as much was answered"
+        one.records.record_refusal("m", ANN, (1, 2), SUSPICION, 4_500)
+        assert one.learned().window == 7_000
+        clock.now += INTERVAL_S + 1
         assert one.learned() == two.learned() == NOTHING_LEARNED
 
     run(test)
+
+
+def test_a_conversation_starts_from_its_own_interval_and_the_next_ones_from_their_tenants() -> None:
+    clock = Clock()
+    records = alone(clock)
+    records.record_size("m", ANN, (1,), 20_000)
+    records.record_refusal("m", ANN, (7, 8), SUSPICION, 4_500)  # of less than what was answered in another conversation
+    assert records.has_conversations("m", ANN) and not records.has_conversations("m", BOB)
+    assert records.learned("m", ANN, (6, 7, 8)).window == records.learned("m", ANN, (8, 9)).window == 7_000
+    assert records.learned("m", ANN, (1, 2)) == records.learned("m", ANN) == NOTHING_LEARNED
+    records.record_size("m", ANN, (7, 8, 9), 6_000)
+    assert records.learned("m", ANN, (9, 10)).window == 7_000, "it goes on from its last prefix"
+    records.record_refusal("m", BOB, (), replace(SUSPICION, shared=False), 4_500)
+    assert records.learned("m", BOB) is NOTHING_LEARNED
+    records.record_refusal("m", BOB, (8,), SUSPICION, 4_500)
+    assert records.learned("m", BOB, (5,)).window == 7_000
+    clock.now += 1
+    records.forget("m")
+    assert records.learned("m", BOB, (8,)) is records.learned("m", ANN, (9,)) is NOTHING_LEARNED
+
+
+def test_refusals_that_no_answer_proved_bound_nothing_and_are_remembered_for_a_minute() -> None:
+    clock = Clock()
+    records = alone(clock)
+    for size in (9_000, 5_000, 7_000):
+        records.record_unproven("m", ANN, size)
+    assert (records.unproven("m", ANN), records.unproven("m", BOB)) == (5_000, 0)
+    assert records.learned("m", ANN) is NOTHING_LEARNED
+    records.record_refusal("m", ANN, (), SUSPICION, 2_000)
+    assert records.learned("m", ANN).refused == 5_000 and records.unproven("m", ANN) == 0
+    records.record_unproven("m", ANN, 9_000)
+    records.record_size("m", ANN, (), 8_000)
+    assert records.unproven("m", ANN) == 9_000
+    records.record_size("m", ANN, (), 9_000)
+    assert records.unproven("m", ANN) == 0
+    records.record_unproven("m", ANN, 9_000)
+    clock.now += 60
+    assert records.unproven("m", ANN) == 0
+
+
+def test_a_refused_probe_doubles_its_wait_up_to_an_hour_and_an_answered_one_ends_that() -> None:
+    clock, waits = Clock(), []
+    records = alone(clock)
+    records.record_proof("m", ANN, LearnedLimits(window=4_096), PROOF)
+    for _ in range(8):
+        began = clock.now
+        while not records.claim_probe("m", ANN):
+            clock.now += 10
+        waits.append(clock.now - began)
+        records.record_proof("m", ANN, LearnedLimits(window=4_096), PROOF)
+        records.probe_refused("m", ANN)
+    assert waits == [60, 120, 240, 480, 960, 1_920, 3_600, 3_600]
+    (shown,) = records.proofs("m")
+    assert shown.probe_at == clock.now + 3_600
+    clock.now += 1
+    records.mark_unreachable()
+    assert records.claim_probe("m", ANN)
+    records.record_answer("m", ANN, 5_000, 500, agrees=True, probed=True)
+    clock.now += 1
+    records.record_proof("m", ANN, LearnedLimits(window=4_096), PROOF)
+    clock.now += 60
+    assert records.claim_probe("m", ANN)
+
+
+def test_an_interval_is_probed_and_shown_as_limits_are() -> None:
+    clock = Clock()
+    records = alone(clock)
+    records.record_refusal("m", ANN, (1,), SUSPICION, 4_500)
+    (shown,) = records.proofs("m", ANN)
+    assert (shown.kind, shown.proof.value, shown.proof.counted, shown.proof.rule) == ("supposed", 7_000, 10_000, "x")
+    assert shown.probe_at == clock.now + 60 and shown.expires_at == clock.now + INTERVAL_S
+    assert not records.claim_probe("m", ANN, (1,))
+    clock.now += 60
+    assert [records.claim_probe("m", ANN, (1,)) for _ in range(2)] == [True, False]
+    records.probe_refused("m", ANN)
+    records.record_size("m", ANN, (1, 2), 12_000)
+    assert records.learned("m", ANN, (2,)) is NOTHING_LEARNED and records.proofs("m") == []
 
 
 def test_a_backend_that_was_emptied_is_told_again_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,11 @@ from proxy.fit.learn import (
     apply_learned,
     learn,
     proven,
+    suspicion,
 )
 from proxy.fit.plan import plan
 from proxy.model.conversation import Block
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Drop, Facts
 from proxy.model.structs import replace
@@ -127,14 +128,14 @@ def test_a_bound_in_bytes_is_none_in_tokens() -> None:
     known, what = sent()
     taught = learn(known, what, Refusal("r", limit=300, prompt=900, bounds="body"))
     assert taught is not None and taught.learned == LearnedLimits(
-        window=int(UNKNOWN_REFUSAL_SHRINK * 319), supposed=True
+        window=int(UNKNOWN_REFUSAL_SHRINK * 319), supposed=True, refused=319
     )
 
 
 def test_a_guess_is_no_bound_on_the_prompt_alone() -> None:
     known, what = sent(window=8192, guessed=True, max_tokens=9000)
     taught = learn(known, what, Refusal("r", bounds="input"))
-    assert taught is not None and taught.learned == LearnedLimits(window=8192, supposed=True)
+    assert taught is not None and taught.learned == LearnedLimits(window=8192, supposed=True, refused=9219)
 
 
 def test_a_refusal_of_what_cannot_be_smaller_teaches_nothing() -> None:
@@ -236,6 +237,11 @@ def proves(what: Draft, refusal: Refusal, *, opaque: bool = False) -> LearnedLim
     return proven(what, refusal, after, what.window, opaque=opaque)
 
 
+def suspects(what: Draft, refusal: Refusal, *, opaque: bool = False) -> Suspicion | None:
+    taught = learn(Facts(what.window, what.meter), what, refusal)
+    return None if taught is None else suspicion(what, refusal, taught.learned, opaque=opaque)
+
+
 def test_a_limit_is_proven_where_the_request_was_over_it() -> None:
     assert proves(asked(5_000), Refusal("r", limit=4_096, prompt=5_010)).window == 4_096
     assert proves(asked(5_000), Refusal("r", limit=4_096)).window == 4_096
@@ -273,21 +279,56 @@ def test_a_second_refusal_without_figures_shrinks_more() -> None:
     assert taught is not None and taught.window.tokens == int(AGAIN_REFUSED_SHRINK * 5_500)
 
 
-def test_suppositions_of_models_that_nobody_knows_do_not_add_up_and_of_others_two_are_needed() -> None:
+def test_what_was_answered_before_is_the_next_try_and_what_was_refused_since_is_the_last() -> None:
+    known, what = sent()
+    size, silent = what.prompt + 100, Refusal("r")
+
+    def window(answered: int = 0, refused: int = 0) -> int:
+        taught = learn(replace(known, answered=answered, refused=refused), what, silent)
+        assert taught is not None and taught.learned.refused == taught.window.refused == size
+        return taught.window.tokens
+
+    assert window(size - 9) == size - 9
+    assert (
+        window(100) == window(size) == int(UNKNOWN_REFUSAL_SHRINK * size)
+    )  # it was answered as much: that is no bound
+    assert window(refused=200) == window(150, 200) == 100
+    assert window(250, 200) == 250  # answered since
+
+
+def test_what_is_smaller_than_what_was_refused_may_go_out_though_the_supposed_window_does_not_hold_it() -> None:
+    window = Window(300, source="supposed", refused=500)
+    what = replace(asked(390), window=window, reply=100)
+    assert what.possible and not replace(what, window=replace(window, refused=None)).possible
+    assert not replace(what, prompt=400).possible
+    taught = learn(replace(facts(8_192), window=window), what, Refusal("r"))
+    assert taught is not None and taught.window.tokens == 150  # it was refused, too: there may be one more
+
+
+def test_a_refusal_without_figures_proves_nothing_itself_and_is_a_suspicion() -> None:
     silent = Refusal("r")
-    assert proves(asked(5_000, guessed=True), silent) == LearnedLimits(
-        int(UNKNOWN_REFUSAL_SHRINK * 5_500), supposed=True
+    for what in (asked(5_000), asked(5_000, guessed=True), asked(3_000, source="supposed")):
+        assert proves(what, silent) == NOTHING_LEARNED
+        assert suspects(what, silent) is not None
+    assert suspects(asked(5_000), silent) == Suspicion(5_500, int(UNKNOWN_REFUSAL_SHRINK * 5_500), "r")
+    assert suspects(asked(9_000, guessed=True), silent) == Suspicion(9_500, 8_192, "r")
+    assert suspects(asked(5_000), silent, opaque=True) == Suspicion(
+        5_500, int(UNKNOWN_REFUSAL_SHRINK * 5_500), "r", shared=False
     )
-    assert proves(asked(9_000, guessed=True), silent) == LearnedLimits(8_192, supposed=True)
-    assert proves(asked(5_000), silent) == NOTHING_LEARNED
-    assert proves(asked(3_000, source="supposed", guessed=True), silent) == NOTHING_LEARNED
-    assert proves(asked(3_000, source="supposed"), silent) == LearnedLimits(
-        int(AGAIN_REFUSED_SHRINK * 3_500), supposed=True
-    )
-    assert proves(asked(3_000, source="supposed"), silent, opaque=True) == NOTHING_LEARNED
-    assert proves(asked(1_000, source="supposed"), silent) == NOTHING_LEARNED
-    assert proves(asked(5_000, guessed=True), silent, opaque=True) == NOTHING_LEARNED
-    assert proves(asked(800, guessed=True), silent) == NOTHING_LEARNED
+    assert suspects(asked(800), silent) is None  # no window is so small
+    assert suspects(asked(5_000), Refusal("r", limit=4_000)) is None
+
+
+@pytest.mark.parametrize("bounds", ["body", "request", "together", "inputs", "roles", "reasoning"])
+def test_what_bounds_no_window_is_no_suspicion(bounds: str) -> None:
+    assert suspects(asked(5_000, guessed=True), Refusal("r", bounds=bounds)) is None
+
+
+def test_W23_a_limit_of_one_pass_is_the_bound_of_an_input_that_is_embedded() -> None:
+    one_pass = Refusal("r", limit=512, prompt=600, bounds="request")
+    apart = replace(asked(600), apart=True)
+    assert proves(apart, one_pass) == LearnedLimits(max_input=512)
+    assert proves(apart, replace(one_pass, limit=None)) == proves(asked(600), one_pass) == NOTHING_LEARNED
 
 
 @pytest.mark.parametrize("bounds", ["body", "request"])
@@ -328,5 +369,6 @@ def test_no_refusal_proves_more_than_its_request_bears_out(
     assert 1 / most <= proved.scale <= most
     for limit in (proved.window, proved.max_input):
         assert limit is None or 0 < limit <= max(1.3, most) * tokens + (reply or 500) + 100
-    if proved.supposed:
-        assert guessed and proved.window is not None and proved.window >= LEAST_SUPPOSED
+    assert not proved.supposed
+    found = suspects(what, refusal)
+    assert found is None or LEAST_SUPPOSED <= found.window < found.size

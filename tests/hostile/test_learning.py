@@ -256,7 +256,7 @@ def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_hel
         assert proxy.ask(long).status == 200
         assert sent(up)[-2] == long and size(sent(up)[-1]) <= 2_048  # one tries it, and is healed
         window["tokens"] = 8_192
-        time.sleep(1.1)
+        time.sleep(2.1)  # a probe that was refused doubles the wait
         for _ in range(3 * workers):
             assert proxy.ask(long).status == 200
             assert sent(up)[-1] == long
@@ -285,7 +285,7 @@ def test_R2_a_larger_model_whose_window_grew_is_used_fully_again(names: bool) ->
             time.sleep(1.1)  # what PLIMSOLL_PROBE_AFTER says
             assert proxy.ask(long).status == 200
             assert [size(one) > 10_000 for one in sent(up)[3:]] == [True, False]  # one tries it, and is healed
-            time.sleep(1.1)
+            time.sleep(2.1)  # a probe that was refused doubles the wait
         windows["gpt-4o"] = 128_000
         for _ in range(2):
             assert proxy.ask(long).status == 200

@@ -15,7 +15,7 @@ from proxy.config.windows import load_windows
 from proxy.fit.learn import learn
 from proxy.fit.plan import start
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Quality, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Quality, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Facts, Ladder, LadderStep
 from proxy.model.ports import Meter
@@ -364,14 +364,23 @@ def test_a_refusal_without_figures_proves_nothing_of_a_known_window(bounds: str)
     assert refused(knowledge(), Refusal("x", bounds=bounds)) == LearnedLimits()
 
 
-def test_a_refusal_without_figures_is_believed_for_a_while_where_nobody_knows_the_window() -> None:
-    learned = refused(knowledge(lists=False), Refusal("x"), model=NOBODY)
-    assert learned.supposed and learned.window is not None
+@pytest.mark.parametrize("model", [NOBODY, "gpt-4"])
+def test_a_refusal_without_figures_is_a_suspicion_but_where_the_operator_knows_the_window(
+    model: str, tmp_path: Path
+) -> None:
+    (tmp_path / "windows.toml").write_text('[[window]]\nmodel = "gpt-4"\ntokens = 7000\n')
+    for one, found in ((knowledge(lists=False), True), (knowledge(rules=tmp_path, lists=False), model == NOBODY)):
+        known = facts(one, model)
+        sent, silent = start(replace(LONG, model=model), LEARNS, known), Refusal("x")
+        wiser = learn(known, sent, silent)
+        assert wiser is not None
+        assert (one.suspicion(sent, silent, wiser.learned, opaque=False) is not None) is found
+        assert refused(one, silent, model=model) == LearnedLimits()
 
 
 def test_what_was_supposed_of_a_model_of_the_tables_holds_because_they_do_not_know_the_server() -> None:
     one = knowledge()
-    teach(one, "gpt-4", LearnedLimits(window=3_000, supposed=True))
+    one.cache.record_refusal("gpt-4", TENANT, (), Suspicion(5_000, 3_000), 2_000)
     assert believed(one, "gpt-4").tokens == 3_000
 
 
@@ -383,7 +392,7 @@ def test_what_bounds_no_window_proves_nothing_of_any_model(bounds: str) -> None:
 
 def test_what_the_upstream_lists_outranks_what_was_supposed_before() -> None:
     one = knowledge()
-    teach(one, NOBODY, LearnedLimits(window=3_000, supposed=True))
+    one.cache.record_refusal(NOBODY, TENANT, (), Suspicion(5_000, 3_000), 2_000)
     assert believed(one, NOBODY).tokens == 3_000
     asyncio.run(one.listing.load(NOBODY, ()))
     assert believed(one, NOBODY).tokens == 4_096
