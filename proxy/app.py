@@ -20,6 +20,7 @@ from proxy.config.settings import Settings
 from proxy.errors import not_found, wrong_method
 from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.api import Api
+from proxy.model.structs import replace
 from proxy.request.model_records import Learning, is_loopback
 from proxy.request.passthrough import ALLOWED
 from proxy.services import Services
@@ -187,7 +188,13 @@ def create_admin(services: Services) -> Asgi:
     """The application of the admin port: the proxy's own paths and the page, and nothing else."""
     settings, page = services.settings, services.page
     front = Front({}, own_paths(services), not_found_here if page is None else page, Router())
-    return guard_of(settings, settings.admin_host or settings.host).protected(front)
+    guard = guard_of(settings, settings.admin_host or settings.host)
+    return replace(guard, shut=is_shut(settings)).protected(front)
+
+
+def is_shut(settings: Settings) -> bool:
+    """Whether the admin port has metrics and health only: others than this machine reach it, and no token is set."""
+    return settings.admin_token is None and not is_loopback(settings.admin_host or settings.host)
 
 
 def guard_of(settings: Settings, host: str) -> Guard:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proxy import __version__
 from proxy.apis import error_body
-from proxy.app import create_admin, create_app
+from proxy.app import create_admin, create_app, is_shut
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -69,7 +69,12 @@ def start(
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     if admin_listeners:
         url = f"http://{shown(admin_listeners[0])}/"
-        event("serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget", at=url)
+        served = (
+            "serves /metrics, /healthz, /readyz; the page, /inspect, /learned and /forget need PLIMSOLL_ADMIN_TOKEN"
+        )
+        if not is_shut(settings):
+            served = "serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget"
+        event(served, at=url)
 
     def work(number: int, ready: Callable[[], None]) -> None:
         services.budget.serve_as(number)

@@ -59,7 +59,7 @@ from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.traces import Traces, make_traces
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
 from proxy.request.web_pages import web_pages
-from proxy.request.work import Background, Pool, request_pool
+from proxy.request.work import Background, Pool, Turns, request_pool
 from proxy.tokens.encodings import encoding
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
@@ -122,6 +122,7 @@ class Services:
     recorder: Recorder | None
     pool: Pool = field(default_factory=request_pool)
     background: Background = field(default_factory=Background)
+    turns: Turns = field(default_factory=Turns)
     metrics: Metrics = field(init=False)
     gateway: Gateway = field(init=False)
     inspecting: Inspecting = field(init=False)
@@ -163,6 +164,7 @@ class Services:
         for provider in self.providers.values():
             await provider.close()
         self.pool.close()
+        self.turns.close()
         if self.routes is not None:
             await close_routes(self.routes)
         await self.dropped.close()
@@ -258,7 +260,7 @@ class Services:
     def _use(self, serving: Serving) -> None:
         self.knowledge, self.providers, self.routes = serving.knowledge, serving.providers, serving.routes
         planner, routes = serving.planner, serving.routes
-        self.inspecting = Inspecting(self.first, planner, self.knowledge, self.cache, self.budget, routes)
+        self.inspecting = Inspecting(self.first, planner, self.knowledge, self.cache, self.budget, routes, self.turns)
 
     def _billed(self, routes: Routes | None) -> ExtraCalls | None:
         """The extra calls, if the operator may be billed for what callers cause."""

@@ -4,6 +4,7 @@ beyond loopback nobody without a token. It adds the headers that protect respons
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,13 @@ PROTECTION: tuple[Header, ...] = (
 )
 NAMES = frozenset(name for name, _ in PROTECTION)
 
+OPEN = frozenset(("/metrics", "/healthz", "/readyz"))
 FOREIGN_HOST = foreign_host()
+TOKEN_UNSET = ClientError(
+    403,
+    "Others than this machine reach this port: without PLIMSOLL_ADMIN_TOKEN it has metrics and health only.",
+    code="token_unset",
+)
 FOREIGN_ORIGIN = ClientError(403, "A page of another site may not use this path.", code="foreign_origin")
 
 
@@ -38,11 +45,13 @@ FOREIGN_ORIGIN = ClientError(403, "A page of another site may not use this path.
 class Guard:
     """Refuses what comes from pages of other sites. `names`: further names of this proxy, also in origins. `private`:
     names without a dot and those of `PRIVATE` are its names, too: the port is reached from other machines. `hosts`:
-    names that `Host` may have besides."""
+    names that `Host` may have besides. `shut`: others reach the port and no token is set, so only `OPEN`
+    is served."""
 
     names: frozenset[str] = frozenset()
     private: bool = False
     hosts: frozenset[str] = frozenset()
+    shut: bool = False
 
     def refusal(self, scope: Scope) -> ClientError | None:
         """The error for a request that may not use any of the proxy's own paths; None if it may."""
@@ -55,6 +64,8 @@ class Guard:
             return FOREIGN_ORIGIN
         if is_cross_site(headers) and not opens(scope["method"], scope["path"], headers):
             return FOREIGN_ORIGIN
+        if self.shut and posixpath.normpath("/" + scope["path"].lstrip("/")) not in OPEN:
+            return TOKEN_UNSET
         return None
 
     def is_own(self, name: str) -> bool:

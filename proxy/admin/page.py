@@ -36,7 +36,7 @@ from proxy.model.api import Api
 from proxy.observe.entries import FILTERED
 from proxy.observe.overview import Values, figures, not_above
 from proxy.observe.recent import TEXT_SECONDS, Recent
-from proxy.request.model_records import ASKED, MOST_BYTES, is_token
+from proxy.request.model_records import ASKED, MOST_BYTES, is_loopback, is_token, no_token
 from proxy.wire.headers import value_of
 
 API = "/api/"
@@ -67,9 +67,11 @@ class Page:
     def __init__(self, served: Served, recent: Recent, peers: Peers, workers: int) -> None:
         self._served, self.recent, self.peers, self._workers = served, recent, peers, workers
         self.state: Mapping[str, object] = {}
-        configured = served.gateway.settings.admin_token
+        settings = served.gateway.settings
+        configured = settings.admin_token
         self.is_open = configured is None  # whether reading takes no token
         self.token = configured or secrets.token_urlsafe(24)
+        self._tells = self.is_open and is_loopback(settings.admin_host or settings.host)
         self.feed = Feed(peers, self.overview)
         self._began = time.time()
         self._expiry: asyncio.Task[None] | None = None
@@ -136,7 +138,10 @@ class Page:
             raise no_token()
 
     async def _overview(self, scope: Scope, receive: Receive) -> Any:
-        return await self.overview()
+        """The page itself gets the token as well, on loopback: only there nobody but this machine can say that it is
+        the page."""
+        found = await self.overview()
+        return {**found, "token": self.token} if self._tells and _is_page(scope) else found
 
     async def overview(self) -> dict[str, Any]:
         """The JSON of the overview."""
@@ -153,7 +158,7 @@ class Page:
             "workers": {"count": self._workers, "reached": len(states)},
             "content": settings.page_content,
             "content_minutes": round(TEXT_SECONDS / 60),
-            "token": self.token if self.is_open else None,
+            "token": None,
             "token_required": not self.is_open,
             **found,
             "learned": _without_duplicates([one for state in states for one in state["learned"]], "model"),
@@ -248,17 +253,14 @@ class Page:
 
     async def _inspect(self, scope: Scope, receive: Receive) -> Any:
         """The plan for a body of any API: of the one whose path is given, else of the one that recognises it."""
-        served = self._served
-        settings, room = served.settings, served.budget.room(scope)
         path = parse_qs(scope["query_string"].decode("latin-1")).get("path", [""])[-1]
         if path and path not in by_path():
             raise ClientError(400, f"path must be one of {', '.join(by_path())}.", code="unknown_path", param="path")
-        try:
-            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-            api: Api = by_path()[path] if path else api_of(body) or CHAT
-            return await served.inspecting.plan_of(api, body, scope["headers"], room)
-        finally:
-            room.release()
+
+        def api(body: bytes) -> Api:
+            return by_path()[path] if path else api_of(body) or CHAT
+
+        return await self._served.inspecting.answer(api, scope, receive)
 
     async def _forget(self, scope: Scope, receive: Receive) -> Any:
         served, room = self._served, self._served.budget.room(scope)
@@ -274,11 +276,6 @@ class Page:
         answers = await self.peers.ask({"ask": "forget", "model": model})
         self._learned = (0.0, [])  # not before all have forgotten: an overview may be asked for meanwhile
         return max(answers, key=lambda answer: len(answer["limits"]) + len(answer["counts"]))
-
-
-def no_token() -> ClientError:
-    """A request lacks the token."""
-    return ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
 
 
 def gone() -> ClientError:
@@ -299,6 +296,11 @@ def too_many_viewers() -> ClientError:
 def unnamed() -> ClientError:
     """A body names no model."""
     return ClientError(400, 'Name one model: {"model": "NAME"}.', code="no_model", param="model")
+
+
+def _is_page(scope: Scope) -> bool:
+    """Whether a browser says that a page of this origin asks; scripts of other pages cannot make it say so."""
+    return value_of(scope["headers"], b"sec-fetch-site") == b"same-origin"
 
 
 def _allow(method: str, *allowed: str) -> None:

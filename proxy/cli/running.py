@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from proxy.cli import admin_client
 from proxy.cli.arguments import named_url, settings_of, token
+from proxy.cli.redirect import open_privately
 from proxy.config.rules import load_rules
 from proxy.config.settings import Settings
 from proxy.errors import ConfigError
@@ -71,7 +72,8 @@ def forget(arguments: argparse.Namespace) -> int:
 def page(arguments: argparse.Namespace) -> int:
     """`plimsoll page`: opens the page of a running proxy in a browser, and prints its URL.
 
-    The browser gets the token behind a `#`, which it sends to no server. Raises `ConfigError` if there is no URL.
+    The browser gets the token behind a `#`, which it sends to no server, and from a file, so that it is no argument of
+    the browser's. Raises `ConfigError` if there is no URL.
     """
     settings = settings_of(arguments)
     url = named_url(arguments)
@@ -80,8 +82,11 @@ def page(arguments: argparse.Namespace) -> int:
     url = f"{(url or _url_of(settings)).rstrip('/')}/"
     if url == "/":
         raise ConfigError("the proxy's address is unknown: set --url")
-    print(url)
-    webbrowser.open(url + (f"#token={quote(settings.admin_token)}" if settings.admin_token else ""))
+    print(url, flush=True)
+    if settings.admin_token:
+        open_privately(f"{url}#token={quote(settings.admin_token)}")
+    else:
+        webbrowser.open(url)
     return 0
 
 

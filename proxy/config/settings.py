@@ -164,7 +164,11 @@ SETTINGS = (
         "further names under which browsers and scripts reach the proxy's own paths, besides PLIMSOLL_HOSTS",
     ),
     Setting(
-        "PLIMSOLL_ADMIN_TOKEN", optional(values.token), "", "token for the page's data, /learned and /forget", True
+        "PLIMSOLL_ADMIN_TOKEN",
+        optional(values.token),
+        "",
+        "token for the page's data, /inspect, /learned and /forget; beyond loopback there is none of these without it",
+        True,
     ),
     Setting(
         "PLIMSOLL_PAGE_CONTENT",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,14 +19,15 @@ from proxy.model.structs import replace
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
-from proxy.request.model_records import learned_of
+from proxy.request.model_records import ASKED, is_token, learned_of, no_token
 from proxy.request.prepare import Planner
 from proxy.request.routes import Routes
 from proxy.request.stages import Received
-from proxy.request.work import INLINE_BYTES
+from proxy.request.work import INLINE_BYTES, Turns
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.controls import controls
+from proxy.wire.headers import value_of
 from proxy.wire.report import inspection
 from proxy.wire.scan import NotUnderstood
 
@@ -44,24 +45,36 @@ class Inspecting:
     cache: Cache
     budget: Budget
     routes: Routes | None = None
+    turns: Turns = field(default_factory=Turns)
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        headers, room = scope["headers"], self.budget.room(scope)
+        headers, token = scope["headers"], self.settings.admin_token
         try:
-            settings = self.settings
-            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-            payload = msgspec.json.encode(await self.plan_of(api, body, headers, room))
+            if token is not None and not is_token(value_of(headers, ASKED), token):
+                raise no_token()
+            payload = msgspec.json.encode(await self.answer(lambda body: api, scope, receive))
         except ClientError as error:
             await send_error(send, error, api.response.error_body(error))
             return
         except ClientDisconnected:
             return
-        finally:
-            room.release()
         response = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(payload))]
         await send({"type": "http.response.start", "status": 200, "headers": response})
         await send({"type": "http.response.body", "body": payload})
+
+    async def answer(self, api_of: Callable[[bytes], Api], scope: Scope, receive: Receive) -> dict[str, object]:
+        """The JSON for the body of a request to inspect, in its turn; bodies that wait take no memory. Raises
+        `ClientError` and `ClientDisconnected`."""
+        settings, room = self.settings, self.budget.room(scope)
+        try:
+            async with self.turns.turn():
+                body = await read_body(
+                    scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate
+                )
+                return await self.plan_of(api_of(body), body, scope["headers"], room)
+        finally:
+            room.release()
 
     async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""

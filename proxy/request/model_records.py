@@ -92,6 +92,11 @@ def is_token(given: bytes | None, token: str) -> bool:
     return hmac.compare_digest(given or b"", token.encode())
 
 
+def no_token() -> ClientError:
+    """A request lacks the token (`PLIMSOLL_ADMIN_TOKEN`)."""
+    return ClientError(401, "This takes the header x-plimsoll-admin with the token.", code="token_required")
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to a listener on a host."""
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin.guard import FOREIGN_HOST, FOREIGN_ORIGIN, Guard, protect
+from proxy.admin.guard import FOREIGN_HOST, FOREIGN_ORIGIN, TOKEN_UNSET, Guard, protect
 
 LOCAL = Guard(frozenset({"plimsoll.example.com"}))
 CLUSTER = Guard(private=True)
@@ -113,3 +113,15 @@ def test_every_response_is_protected_and_has_one_policy() -> None:
     assert plain[b"cache-control"] == b"no-store" and plain[b"x-frame-options"] == b"DENY"
     assert plain[b"content-security-policy"] == b"default-src 'none'; frame-ancestors 'none'"
     assert dict(protect([(b"content-security-policy", b"own")]))[b"content-security-policy"] == b"own"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/overview", "/inspect/v1/chat/completions", "/forget", "/metrics/../forget"]
+)
+def test_a_port_that_is_shut_has_metrics_and_health_only(path: str) -> None:
+    shut = Guard(private=True, shut=True)
+    assert shut.refusal(scope(path, host="10.1.2.3:4081")) is TOKEN_UNSET
+    assert CLUSTER.refusal(scope(path, host="10.1.2.3:4081")) is None
+    for open_path in ("/metrics", "/healthz", "//readyz/"):
+        assert shut.refusal(scope(open_path, host="plimsoll")) is None
+    assert shut.refusal(scope("/metrics", host="evil.com")) is FOREIGN_HOST

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import types
 from typing import Any
 
 import pytest
@@ -137,6 +139,22 @@ def test_an_overview_that_is_asked_for_while_workers_forget_is_not_kept() -> Non
         assert (await asked(made, "/api/forget", "POST", body, x_plimsoll_admin=page.token))[0] == 200
         await page.overview()
         assert states == ["state", "forget", "state"]
+        await made.close()
+
+    run(test())
+
+
+def test_errors_that_recur_keep_nothing_of_their_requests() -> None:
+    """An error that is raised again and again collects the frames of each time, and with them its headers."""
+
+    async def test() -> None:
+        made = services(PLIMSOLL_ADMIN_TOKEN="0123456789-a-token")
+        gc.collect()
+        before = len([one for one in gc.get_objects() if isinstance(one, types.TracebackType)])
+        for _ in range(50):
+            assert (await asked(made, "/api/overview"))[0] == 401
+        gc.collect()
+        assert len([one for one in gc.get_objects() if isinstance(one, types.TracebackType)]) < before + 20
         await made.close()
 
     run(test())

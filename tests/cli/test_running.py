@@ -58,7 +58,9 @@ def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
+    private: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("proxy.cli.running.open_privately", private.append)
     assert ended(capsys, "page")[0] == 2  # port 0: nobody knows which
     monkeypatch.delenv("PLIMSOLL_ADMIN_PORT")
     code, _, err = ended(capsys, "page")
@@ -67,4 +69,5 @@ def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
     assert ended(capsys, "page") == (0, "http://127.0.0.1:8081/\n", "")
     monkeypatch.setenv("PLIMSOLL_ADMIN_TOKEN", "0123456789abc#&?")
     assert ended(capsys, "page", "--url", "http://host:1/p") == (0, "http://host:1/p/\n", "")
-    assert opened == ["http://127.0.0.1:8081/", "http://host:1/p/#token=0123456789abc%23%26%3F"]
+    assert opened == ["http://127.0.0.1:8081/"]
+    assert private == ["http://host:1/p/#token=0123456789abc%23%26%3F"]

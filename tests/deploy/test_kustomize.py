@@ -193,3 +193,18 @@ def overlay_with(folder: Path) -> Path:
     parts = {"kustomize/sidecar": "sidecar", "kustomize/monitoring": "gateway", "kustomize/autoscaling": "gateway"}
     overlay = parts.get(str(folder))
     return folder if overlay is None else Path("kustomize/overlays") / overlay
+
+
+def test_the_sidecars_network_policy_keeps_metrics_for_monitoring_and_changes_no_other_port(tmp_path: Path) -> None:
+    made = overlay(tmp_path, workload("Deployment", plimsoll="sidecar"), "sidecar", "sidecar/networkpolicy")
+    policy = only(made, "NetworkPolicy")["spec"]
+    labels = pod_of(only(made, "Deployment"))["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items() and policy["policyTypes"] == ["Ingress"]
+    monitoring, others = policy["ingress"]
+    assert [row["port"] for row in monitoring["ports"]] == [int(environment(sidecar())["PLIMSOLL_ADMIN_PORT"] or 0)]
+    assert monitoring["from"] == [{"namespaceSelector": {"matchLabels": {"plimsoll-monitoring": "true"}}}]
+    assert "from" not in others
+    for protocol in ("TCP", "UDP", "SCTP"):
+        rows = [row for row in others["ports"] if row["protocol"] == protocol]
+        open_to_all = {port for row in rows for port in range(row["port"], row["endPort"] + 1)}
+        assert set(range(1, 65_536)) - open_to_all == ({4081} if protocol == "TCP" else set())

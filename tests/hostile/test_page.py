@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.admin.feed import MAX_VIEWERS
-from tests.hostile.harness import CHAT, Running, eventually, running, upstream
+from proxy.request.work import MAX_WAITING
+from tests.hostile.harness import CHAT, ROOT, Running, eventually, running, upstream
+from tests.hostile.raw import Wire
 
 CANARY = "canary-content-2236"
 KEYS = ("sk-canary-client-1732", "sk-canary-ours-1414", "canary-secret-2645", "canary-password-3162")
@@ -74,6 +80,12 @@ def requests_of(proxy: Running, **asked: str) -> list[dict[str, Any]]:
     query = "&".join(f"{name}={value}" for name, value in asked.items())
     found: list[dict[str, Any]] = proxy.ask(path=f"/api/requests?limit=1000&{query}", admin=True).json["requests"]
     return found
+
+
+def token_of(proxy: Running) -> str:
+    """The token, as the page itself gets it."""
+    token: str = proxy.ask(path="/api/overview", headers={"sec-fetch-site": "same-origin"}, admin=True).json["token"]
+    return token
 
 
 def events(proxy: Running, seconds: float = 3.0, **headers: str) -> bytes:
@@ -140,7 +152,7 @@ def test_what_changes_something_takes_the_token(proxy: Running, given: dict[str,
 
 def test_every_worker_takes_the_same_token(proxy: Running) -> None:
     for _ in range(6):
-        token = proxy.ask(path="/api/overview", admin=True).json["token"]
+        token = token_of(proxy)
         got = proxy.ask({"model": "gpt-4o"}, "/api/forget", headers={"x-plimsoll-admin": token}, admin=True)
         assert (got.status, got.json["model"]) == (200, "gpt-4o")
 
@@ -209,7 +221,7 @@ def test_hostile_queries_are_answered(proxy: Running) -> None:
     for cursor in (",,,.", "a.b", "0-0." + "9" * 50, "x" * 5_000):
         assert b"event: overview" in events(proxy, 1.5, **{"last-event-id": cursor})
     for body in (b"", b"{", b"[]", b'{"model": ""}', b'{"model": 5}', b'{"model": "\xff"}', b"{" * 60_000):
-        token = proxy.ask(path="/api/overview", admin=True).json["token"]
+        token = token_of(proxy)
         assert proxy.ask(body, "/api/forget", headers={"x-plimsoll-admin": token}, admin=True).status == 400
         assert proxy.ask(body, "/api/inspect", admin=True).status == 400
 
@@ -272,3 +284,107 @@ def test_texts_are_shown_only_where_they_are_wanted_and_only_with_the_token() ->
         assert proxy.ask(path="/metrics", admin=True).status == 200
         assert proxy.ask(path="/learned?model=gpt-4", headers={"x-plimsoll-admin": "1"}, admin=True).status == 403
         assert proxy.ask(path="/learned?model=gpt-4", headers=given, admin=True).status == 200
+
+
+# S7, S8, S9, S14
+
+
+BEYOND: dict[str, Any] = {"PLIMSOLL_ADMIN_HOST": "0.0.0.0"}
+OTHERS: tuple[dict[str, str], ...] = (
+    {},
+    {"host": "10.1.2.3:4081"},
+    {"host": "plimsoll.ops.svc"},
+    {"host": "localhost", "x-plimsoll-admin": "1"},
+)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_S7_beyond_loopback_without_a_token_there_are_metrics_and_health_only(workers: int) -> None:
+    with upstream() as there, running(there.url, workers=workers, admin=True, **BEYOND) as proxy:
+        for headers in OTHERS:
+            for path in ("/metrics", "/healthz", "/readyz", "//metrics/"):
+                assert proxy.ask(path=path, headers=headers, admin=True).status == 200
+            for path in (
+                *PATHS,
+                "/api/requests/x/texts",
+                "/api//overview",
+                "/x/../api/overview",
+                "/learned",
+                "/inspect",
+            ):
+                if path not in ("/metrics", "/healthz", "/readyz"):
+                    got = proxy.ask(path=path, headers=headers, admin=True)
+                    assert (got.status, got.json["error"]["code"]) == (403, "token_unset"), path
+            for path in (*POSTS, "/metrics/../forget"):
+                got = proxy.ask({"model": "gpt-4o"}, path, headers=headers, admin=True)
+                assert (got.status, got.json["error"]["code"]) == (403, "token_unset"), path
+        assert proxy.ask({"model": "gpt-4o", "messages": LONG[:1]}).status == 200, "the data port serves"
+
+
+def test_S7_S8_with_a_token_it_takes_the_token_for_everything_else() -> None:
+    given = {"x-plimsoll-admin": TOKEN}
+    with upstream() as there, running(there.url, admin=True, PLIMSOLL_ADMIN_TOKEN=TOKEN, **BEYOND) as proxy:
+        inspected = {"model": "gpt-4o", "messages": LONG[:1]}
+        for path in ("/inspect/v1/chat/completions", "/api/inspect"):
+            for wrong in ({}, {"x-plimsoll-admin": "1"}, {"x-plimsoll-admin": TOKEN + "x"}):
+                got = proxy.ask(inspected, path, headers=wrong, admin=True)
+                assert (got.status, got.json["error"]["code"]) == (401, "token_required")
+            assert proxy.ask(inspected, path, headers=given, admin=True).json["fits"] is True
+        assert proxy.ask(path="/metrics", admin=True).status == 200
+        assert proxy.ask(path="/", admin=True).status == 200, "the page, which asks for the token"
+        assert proxy.ask({"model": "gpt-4o"}, "/api/forget", headers=given, admin=True).status == 200
+
+
+def test_S8_inspect_on_the_data_port_is_behind_the_token_too() -> None:
+    inspected = {"model": "gpt-4o", "messages": LONG[:1]}
+    with upstream() as there, running(there.url, PLIMSOLL_ADMIN_TOKEN=TOKEN) as proxy:
+        assert proxy.ask(inspected, "/inspect/v1/chat/completions").status == 401
+        got = proxy.ask(inspected, "/inspect/v1/chat/completions", headers={"x-plimsoll-admin": TOKEN})
+        assert got.json["fits"] is True
+
+
+def test_S9_the_token_is_told_to_the_page_itself_alone(proxy: Running) -> None:
+    for headers in ({}, {"sec-fetch-site": "none"}, {"x-plimsoll-admin": "1"}, {"host": "10.1.2.3:4081"}):
+        assert proxy.ask(path="/api/overview", headers=headers, admin=True).json["token"] is None
+    token = token_of(proxy)
+    assert len(token) >= 32
+    page: dict[str, Any] = {"sec-fetch-site": "same-origin"}
+    assert token.encode() not in events(proxy) and token.encode() not in events(proxy, **page)
+
+
+def test_S8_one_body_is_inspected_at_a_time_and_those_that_wait_are_bounded() -> None:
+    """A client that sends its body slowly has the turn; what waits has sent its body to nobody yet."""
+    body = json.dumps({"model": "gpt-4o", "messages": LONG[:1]}).encode()
+    head = f"POST /inspect{CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    with upstream() as there, running(there.url, admin=True) as proxy, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(contextlib.closing(Wire(proxy.admin_port).socket)) for _ in range(MAX_WAITING)]
+        held[0].sendall(head)
+        time.sleep(0.5)  # it has the turn
+        for wire in held[1:]:
+            wire.sendall(head + body)
+        time.sleep(0.5)
+        got = proxy.ask(body, f"/inspect{CHAT}", admin=True)
+        assert (got.status, got.json["error"]["code"]) == (503, "overloaded")
+        assert proxy.ask({"model": "gpt-4o", "messages": LONG[:1]}).status == 200
+        held[0].sendall(body)
+        for wire in held:
+            assert wire.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_S14_no_list_of_processes_shows_the_token(tmp_path: Path) -> None:
+    """The arguments of the browser that `plimsoll page` starts, and the file that it is given."""
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/arguments\ncat "${{1#file://}}" > {tmp_path}/file\n'
+    )
+    browser.chmod(0o755)
+    environment = {
+        **{"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "BROWSER": f"{browser} %s"},
+        "PLIMSOLL_ADMIN_TOKEN": TOKEN,
+    }
+    command = [sys.executable, "-m", "proxy.cli", "page", "--url", "http://127.0.0.1:9"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "http://127.0.0.1:9/\n"), done.stderr
+    assert TOKEN not in (tmp_path / "arguments").read_text() and "page.html" in (tmp_path / "arguments").read_text()
+    assert f"http://127.0.0.1:9/#token={TOKEN}" in (tmp_path / "file").read_text()
+    assert not list(tmp_path.glob("plimsoll-*")), "the file is gone"

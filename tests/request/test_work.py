@@ -7,7 +7,17 @@ import threading
 
 import pytest
 
-from proxy.request.work import MAX_TASK_BYTES, MAX_TASKS, Background, background_pool, cancelled, request_pool
+from proxy.errors import ClientError
+from proxy.request.work import (
+    MAX_TASK_BYTES,
+    MAX_TASKS,
+    MAX_WAITING,
+    Background,
+    Turns,
+    background_pool,
+    cancelled,
+    request_pool,
+)
 
 
 def thread() -> str:
@@ -101,3 +111,33 @@ def test_what_cancelled_tasks_raise_is_not_raised() -> None:
         await cancelled([])
 
     asyncio.run(check())
+
+
+def test_work_apart_takes_turns_in_a_thread_of_its_own_and_too_many_may_not_wait() -> None:
+    async def test() -> None:
+        pool, turns = request_pool(), Turns()
+        order: list[tuple[int, str]] = []
+
+        async def one(number: int) -> None:
+            async with turns.turn():
+                for heavy in (False, True):
+                    order.append((number, await pool.run(heavy, thread)))
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(one(number)) for number in range(MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(ClientError) as refused:
+            async with turns.turn():
+                pass
+        assert (refused.value.status, refused.value.retry) == (503, True)
+        await asyncio.gather(*tasks)
+        assert [number for number, _ in order] == [number for number in range(MAX_WAITING) for _ in range(2)]
+        assert {name.partition("_")[0] for _, name in order} == {"inspect"}
+        assert await pool.run(False, thread) == threading.main_thread().name
+        assert (await pool.run(True, thread)).startswith("count")
+        async with turns.turn():
+            pass
+        turns.close()
+        pool.close()
+
+    asyncio.run(test())
