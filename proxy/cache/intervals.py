@@ -16,7 +16,8 @@ no error of ours rests on it.
 Two levels. A conversation has an interval of its own, because what one conversation holds may be counted wrongly (an
 image, a rare script) and another's not. The tenant's next conversations start from the tenant's interval. A refusal of
 a request that is not larger than what the tenant was answered contradicts that answer: it says something of its own
-conversation only. A second one that comes before another such answer says that the upstream changed.
+conversation only. A second one that comes before another such answer says that the upstream changed; but not within a
+minute, so that refusals at random do not add up.
 
 Sizes are by our own count, in tokens: the prompt, and the reply that must fit with it where the reply counts.
 
@@ -34,6 +35,7 @@ from proxy.model.limits import LearnedLimits, Suspicion
 from proxy.model.structs import replace
 
 KIND = "intervals:1"  # part of the name under which a record is stored; another format needs another number
+CONTRADICTED_S = 60.0  # what was answered so lately is not contradicted by a refusal
 LIFETIME_S = 21_600.0  # an interval that is not confirmed ends after this time
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
@@ -65,6 +67,8 @@ class Interval:
         """The interval after a refusal, and an answer to the same request of the size `answered`."""
         known = self if self.holds(now) else Interval(self.answered, at=self.at)
         at = max(now, self.at + 0.001)  # the clock of the one before may have been ahead of ours
+        if known.answered >= found.size and now - self.at < CONTRADICTED_S:
+            return self
         if known.answered >= found.size:
             return replace(known, answered=answered, at=at)
         refused = min(found.size, known.refused or found.size)

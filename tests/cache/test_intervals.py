@@ -57,11 +57,12 @@ def test_it_bounds_requests_until_it_expires_or_is_forgotten() -> None:
 
 def test_a_refusal_of_no_more_than_was_answered_takes_two() -> None:
     known = Interval(10_000, 20_000, 14_000, NOW, "x")
-    once = refused(known, 9_000, 4_500, 4_000, NOW + 1)
+    assert refused(known, 9_000, 4_500, 4_000, NOW + 59) is known, "refusals at random do not add up"
+    once = refused(known, 9_000, 4_500, 4_000, NOW + 60)
     assert (once.window, once.refused, once.answered) == (14_000, 20_000, 4_000)
-    twice = refused(once, 9_000, 4_500, 4_100, NOW + 2)
+    twice = refused(once, 9_000, 4_500, 4_100, NOW + 120)
     assert (twice.window, twice.refused, twice.answered) == (4_500, 9_000, 4_100)
-    assert refused(once.after_answer(9_500, NOW + 2), 9_000, 4_500, 4_100, NOW + 3).window == 14_000
+    assert refused(once.after_answer(9_500, NOW + 120), 9_000, 4_500, 4_100, NOW + 180).window == 14_000
 
 
 @given(events)

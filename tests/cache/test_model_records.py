@@ -308,8 +308,10 @@ def test_an_interval_is_shared_and_ends_at_the_same_time_everywhere(monkeypatch:
         clock.now += 1
         two.records.record_size("m", ANN, (), 10_000)
         await until(lambda: not one.learned().supposed)
+        clock.now += 60
         one.records.record_refusal("m", ANN, (1, 2), SUSPICION, 4_500)
         assert not one.learned().supposed, "as much was answered"
+        clock.now += 60
         one.records.record_refusal("m", ANN, (1, 2), SUSPICION, 4_500)
         assert one.learned().window == 7_000
         clock.now += INTERVAL_S + 1
