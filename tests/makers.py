@@ -12,7 +12,7 @@ from proxy.fit.plan import start
 from proxy.model.conversation import TEXTS, Message, Part, PartKind, Prompt
 from proxy.model.limits import Margin, Quality, Window
 from proxy.model.plan import Draft, Facts, Ladder, LadderStep
-from proxy.model.ports import Meter
+from proxy.model.ports import Medium, Meter
 from proxy.model.structs import replace
 
 
@@ -47,6 +47,12 @@ class WordMeter:
 
     def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
         return replace(self, ratio=self.ratio * ratio, margin=margin or self.margin, quality=Quality.CALIBRATED)
+
+    def media(self, messages: Sequence[Message]) -> tuple[Medium, ...]:
+        return ()
+
+    def with_media(self, rate: float, allowance: int = 0) -> Meter:
+        return self
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None

@@ -10,6 +10,7 @@ from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
 from proxy.fit.provider_count import KIND, as_told, is_near
 from proxy.fit.steps.clamp_output import squeezed
+from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
 from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import CountRequest, Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
 from proxy.model.structs import replace
@@ -39,6 +40,27 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         whole = as_told(start(prompt, ladder, replace(facts, meter=facts.whole)), facts.told)
         if whole.excess <= 0:
             first, facts = whole, replace(facts, meter=facts.whole)
+    unknown = unknown_tokens(facts.meter, prompt.messages) if prompt.opaque and not facts.assuming else 0
+    if unknown:
+        return _by_what_is_shown(prompt, ladder, facts, first, unknown)
+    return _descended(prompt, ladder, facts, first)
+
+
+def _by_what_is_shown(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft, unknown: int) -> Plan:
+    """The plan of a prompt with parts of unknown cost: they alone cut and refuse nothing. Its figures include what they
+    usually cost."""
+    shown = start(prompt, ladder, on_what_is_shown(facts, 0))
+    if shown.excess <= 0 and not any(due(ladder_step, shown, shown) for ladder_step in ladder.steps):
+        return _in_pieces(Plan(first, first, trusting=True))
+    known = on_what_is_shown(facts, unknown)
+    made = _descended(prompt, ladder, known, start(prompt, ladder, known))
+    if made.want is not None or not made.possible:
+        return made
+    return replace(made, before=first, draft=restated(made.draft), trusting=True)
+
+
+def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Plan:
+    """The plan after the due steps of a ladder, or the `Want` that a step needs first."""
     draft = first
     facts = replace(facts, original=first)
     done = _Done()

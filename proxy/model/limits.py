@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from proxy.model.structs import replace
@@ -138,7 +139,8 @@ class LearnedLimits:
     the smallest of them (0: unknown). `alternates`: user and assistant must alternate. `binds`: reasoning is bound to
     what stands before it. `shared`: the reply counts against the window, for this request. `max_inputs`,
     `max_together`: those of `Window`, for this request. `requested`: the window that this request asks for; nothing
-    else bounds it.
+    else bounds it. `media`: what usage showed of images and files whose cost no body shows, in tokens, by the digest of
+    their URL or id.
     """
 
     window: int | None = None
@@ -153,6 +155,7 @@ class LearnedLimits:
     correction: Correction | None = None
     requested: int | None = None
     refused: int = 0
+    media: Callable[[int], int | None] | None = field(default=None, compare=False, repr=False)
 
     @property
     def bounds(self) -> bool:

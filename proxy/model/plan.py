@@ -50,6 +50,7 @@ class Facts:
     `counter`: the upstream counts prompts on request, and may be asked once. `told`: the tokens of what the client sent
     as the upstream counted them (0: it did not), and `whole` a meter of that count. `answered`: after a refusal, the
     largest size that the upstream answered before, in tokens; `refused`: the smallest that it refused since (0: none).
+    `assuming`: since a refusal, parts of unknown cost count as what they usually cost.
     """
 
     window: Window
@@ -63,6 +64,7 @@ class Facts:
     whole: Meter | None = None
     answered: int = 0
     refused: int = 0
+    assuming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ def _least(steps: Iterable[LadderStep]) -> float:
 class Plan:
     """The result of planning: the draft to send and the notes of the steps, or the `want` that must be fetched first.
 
-    `trusting`: the window is unknown, and the upstream decides whether the request fits.
+    `trusting`: the window or the cost of a part is unknown, and the upstream decides whether the request fits.
     `pieces`: the blocks of each request that is sent instead of this one, if there are several. `drafts`: what each
     step left, in the order of the notes; a block of them may still be deferred.
     """

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.model.conversation import Message
 from proxy.model.limits import Margin, Quality
+
+
+class Medium(NamedTuple):
+    """A part whose cost the body does not show: an image by its URL, a file by its id.
+
+    `digest` identifies its content in this process (0: usage teaches nothing about it). `tokens` is what it counts as:
+    what it usually costs, or, if `known`, what usage showed of it.
+    """
+
+    digest: int
+    tokens: int
+    known: bool
 
 
 class Meter(Protocol):
@@ -42,6 +54,13 @@ class Meter(Protocol):
     def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
         """A meter with counts `ratio` times as large, because the upstream counted this prompt. `margin` replaces that
         of its quality."""
+
+    def media(self, messages: Sequence[Message]) -> tuple[Medium, ...]:
+        """The parts of messages whose cost the body does not show. Empty if the upstream counted this prompt."""
+
+    def with_media(self, rate: float, allowance: int = 0) -> Meter:
+        """A meter that counts a part of unknown cost as `rate` times its usual cost, with a margin that is `allowance`
+        tokens wider."""
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its cache key, and the bytes that the cost depends on (for a keyed

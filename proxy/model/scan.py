@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from proxy.model.limits import Margin, Quality
+from proxy.model.ports import Medium
 
 
 class PrefixDigest(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ class Total(msgspec.Struct, frozen=True):
 
     `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request. `fixed`:
     the tokens besides its messages. `digests`: the last of its prefixes' digests. `longest`: the tokens of the longest
-    message where each has the window to itself; else 0.
+    message where each has the window to itself; else 0. `media`: the parts whose cost the body does not show.
     """
 
     prompt: int
@@ -100,3 +101,9 @@ class Total(msgspec.Struct, frozen=True):
     fixed: int = 0
     digests: Sequence[int] = ()
     longest: int = 0
+    media: Sequence[Medium] = ()
+
+    @property
+    def shown(self) -> int:
+        """The tokens without those of parts of unknown cost."""
+        return self.prompt - sum(medium.tokens for medium in self.media if not medium.known)

@@ -55,6 +55,9 @@ class AnswerLearning:
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
+        if figures.media:
+            tenant, usage = figures.tenant or tenant_of(sender), outcome.usage.prompt
+            self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, usage)
         family = self.knowledge.families.find(model).of(outcome.endpoint)
         ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
         if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):

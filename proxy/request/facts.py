@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from proxy.cache.cache import Cache
+from proxy.cache.media_costs import MediaCosts
 from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
@@ -63,7 +64,8 @@ class Knowledge:
     family, with learned ratios.
 
     `limit` is the operator's bound on every window, in tokens. `offline`: no upstream is called. `peers`: if there are
-    other upstreams. `loaded`: what the upstream has loaded, if its API tells. `keys`: whether the upstream checks keys.
+    other upstreams. `loaded`: what the upstream has loaded, if its API tells.
+    `media`: what usage showed of images and files whose cost no body shows. `keys`: whether the upstream checks keys.
     """
 
     limit: int | None
@@ -75,6 +77,7 @@ class Knowledge:
     peers: Peers | None = field(default=None, repr=False)
     loaded: LoadedModels | None = None
     keys: KeyChecks = field(default_factory=KeyChecks)
+    media: MediaCosts = field(default_factory=MediaCosts)
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
@@ -102,6 +105,7 @@ class Knowledge:
     def tenant(self, headers: Headers, model: str) -> bytes:
         """The tenant of a request with these headers (`tenant_of`). Empty if nothing was learned that depends on it."""
         depends = self.cache.shared or self.peers is not None or self.cache.has_tenant_records(model)
+        depends = depends or self.media.filled
         return tenant_of(headers) if depends else b""
 
     def serving(self, model: str, api: str, headers: Headers) -> Knowledge | None:
@@ -127,6 +131,11 @@ class Knowledge:
         A row of the operator overrides proved limits; the upstream's list overrides inferred ones (`supposed`), the
         tables do not: they know the model's name, not the server. What is loaded overrides none: another client may
         have had it loaded."""
+        learned = self._limits(model, tenant, digests)
+        media = self.media.known(tenant, model) if self.media.filled and tenant else None
+        return learned if media is None else replace(learned, media=media)
+
+    def _limits(self, model: str, tenant: bytes, digests: Sequence[int]) -> LearnedLimits:
         learned = self.cache.learned_limits(model, tenant, digests) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
             correction = self.cache.correction(model, tenant, self.families.find(model).factor)

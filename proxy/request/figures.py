@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Draft, Plan
+from proxy.model.ports import Medium
 from proxy.observe.recent import Shown
 from proxy.request.sent_prefixes import Prefixes
 from proxy.request.shown import Keeping
@@ -24,6 +25,7 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     encoding counts as; None if its count teaches nothing. `appends_to`: the id of the stored conversation that the
     reply becomes a part of. `size`: the tokens of the prompt that was sent, and of the reply that must fit with it
     where it counts; 0 if it was not counted. `digests`: of the prefixes of what the client sent.
+    `media`: the parts that were sent whose cost the body does not show.
     """
 
     outcome: Outcome
@@ -35,6 +37,7 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     shown: Shown | None = None
     size: int = 0
     digests: Sequence[int] = ()
+    media: Sequence[Medium] = ()
 
 
 def figures_of(
@@ -96,7 +99,16 @@ def figures_of(
     )
     size = most + window.counted(floor if reply is None else reply)
     shown = _kept(keeping, received, scanned)
-    return Figures(outcome, scanned.tenant, scanned.probing, total.unit, shown=shown, size=size, digests=total.digests)
+    return Figures(
+        outcome,
+        scanned.tenant,
+        scanned.probing,
+        total.unit,
+        shown=shown,
+        size=size,
+        digests=total.digests,
+        media=total.media,
+    )
 
 
 def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Shown | None:
@@ -152,7 +164,8 @@ def _of_plan(
     size = sent.prompt + sent.window.counted(sent.least_reply)
     digests = () if planned.prefixes is None else planned.prefixes[0].digests
     of_sent = unit_of(sent.meter), appends_to, planned.prefixes
-    return Figures(outcome, scanned.tenant, scanned.probing, *of_sent, kept, size, digests)
+    media = sent.meter.media(tuple(sent.messages)) if prompt is not None and prompt.opaque else ()
+    return Figures(outcome, scanned.tenant, scanned.probing, *of_sent, kept, size, digests, media)
 
 
 def _planned_result(plan: Plan) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from proxy.fit.learn import apply_learned, learn
 from proxy.fit.provider_count import without_count
+from proxy.fit.unknown_costs import after_refusal
 from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
@@ -59,23 +60,28 @@ class Healer:
         said = _header_values(received.headers)
         heavy = len(scanned.plain) > HEAVY_BYTES
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
-        moved = sent.plan.draft.model != sent.prompt.model
-        knowledge = self.knowledge.of(sent.plan.draft.model, received.api.name) if moved else self.knowledge
+        prompt, draft = sent.prompt, sent.plan.draft
+        moved = draft.model != prompt.model
+        waits = prompt.managed or sent.plan.trusting
+        if prompt.opaque and sent.facts is not None:
+            told, draft = after_refusal(sent.facts, draft, refusal)
+            sent = replace(sent, facts=replace(sent.facts, assuming=True) if moved else told)
+        knowledge = self.knowledge.of(draft.model, received.api.name) if moved else self.knowledge
         if scanned.probing and len(record.refusals) <= 1:
-            knowledge.cache.probe_refused(sent.plan.draft.model, scanned.tenant)
-        proves = not echoed and not sent.prompt.continues
-        facts, scanned, found = self._learn(knowledge, scanned, sent, sent.plan.draft, ladder, refusal, proves=proves)
+            knowledge.cache.probe_refused(draft.model, scanned.tenant)
+        proves = not echoed and not prompt.continues
+        facts, scanned, found = self._learn(knowledge, scanned, sent, draft, ladder, refusal, proves=proves)
         context.scanned, record.suspicion = scanned, None
-        if facts is None and (uncut or sent.prompt.managed):
+        if facts is None and (uncut or waits):
             facts = sent.facts
         if facts is None:
             return False
-        prompt = replace(sent.prompt, managed=False)
+        prompt = replace(prompt, managed=False)
         again = await self.plans.rebuild(received, scanned, prompt, without_count(facts), ladder, record)
         assert again.plan is not None
         if not again.plan.changed or not again.plan.possible:
             return False
-        if again.plan.draft.model == sent.plan.draft.model:
+        if again.plan.draft.model == draft.model:
             record.suspicion = found
         context.planned, record.result = replace(again, payload=sent.payload), "fitted"
         context.planned = await self.plans.rendered(received.api, scanned, again)

@@ -423,8 +423,8 @@ def _is_below(total: Total, scan: Scan, ladder: Ladder, window: Window) -> bool:
         return True
     reply = window.floor(ladder.floor) if scan.reserve is None else scan.reserve
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
-    below = window.load(total.prompt, reserve) < ladder.least_at
-    return below and window.fits(total.prompt, reply, total.margin)
+    prompt = total.shown if total.media else total.prompt  # what is not known cuts nothing
+    return window.load(prompt, reserve) < ladder.least_at and window.fits(prompt, reply, total.margin)
 
 
 def _load(counted: Counted | None, scan: Scan, ladder: Ladder) -> float:

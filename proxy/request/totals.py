@@ -123,6 +123,8 @@ class Totals:
             if len(new) > 1 and not new[-1].answers and len(marks.latest) > 1:
                 self._tokens.put(marks.latest[-2], tokens - newest)  # the client may send another last message
         total = frame.total(tokens, part.start + len(new), marks)
+        if part.prompt.opaque:  # then nothing of it is cached
+            return replace(total, media=meter.media(new))
         if part.prompt.apart:
             return replace(total, longest=max(sum(meter.costs(run)) for run in runs(new)))
         return total

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import Json, compact, mapping, read, string
-from proxy.tokens.content_parts import Cost
+from proxy.tokens.content_parts import Cost, key_of, unshown
 from proxy.tokens.images import size_of
 from proxy.tokens.messages import CountingRules
 
@@ -56,6 +56,11 @@ def certain(message: Message, rules: CountingRules) -> bool:
     return all(cost.certain for cost in _media(_blocks(_content(message)[0]), rules))
 
 
+def assumed(message: Message, rules: CountingRules) -> tuple[Cost, ...]:
+    """The costs of a message's blocks that its body does not show."""
+    return unshown(_media(_blocks(_content(message)[0]), rules))
+
+
 def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:
     """Tokens of the encoding besides the messages: base, tools, tool choice, response schema."""
     recipe = rules.recipe
@@ -83,10 +88,13 @@ def fixed_as_text(head: Mapping[str, bytes], rules: CountingRules) -> tuple[int,
 
 
 def is_certain(head: Mapping[str, bytes], rules: CountingRules) -> bool:
-    """Whether the request contains all that it costs: no tools that Anthropic runs, no edit of what it reads; and
-    whether its model reads JSON at all. How a server writes this API's requests for OpenAI's models is unknown."""
-    if not rules.recipe.tool_json:
-        return False
+    """Whether the request contains all that it costs, and its model reads JSON at all: how a server writes this API's
+    requests for OpenAI's models is unknown."""
+    return bool(rules.recipe.tool_json) and shows_all(head)
+
+
+def shows_all(head: Mapping[str, bytes]) -> bool:
+    """Whether the request contains all that it costs: no tools that Anthropic runs, no edit of what it reads."""
     if head.get("mcp_servers", b"null") not in (b"null", b"[]"):
         return False
     if _clears(head.get("context_management", b"null")):
@@ -179,13 +187,14 @@ def _media(blocks: Iterable[Json], rules: CountingRules) -> list[Cost]:
 def _medium(block: Mapping[str, Json], rules: CountingRules) -> Cost | None:
     source, kind = mapping(block.get("source")), string(block.get("type"))
     data = string(source.get("data"))
+    key = key_of(source.get("url"), source.get("file_id"), data)
     if kind == "image":
         size = size_of(f"data:{source.get('media_type')};base64,{data}") if data else None
-        return Cost(rules.images.cost(size, False), rules.images.certain(size, False))
+        return Cost(rules.images.cost(size, False), rules.images.certain(size, False), key)
     if kind == "document" and source.get("type") not in ("text", "content"):
         pages = 1 + int(len(data) / BASE64_RATIO) // PAGE_BYTES
-        return Cost(PAGE_TOKENS * min(MAX_PAGES, pages))
+        return Cost(PAGE_TOKENS * min(MAX_PAGES, pages), key=key)
     hidden = string(block.get("encrypted_content")) or string(block.get("data"))
     if hidden:
         return Cost(len(hidden) // HIDDEN_RATE)
-    return None if kind != "container_upload" else Cost(PAGE_TOKENS)
+    return None if kind != "container_upload" else Cost(PAGE_TOKENS, key=key_of(block.get("file_id")))

@@ -16,10 +16,15 @@ from proxy.tokens import (
     openai_responses,
     request_overhead,
 )
+from proxy.tokens.content_parts import Cost
 from proxy.tokens.messages import CountingRules
 
 Head = Mapping[str, bytes]  # a body's fields besides its messages, as raw JSON
 Figures = tuple[int, int, int, int]  # in the order of `request_overhead.PARTS`
+
+
+def _none_assumed(message: Message, rules: CountingRules) -> tuple[Cost, ...]:
+    return ()
 
 
 def _no_schema(head: Head) -> bool:
@@ -31,9 +36,11 @@ class BodyFormat:
     """The recipe of one API: pure functions, which are, with the API's own package, all that knows its JSON keys.
 
     `costs`: tokens of the encoding that each message of one block adds. `certain`: whether the cost of every part of a
-    message is known, not assumed. `fixed_costs`: tokens besides the messages, from the head and the text of the first
-    message if its role is one of `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
-    `is_certain`: whether the head contains all that it costs. `keys`: the fields that these figures depend on; of them
+    message is known, not assumed; `assumed`: the costs of those parts that the body does not show.
+    `fixed_costs`: tokens besides the messages, from the head and the text of the first message if its role is one of
+    `instructions`; `fixed_as_text`: the same for JSON that nests too deep to parse.
+    `is_certain`: whether the head contains all that it costs and how it is counted is known; `shows_all` (None: the
+    same): the first alone. `keys`: the fields that these figures depend on; of them
     `tools` and `schemas` may be long. `parts`: bytes of every message with a part of uncertain cost. `has_schema`:
     whether messages cost more because a response schema is set.
     """
@@ -47,6 +54,8 @@ class BodyFormat:
     fixed_as_text: Callable[[Head, CountingRules], Figures]
     is_certain: Callable[[Head, CountingRules], bool]
     has_schema: Callable[[Head], bool] = _no_schema
+    assumed: Callable[[Message, CountingRules], tuple[Cost, ...]] = _none_assumed
+    shows_all: Callable[[Head], bool] | None = None
     parts: bytes = b""
     instructions: tuple[str, ...] = ()
 
@@ -57,6 +66,7 @@ CHAT = BodyFormat(
     schemas=("response_format",),
     costs=messages.costs,
     certain=messages.certain,
+    assumed=messages.assumed,
     fixed_costs=request_overhead.fixed_costs,
     fixed_as_text=request_overhead.fixed_as_text,
     is_certain=request_overhead.is_certain,
@@ -70,6 +80,8 @@ MESSAGES = BodyFormat(
     schemas=("output_format", "output_config"),
     costs=anthropic_messages.costs,
     certain=anthropic_messages.certain,
+    assumed=anthropic_messages.assumed,
+    shows_all=anthropic_messages.shows_all,
     fixed_costs=anthropic_messages.fixed_costs,
     fixed_as_text=anthropic_messages.fixed_as_text,
     is_certain=anthropic_messages.is_certain,
@@ -81,6 +93,7 @@ RESPONSES = BodyFormat(
     schemas=("text",),
     costs=openai_responses.costs,
     certain=openai_responses.certain,
+    assumed=openai_responses.assumed,
     fixed_costs=openai_responses.fixed_costs,
     fixed_as_text=openai_responses.fixed_as_text,
     is_certain=openai_responses.is_certain,
@@ -101,6 +114,7 @@ OLLAMA = BodyFormat(
     schemas=(),
     costs=ollama.costs,
     certain=ollama.certain,
+    assumed=ollama.assumed,
     fixed_costs=ollama.fixed_costs,
     fixed_as_text=ollama.fixed_as_text,
     is_certain=ollama.is_certain,

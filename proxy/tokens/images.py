@@ -18,7 +18,7 @@ Size = tuple[int, int]
 
 FIRST_READ = 1 << 12  # characters of base64 that are decoded first: PNG, GIF and WEBP need 40
 MAX_READ = 1 << 22  # at most: a JPEG may have a thumbnail and a colour profile before its size
-ASSUMED_SIZE = (1536, 768)  # of an image of unknown size: large, twice as wide as high
+ASSUMED_SIZE = (1000, 1000)  # of an image of unknown size: a usual one; what it costs more is learned
 BASE64_PREFIX = ";base64,"
 
 Figure = Annotated[int, msgspec.Meta(ge=0, le=100_000)]  # tokens; a larger figure is a typing error
@@ -27,7 +27,7 @@ Rate = Annotated[float, msgspec.Meta(gt=0, le=100_000)]
 
 
 class Images(Protocol):
-    """A formula for the tokens of an image. An image of unknown size costs what a large one does."""
+    """A formula for the tokens of an image. An image of unknown size costs what a usual one does."""
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class Patches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
         return f"patches{self.side}*{self.per_patch}+{self.extra}<{self.max_patches}>{self.min_tokens}"
 
     def cost(self, size: Size | None, low: bool) -> int:
-        patches = self.max_patches if size is None else min(self.max_patches, self._patches(*size))
+        patches = min(self.max_patches, self._patches(*(size or ASSUMED_SIZE)))
         return max(self.min_tokens, ceil(patches * self.per_patch) + self.extra)
 
     def _patches(self, width: int, height: int) -> int:
@@ -107,7 +107,7 @@ class Crops(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
     per_crop: Figure = 258
     small_side: Figure = 384
-    unknown_crops: Figure = 7  # of an image up to twice as long as high
+    unknown_crops: Figure = 5  # of one of 1,000 by 1,000
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import Json, compacted, mapping, read, read_text, string
-from proxy.tokens.content_parts import cost_of_part, text_of_part
+from proxy.tokens.content_parts import Cost, cost_of_part, text_of_part, unshown
 from proxy.tokens.images import Images
 from proxy.tokens.recipes import Recipe
 
@@ -50,6 +50,15 @@ def certain(message: Message, rules: CountingRules) -> bool:
     """Whether the cost of every part of a message is known, not assumed."""
     return all(
         cost_of_part(part, rules.images, rules.second).certain
+        for part in _parts(fields_of(message.raw).get("content"))
+        if text_of_part(part) is None
+    )
+
+
+def assumed(message: Message, rules: CountingRules) -> tuple[Cost, ...]:
+    """The costs of a message's parts that its body does not show."""
+    return unshown(
+        cost_of_part(part, rules.images, rules.second)
         for part in _parts(fields_of(message.raw).get("content"))
         if text_of_part(part) is None
     )

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from proxy.model import oversized_json
 from proxy.model.conversation import CHAT, Kind, Message, MessageFormat, Prompt
 from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
-from proxy.model.ports import Memory, Meter
+from proxy.model.ports import Medium, Memory, Meter
 from proxy.model.structs import replace
-from proxy.tokens.counting_key import CountingKey, counting_key_for
+from proxy.tokens.counting_key import SEED, CountingKey, counting_key_for
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import ASSUMED_MARGIN, BUILT_IN, EXACT_MARGIN, Families, Family
 from proxy.tokens.formats import FORMATS, BodyFormat
@@ -24,7 +24,7 @@ from proxy.tokens.request_overhead import PARTS
 
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
-CERTAIN_SALT, FIXED_SALT = 1, 2  # xored with the seed: keys of other values in the same cache
+CERTAIN_SALT, FIXED_SALT, MEDIA_SALT = 1, 2, 4  # xored with the seed: keys of other values in the same cache
 STORED = "stored"  # the name of the tokens that the upstream has stored and that precede the request's own
 NOISE = 0.03  # where counts are exact, a learned ratio within this of 1 is noise; beyond it, another model answers
 RATIO_RANGE = (0.25, 8.0)  # no known tokenizer differs more from the encodings
@@ -56,7 +56,7 @@ def meter_for(
     counting = counting_key_for(model, schema, prompt.opaque, tokenizer, families, prompt.api)
     correction = None if counting.family.own else _plausible(learned.correction, counting.family)
     factor = learned.scale * (correction.ratio if correction is not None else counting.family.factor)
-    return RequestMeter(prompt, body, counting, memory, system, factor, learned.scale, correction)
+    return RequestMeter(prompt, body, counting, memory, system, factor, learned.scale, correction, learned.media)
 
 
 def prompt_tokens(
@@ -119,7 +119,11 @@ def _plausible(correction: Correction | None, family: Family) -> Correction | No
 
 @dataclass(frozen=True, eq=False)
 class RequestMeter:
-    """Implements `Meter`. The cache holds tokens of the family's encoding; `factor` converts to the model's."""
+    """Implements `Meter`. The cache holds tokens of the family's encoding; `factor` converts to the model's.
+
+    `known`: what usage showed of parts whose cost the body does not show, by digest; `rate`: of the usual costs of all
+    other such parts.
+    """
 
     prompt: Prompt
     body: BodyFormat
@@ -129,8 +133,11 @@ class RequestMeter:
     factor: float
     scale: float
     correction: Correction | None
+    known: Callable[[int], int | None] | None = None
     told: bool = False  # the upstream counted this prompt
     stated: Margin | None = None
+    rate: float = 1.0
+    allowance: int = 0
 
     @cached_property
     def quality(self) -> Quality:
@@ -154,7 +161,7 @@ class RequestMeter:
         else:
             margin = family.margin if self.quality is Quality.ESTIMATED else family.calibrated
         share = self.correction.share if self.correction is not None else None
-        return margin if share is None else Margin(margin.base, share)
+        return Margin(margin.base + self.allowance, margin.share if share is None else share)
 
     @cached_property
     def certain(self) -> bool:
@@ -226,9 +233,62 @@ class RequestMeter:
             found = self._counted(messages)
             self.memory.put(key, found)
         scaled = found if self.factor == 1.0 else self._scaled(found)
-        if self.prompt.opaque and any([m.hidden for m in messages]):
-            return tuple([count + m.hidden for count, m in zip(scaled, messages, strict=True)])
-        return scaled
+        if not self.prompt.opaque:
+            return scaled
+        return tuple([count + m.hidden + self._more(m) for count, m in zip(scaled, messages, strict=True)])
+
+    def _more(self, message: Message) -> int:
+        """Tokens that a message costs more than with the usual costs of its media."""
+        if self.told or (self.known is None and self.rate == 1.0):
+            return 0
+        unit = self.counting.rules.unit * self.factor
+        usual = sum(tokens for _, tokens in self._usual(message))
+        return sum(medium.tokens for medium in self.media((message,))) - round(unit * usual)
+
+    def media(self, messages: Sequence[Message]) -> tuple[Medium, ...]:
+        """The parts of messages whose cost the body does not show. Empty if the upstream counted this prompt."""
+        if self.told or not self.prompt.opaque:
+            return ()
+        return tuple([self._medium(*part) for message in messages for part in self._usual(message)])
+
+    @cached_property
+    def _teaches(self) -> bool:
+        """Whether the media are all that usage shows of this prompt and its body does not."""
+        certain = bool(self._head[-1]) if self.body.shows_all is None else self.body.shows_all(self.prompt.head)
+        return certain and not any(m.hidden for m in self.prompt.messages)
+
+    def _medium(self, digest: int, usual: int) -> Medium:
+        tokens = None if self.known is None else self.known(digest)
+        if tokens is not None:
+            return Medium(digest, tokens, True)
+        digest = digest if self._teaches else 0
+        return Medium(digest, round(self.rate * self.counting.rules.unit * self.factor * usual), False)
+
+    def _usual(self, message: Message) -> Sequence[tuple[int, int]]:
+        """Digests of the media of a message, and what they usually cost in tokens of the model."""
+        if self.body.parts not in message.raw:
+            return ()
+        key = xxh3_128_digest(message.raw, self.counting.seed ^ MEDIA_SALT)
+        found = self.memory.get(key)
+        if found is None:
+            found = self._media_of(message)
+            self.memory.put(key, found)
+        return tuple(zip(found[::2], found[1::2], strict=True))
+
+    def _media_of(self, message: Message) -> tuple[int, ...]:
+        try:
+            costs = self.body.assumed(replace(message, raw=_abridged(message.raw)), self.counting.rules)
+        except RecursionError:  # too deeply nested to parse: counted as text
+            return ()
+        return tuple(
+            n
+            for cost in costs
+            for n in (xxh3_64_intdigest(cost.key.encode("utf-8", "surrogatepass"), SEED), cost.tokens)
+        )
+
+    def with_media(self, rate: float, allowance: int = 0) -> Meter:
+        """A meter that counts a part of unknown cost as `rate` times its usual cost, with a wider margin."""
+        return replace(self, rate=rate, allowance=allowance)
 
     def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
         if any(len(message.raw) > oversized_json.OUTSIZE for message in messages):

@@ -11,6 +11,7 @@ from proxy.model.conversation import Message
 from proxy.model.lenient_json import string
 from proxy.tokens import messages as chat
 from proxy.tokens import request_overhead
+from proxy.tokens.content_parts import Cost, unshown
 from proxy.tokens.messages import CountingRules, Fields, fields_of
 
 KEYS = ("tools",)
@@ -25,6 +26,12 @@ def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
 def certain(message: Message, rules: CountingRules) -> bool:
     """Whether the cost of every part of a message is known: that of an image is not."""
     return not _images(fields_of(message.raw))
+
+
+def assumed(message: Message, rules: CountingRules) -> tuple[Cost, ...]:
+    """The costs of a message's images."""
+    images = fields_of(message.raw).get("images")
+    return unshown(Cost(IMAGE_TOKENS, key=string(image)) for image in images) if isinstance(images, list) else ()
 
 
 def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:

@@ -12,7 +12,7 @@ from proxy.model.conversation import Message
 from proxy.model.lenient_json import Json, compact, mapping, read, read_text, string
 from proxy.tokens import schema as schemas
 from proxy.tokens import tools as toolbox
-from proxy.tokens.content_parts import cost_of_part, text_of_part
+from proxy.tokens.content_parts import Cost, cost_of_part, text_of_part, unshown
 from proxy.tokens.messages import CountingRules
 from proxy.tokens.recipes import Recipe
 
@@ -152,7 +152,18 @@ def certain(message: Message, rules: CountingRules) -> bool:
     if kind != "message" and kind not in CALLS and kind not in OUTPUTS:
         return kind in (REASONING, "configuration_update")
     content = item.get(OUTPUTS.get(kind, "content"))
-    return all(_media_cost(part, rules)[1] for part in _media_in(content))
+    return all(_media_cost(part, rules).certain for part in _media_in(content))
+
+
+def assumed(message: Message, rules: CountingRules) -> tuple[Cost, ...]:
+    """The costs of an item's parts that its body does not show."""
+    item = read(message.raw)
+    if not isinstance(item, dict):
+        return ()
+    kind = _type(item)
+    content = item.get(OUTPUTS.get(kind, OTHER_OUTPUTS.get(kind, "content")))
+    listed = [content] if kind == "computer_call_output" else content
+    return unshown(_media_cost(part, rules) for part in _media_in(listed))
 
 
 class _Block:
@@ -258,7 +269,7 @@ class _Block:
         return round(LISTED_SHARE * rest) if kind == LISTED else rest + texts + round(self.rules.unit * images)
 
     def _media(self, content: Json) -> int:
-        return round(self.rules.unit * sum(_media_cost(part, self.rules)[0] for part in _media_in(content)))
+        return round(self.rules.unit * sum(_media_cost(part, self.rules).tokens for part in _media_in(content)))
 
 
 def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> Costs:
@@ -398,12 +409,12 @@ def _media_in(content: Json) -> list[Fields]:
     return [part for part in content if isinstance(part, dict) and text_of_part(part) is None]
 
 
-def _media_cost(part: Fields, rules: CountingRules) -> tuple[int, bool]:
-    """Tokens of an image or a file in tokens of the model, and whether they are known."""
+def _media_cost(part: Fields, rules: CountingRules) -> Cost:
+    """The cost of an image or a file, in tokens of the model."""
     kind = string(part.get("type"))
     if "image" in kind or "screenshot" in kind:
-        part = {"image_url": string(part.get("image_url")), "detail": part.get("detail")}
+        named = string(part.get("image_url")) or string(part.get("file_id"))
+        part = {"image_url": named, "detail": part.get("detail")}
     elif kind == "input_file":
         part = {"file": part}
-    found = cost_of_part(part, rules.images, rules.second)
-    return found.tokens, found.certain
+    return cost_of_part(part, rules.images, rules.second)

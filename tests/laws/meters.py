@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proxy.model.conversation import TEXTS, Message, Part, PartKind
 from proxy.model.limits import Margin, Quality
-from proxy.model.ports import Meter
+from proxy.model.ports import Medium, Meter
 from proxy.model.structs import replace
 from proxy.tokens.encodings import encoding
 
@@ -51,6 +51,12 @@ class CharMeter:
 
     def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
         return replace(self, ratio=self.ratio * ratio, margin=margin or self.margin, quality=Quality.CALIBRATED)
+
+    def media(self, messages: Sequence[Message]) -> tuple[Medium, ...]:
+        return ()
+
+    def with_media(self, rate: float, allowance: int = 0) -> Meter:
+        return self
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None

@@ -53,7 +53,7 @@ def fixed(rules: CountingRules = RULES, **fields: Any) -> tuple[int, ...]:
         ([{"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "a"}]}}], 2 + 1),
         ([{"type": "search_result", "title": "ab", "content": [{"type": "text", "text": "abcd"}]}], 2 + 6),
         ([{"type": "image", "source": {"media_type": "image/png", "data": PNG}}], 2 + 2 * 1 + 3),
-        ([{"type": "image", "source": {"type": "url", "url": "https://x"}}], 2 + 1568 + 3),
+        ([{"type": "image", "source": {"type": "url", "url": "https://x"}}], 2 + 36 * 36 + 3),
         ([{"type": "document", "source": {"type": "base64", "data": "A" * 80_004}}], 2 + 2 * recipe.PAGE_TOKENS),
         ([{"type": "document", "source": {"type": "file", "file_id": "f"}}], 2 + recipe.PAGE_TOKENS),
         ([{"type": "container_upload", "file_id": "f"}], 2 + recipe.PAGE_TOKENS),

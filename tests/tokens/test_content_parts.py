@@ -31,9 +31,9 @@ def test_only_text_and_refusals_are_text(part: Any, text: str | None) -> None:
     [
         ({"type": "image_url", "image_url": {"url": PNG}}, Cost(255, True)),
         ({"type": "image_url", "image_url": PNG, "detail": "low"}, Cost(85, True)),
-        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, Cost(1105, False)),
+        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, Cost(765, False)),
         ({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}, Cost(85, True)),
-        ({"type": "image_url", "image_url": None}, Cost(1105, False)),
+        ({"type": "image_url", "image_url": None}, Cost(765, False)),
         (None, Cost(0, True)),
     ],
 )

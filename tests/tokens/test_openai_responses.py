@@ -126,7 +126,7 @@ def test_calls_in_parallel_are_one_object_for_newer_models() -> None:
 def test_images_and_files_cost_what_they_do_in_chat() -> None:
     image = {"type": "input_image", "image_url": PIXEL}
     assert cost({"role": "user", "content": [image, {"type": "input_text", "text": "ab"}]}) == [4 + 2 + 255]
-    assert cost({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}) == [4 + 1105]
+    assert cost({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}) == [4 + 765]
     assert cost(output(brought=[{**image, "detail": "low"}])) == [8 + len("functions.x") + 85]
     assert cost({"role": "user", "content": [{"type": "input_file", "file_data": "A" * 60_000}]}) == [4 + 2 * 1100]
     screen = {

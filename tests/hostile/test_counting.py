@@ -1,0 +1,166 @@
+"""What a body does not show: images by URL, files by id, calls without ids. It refuses nothing and cuts nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.hostile.conftest import Place
+from tests.hostile.harness import CHAT, ok, refused, running, upstream
+from tests.recorder import Peer, Request, Script, answer
+
+MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
+MODELS = (
+    "gpt-4o-mini",
+    "gpt-4o",
+    "gpt-5.2",
+    "claude-sonnet-4-5",
+    "gemini-2.5-flash",
+    "mistral-medium-latest",
+    "acme/harbour-9b",
+)
+WINDOW = {"x-plimsoll-window": "128000"}
+TOO_LONG = "This model's maximum context length is 128000 tokens. However, your messages resulted in {} tokens."
+
+Part = dict[str, Any]
+
+
+def link(number: int) -> str:
+    return f"https://example.org/pictures/{number}.jpg"
+
+
+def image(path: str, number: int) -> Part:
+    """The part for an image by its URL."""
+    if path == MESSAGES:
+        return {"type": "image", "source": {"type": "url", "url": link(number)}}
+    if path == RESPONSES:
+        return {"type": "input_image", "image_url": link(number)}
+    return {"type": "image_url", "image_url": {"url": link(number)}}
+
+
+def file(path: str, number: int) -> Part:
+    """The part for a file by its id."""
+    if path == MESSAGES:
+        return {"type": "document", "source": {"type": "file", "file_id": f"file-{number}"}}
+    if path == RESPONSES:
+        return {"type": "input_file", "file_id": f"file-{number}"}
+    return {"type": "file", "file": {"file_id": f"file-{number}"}}
+
+
+def text(path: str, words: str) -> Part:
+    return {"type": "input_text" if path == RESPONSES else "text", "text": words}
+
+
+def body(path: str, model: str, *turns: list[Part]) -> bytes:
+    """A conversation with these turns of the user."""
+    told: list[dict[str, Any]] = []
+    for number, parts in enumerate(turns):
+        told += [{"role": "assistant", "content": f"That is number {number}."}] if number else []
+        told.append({"role": "user", "content": [text(path, f"What is on picture {number}?"), *parts]})
+    fields: dict[str, Any] = {"input": told} if path == RESPONSES else {"messages": told}
+    return json.dumps({"model": model, **fields, **({"max_tokens": 500} if path == MESSAGES else {})}).encode()
+
+
+def in_one_message(path: str, model: str) -> bytes:
+    return body(path, model, [image(path, number) for number in range(4)])
+
+
+def over_four_turns(path: str, model: str) -> bytes:
+    return body(path, model, *([image(path, number)] for number in range(4)))
+
+
+def six_files(path: str, model: str) -> bytes:
+    return body(path, model, [file(path, number) for number in range(6)])
+
+
+def ten_images(path: str, model: str) -> bytes:
+    return body(path, model, *([image(path, 2 * number), image(path, 2 * number + 1)] for number in range(5)))
+
+
+def reporting(tokens: int) -> Script:
+    """An upstream whose usage says that each prompt had so many tokens."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.target == MESSAGES.encode():
+            told = {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
+            usage: dict[str, int] = {"input_tokens": tokens, "output_tokens": 1}
+        elif request.target == RESPONSES.encode():
+            told = {"object": "response", "status": "completed", "output": []}
+            usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+        else:
+            await peer.send(ok(tokens))
+            return
+        await peer.send(answer(json.dumps({"id": "r", "model": "m", **told, "usage": usage}).encode()))
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def place(workers: int) -> Iterator[Place]:
+    with upstream() as there, running(f"http://127.0.0.1:{there.port}/v1", workers=workers) as proxy:
+        yield Place(proxy, there)
+
+
+@pytest.mark.parametrize("made", [in_one_message, over_four_turns, six_files, ten_images])
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
+def test_W1_W2_images_by_url_and_files_by_id_go_byte_for_byte(
+    place: Place, path: str, made: Callable[[str, str], bytes]
+) -> None:
+    for model in MODELS:
+        place.scripted(reporting(9_000))
+        sent = made(path, model)
+        got = place.proxy.ask(sent, path, headers=WINDOW, key=f"sk-{model}-{made.__name__}")
+        assert got.status == 200, (model, got.body)
+        assert [request.body for request in place.seen()] == [sent], model
+
+
+def test_W1_a_refusal_heals_a_request_with_images_by_url(place: Place) -> None:
+    """Each image costs 30,000: ten are too many, and turns go, but not the pinned first one."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        prompt = 200 + 30_000 * request.body.count(b"https://example.org")
+        await peer.send(refused(TOO_LONG.format(prompt)) if prompt > 128_000 else ok(prompt))
+
+    place.scripted(script)
+    got = place.proxy.ask(ten_images(CHAT, "gpt-4o-mini"), key="sk-healed")
+    assert got.status == 200, got.body
+    bodies = [request.body for request in place.seen()]
+    assert len(bodies) == 2 and link(9).encode() in bodies[1] and link(2).encode() not in bodies[1]
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
+@pytest.mark.parametrize("made", [in_one_message, over_four_turns, six_files])
+def test_W1_W2_after_one_answer_the_same_urls_and_ids_count_within_two_per_cent_of_usage(
+    place: Place, path: str, made: Callable[[str, str], bytes]
+) -> None:
+    for model in MODELS:
+        key, true = f"sk-{model}-{made.__name__}-{path}", 34_567
+        place.scripted(reporting(true))
+        on = place.proxy.connection()
+        sent = made(path, model)
+        assert abs(counted(place, on, path, sent, key) - true) > 0.02 * true
+        assert place.proxy.ask(sent, path, key=key, on=on).status == 200
+        assert abs(counted(place, on, path, sent, key) - true) <= 0.02 * true, model
+        assert abs(counted(place, on, path, sent, "sk-another") - true) > 0.02 * true, "another tenant's is its own"
+        on.close()
+
+
+def counted(place: Place, on: http.client.HTTPConnection, path: str, sent: bytes, key: str) -> int:
+    """Our count of a request's prompt, by the worker of a connection."""
+    found: int = place.proxy.ask(sent, f"/inspect{path}", key=key, on=on).json["tokens"]["prompt"]
+    return found
+
+
+def test_W1_a_text_that_must_be_cut_is_cut_by_what_it_shows_and_its_images_stay(place: Place) -> None:
+    long = [[text(CHAT, "tide crane cargo pilot " * 3_000)] for _ in range(12)]
+    sent = body(CHAT, "gpt-4o-mini", *long, [image(CHAT, number) for number in range(6)])
+    place.scripted(reporting(100_000))
+    assert place.proxy.ask(sent, key="sk-long").status == 200
+    (request,) = place.seen()
+    assert len(request.body) < len(sent)
+    assert all(link(number).encode() in request.body for number in range(6))
+    assert len(request.body) > len(sent) / 3, "the usual cost of six images (153,006) leaves no room for any text"
