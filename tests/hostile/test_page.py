@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from proxy.admin.feed import MAX_VIEWERS
+from proxy.cli.redirect import PAGE
 from proxy.request.work import MAX_WAITING
+from tests.admin.chromium import chromium
 from tests.hostile.harness import CHAT, ROOT, Running, eventually, running, upstream
 from tests.hostile.raw import Wire
 
@@ -388,3 +391,14 @@ def test_S14_no_list_of_processes_shows_the_token(tmp_path: Path) -> None:
     assert TOKEN not in (tmp_path / "arguments").read_text() and "page.html" in (tmp_path / "arguments").read_text()
     assert f"http://127.0.0.1:9/#token={TOKEN}" in (tmp_path / "file").read_text()
     assert not list(tmp_path.glob("plimsoll-*")), "the file is gone"
+
+
+def test_S14_in_a_browser_the_private_file_opens_the_page_with_its_token(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"PLIMSOLL_ADMIN_TOKEN": TOKEN}
+    with upstream() as there, running(there.url, admin=True, **settings) as proxy, chromium() as browser:
+        file = tmp_path / "page.html"
+        file.write_text(PAGE.format(url=f"http://127.0.0.1:{proxy.admin_port}/#token={TOKEN}"))
+        page = browser.new_page()
+        page.goto(file.as_uri())
+        expect(page.locator("#connection")).to_have_text("live")
+        assert TOKEN not in page.url
