@@ -326,7 +326,9 @@ def build(
     keys = KeyChecks(upstream.server)
     keys.use_rows(rules.key_checks)
     knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=models, keys=keys)
-    extra_calls = ExtraCalls(settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event)
+    extra_calls = ExtraCalls(
+        settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event, cache.accepted
+    )
     clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
     providers = {
         kind: want.create(Parts(settings, rules, knowledge, cache, clients[kind]))

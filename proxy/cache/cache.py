@@ -10,13 +10,16 @@ import asyncio
 import contextlib
 import copy
 from collections.abc import Iterable, Sequence
+from functools import partial
 
+from proxy.cache.accepted_callers import AcceptedCallers
 from proxy.cache.contents import Contents
 from proxy.cache.counts import CountKey, LocalCounts, SharedCounts
 from proxy.cache.keyring import SECRET_NAME, Keyring
-from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, Key, ModelRecords, ProofView
+from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, Key, ModelRecords, ProofView, deliver
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
+from proxy.cache.replicated import Lookup
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
 from proxy.model.limits import Correction, LearnedLimits, Proof, Suspicion
@@ -50,6 +53,7 @@ class Cache:
         self._counts = SharedCounts(self.memory, self._remote, self._keyring, self._stats) if self._remote else None
         self._upstreams: list[ModelRecords] = []
         self.use_upstream(upstream)
+        self.accepted = AcceptedCallers(upstream, self._remote, self._keyring, self._stats)
         self.contents = Contents(self._remote, self._keyring, self._stats)
         self.stored = StoredPrompts(self._remote, self._keyring, self._stats)
         self.counted = StoredPrompts(self._remote, self._keyring, self._stats, COUNTED, COUNTED_TTL_S)
@@ -88,6 +92,7 @@ class Cache:
         if self._remote is None:
             return
         self._remote.start()
+        self._remote.spawn(self.accepted.refresh_loop())
         for records in self._upstreams:
             self._remote.spawn(records.refresh_loop())
         if not self._keyring.can_seal:
@@ -98,7 +103,8 @@ class Cache:
         if self._remote is None:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(records.refresh() for records in self._upstreams)), CLOSE_TIMEOUT_S)
+            refreshed = (self.accepted.refresh(), *(records.refresh() for records in self._upstreams))
+            await asyncio.wait_for(asyncio.gather(*refreshed), CLOSE_TIMEOUT_S)
         await self._remote.close()
 
     async def fetch_counts(self, keys: Sequence[CountKey]) -> None:
@@ -115,6 +121,15 @@ class Cache:
         """Reads what other replicas learned about models and tenants: at most `remote.READ_BUDGET_S` seconds, and
         nothing for records in use here."""
         await self._records.load(keys)
+
+    def record_reads(self, keys: Iterable[Key]) -> list[Lookup]:
+        """The reads of what other replicas learned about models and tenants; none for records in use here."""
+        return self._records.lookups(keys)
+
+    async def read(self, lookups: Sequence[Lookup]) -> None:
+        """Reads all of these at once: at most `remote.READ_BUDGET_S` seconds."""
+        if lookups and self._remote is not None:
+            await self._remote.read([lookup.name for lookup in lookups], partial(deliver, lookups))
 
     def learned_limits(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
         """The valid limits that refusals proved for a model, a tenant and a conversation with these prefixes."""

@@ -141,11 +141,12 @@ class ModelRecords:
     async def load(self, keys: Iterable[Key]) -> None:
         """Reads the records of models and tenants that are not in use here from the backend, in one read within a
         request's budget. Records in use are kept up to date by `refresh`."""
-        if self._remote is None:
-            return
-        lookups = [lookup for key in keys for lookup in self._lookups(key)]
-        if lookups:
-            await self._remote.read([lookup.name for lookup in lookups], lambda values: _deliver(lookups, values))
+        if self._remote is not None and (lookups := self.lookups(keys)):
+            await self._remote.read([lookup.name for lookup in lookups], lambda values: deliver(lookups, values))
+
+    def lookups(self, keys: Iterable[Key]) -> list[Lookup]:
+        """The reads that `load` makes."""
+        return [] if self._remote is None else [lookup for key in keys for lookup in self._lookups(key)]
 
     def _lookups(self, key: Key) -> Iterator[Lookup]:
         model, since = key[0], self._invalidated_at(key[0])
@@ -397,7 +398,8 @@ class ModelRecords:
         await self._consensus.refresh()
 
 
-def _deliver(lookups: list[Lookup], values: Values) -> None:
+def deliver(lookups: Sequence[Lookup], values: Values) -> None:
+    """Hands each value that was read to the lookup that wanted it."""
     for lookup, value in zip(lookups, values, strict=True):
         lookup.deliver(value)
 

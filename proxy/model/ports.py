@@ -75,3 +75,19 @@ class Memory(Protocol):
 
     def put(self, key: bytes, value: tuple[int, ...]) -> object:
         """Stores costs; older entries may be dropped."""
+
+
+ACCEPTED_S = 3_600.0  # how long an accepted answer vouches for a key: keys are revoked
+
+
+class Accepted(Protocol):
+    """The callers whose own key an upstream accepted within `ACCEPTED_S` seconds, and has not refused since."""
+
+    def has(self, caller: bytes) -> bool:
+        """Whether a caller, a digest of 16 bytes, is one of them."""
+
+    def accept(self, caller: bytes) -> None:
+        """Its key was accepted."""
+
+    def refuse(self, caller: bytes) -> None:
+        """Its key was refused."""

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from proxy.cache.cache import Cache
 from proxy.cache.media_costs import MediaCosts
+from proxy.cache.replicated import Lookup
 from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
@@ -52,6 +53,9 @@ class Peers(Protocol):
 
     def of(self, model: str, api: str) -> Knowledge:
         """The knowledge of the upstream that requests of an API for a model go to."""
+
+    def caller(self, headers: Headers) -> Sequence[Lookup]:
+        """The read of what other replicas know of a caller, if that decides which upstreams it may use."""
 
     def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
         """The knowledge of the upstream that a request of an API goes to if it is moved from `home` to a model; None
@@ -242,12 +246,26 @@ class Knowledge:
             window = self.window_now(model, ladder, cap, learned)
         return CandidateModel(model, window, partial(self.meter, prompt, model, learned))
 
-    async def refresh(self, model: str, ladder: Ladder, tenant: bytes, api: str = CHAT, headers: Headers = ()) -> None:
-        """Reads what other replicas learned of the models that a request may go to. Waits for Redis, at most its time
-        budget for each upstream, and only if the records are not fresh."""
-        named = {model: self, **self.candidates(ladder, api, headers)}
+    async def refresh(
+        self,
+        model: str,
+        ladder: Ladder,
+        tenant: bytes,
+        api: str = CHAT,
+        headers: Headers = (),
+        caller: Sequence[Lookup] | None = None,
+    ) -> None:
+        """Reads what other replicas learned of the models that a request may go to, and of its `caller`, if that is
+        not in the reads given. Waits for Redis once, at most its time budget, and only if the records are not
+        fresh."""
+        named = {model: self, **{name: self.of(name, api) for name in ladder.models}}
+        lookups: list[Lookup] = []
         for knowledge in dict.fromkeys(named.values()):
-            await knowledge.cache.load_records([(name, tenant) for name, one in named.items() if one is knowledge])
+            theirs = [(name, tenant) for name, one in named.items() if one is knowledge]
+            lookups += knowledge.cache.record_reads(theirs)
+        if caller is None and ladder.models and self.peers is not None:
+            caller = self.peers.caller(headers)
+        await self.cache.read([*lookups, *(caller or ())])
 
     def counted_as(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> int:
         """A hash of everything that a model's counts depend on besides the request."""

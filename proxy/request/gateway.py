@@ -414,7 +414,7 @@ class Gateway:
                 return
             self._check_handshake(scope)
             self.log_unfitted(scope["method"], target_of(scope))
-            upstream, done = self._upstream_of(scope, passed)
+            upstream, done = await self._upstream_of(scope, passed)
             await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
         except ClientError as error:
             passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
@@ -432,12 +432,15 @@ class Gateway:
         if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
             raise websocket_refused()
 
-    def _upstream_of(self, scope: Scope, passed: Callable[[Outcome], None]) -> tuple[Sender, Callable[[Outcome], None]]:
+    async def _upstream_of(
+        self, scope: Scope, passed: Callable[[Outcome], None]
+    ) -> tuple[Sender, Callable[[Outcome], None]]:
         """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""
         if self.routes is None:
             if value_of(scope["headers"], UPSTREAM) not in (None, b"", DEFAULT.encode()):
                 raise no_upstreams()
             return self.upstream, passed
+        await self.routes.learn_of_caller(scope["headers"])
         cycle = cycle_of(scope)
         reads = scope["method"] in ("GET", "HEAD") and not (cycle is not None and cycle.is_handshake)
         backend = self.routes.other(scope["headers"], target_of(scope), reads=reads)

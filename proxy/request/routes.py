@@ -6,10 +6,11 @@ Without rows there is no object of this module, and nothing here runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proxy.apis import apis
+from proxy.cache.replicated import Lookup
 from proxy.config.upstreams import ANY, DEFAULT, UpstreamRow
 from proxy.errors import ClientError, bad_header
 from proxy.http.client.answer import UpstreamError
@@ -76,8 +77,33 @@ class Routes:
         """The upstream of a request that is to be sent. Raises `ClientError` as `choose`, and for a caller who may not
         use it."""
         backend = await self.choose(context)
+        if backend.row is not None:
+            await self._learn_of_caller(backend, context)
         self._check(backend, context.received.headers)
         return backend
+
+    async def _learn_of_caller(self, backend: Backend, context: RequestContext) -> None:
+        """Reads what other replicas know of a request's caller, together with all else that it needs of them."""
+        received, scanned, knowledge = context.received, context.scanned, backend.knowledge
+        caller = self.caller(received.headers)
+        if caller and scanned is not None:
+            tenant, api = knowledge.tenant(received.headers, scanned.model), received.api.name
+            ladder = backend.planner.ladder_for(scanned.model, received.controls)
+            await knowledge.refresh(scanned.model, ladder, tenant, api, received.headers, caller)
+        else:
+            await knowledge.cache.read(caller)
+
+    async def learn_of_caller(self, headers: Headers) -> None:
+        """Reads what other replicas know of the caller of a request that is not fitted."""
+        await self.backends[DEFAULT].knowledge.cache.read(self.caller(headers))
+
+    def caller(self, headers: Headers) -> Sequence[Lookup]:
+        """`Peers.caller`."""
+        cache = self.backends[DEFAULT].knowledge.cache
+        if not cache.shared or not any(map(_is_lent, self.backends.values())):
+            return ()
+        lookup = cache.accepted.lookup(caller_of(headers))
+        return () if lookup is None else (lookup,)
 
     async def choose(self, context: RequestContext) -> Backend:
         """The upstream of a received request: the one that it names, else by its path and its model. Raises
@@ -230,6 +256,11 @@ class Routes:
         return await plans.rendered(received.api, scanned, again)
 
 
+def _is_lent(backend: Backend) -> bool:
+    """Whether the operator's key of an upstream is for callers whose own key was accepted."""
+    return backend.row is not None and backend.row.callers != ANY and backend.upstream.has_key
+
+
 def path_of(api: Api) -> str:
     """The path of an API by which its requests are routed, whichever of its paths they have."""
     return api.paths[0]
@@ -253,6 +284,6 @@ def not_permitted(name: str) -> ClientError:
     return ClientError(
         403,
         f"The upstream {name} is used with a key of this proxy's operator. It takes a caller whose own key the default "
-        f"upstream has accepted within the last ten minutes.",
+        f"upstream has accepted within the last hour.",
         code="upstream_not_permitted",
     )

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from proxy.http.callbacks import Event, ignore
 from proxy.model.bounded import Bounded
+from proxy.model.ports import ACCEPTED_S, Accepted
 
-ACCEPTED_S = 600.0  # how long one accepted request vouches for a key: keys are revoked
 MAX_CALLERS = 10_000  # accepted callers that are remembered
 DAY_S = 86_400.0
 REJECTED_STATUSES = frozenset((401, 403))
@@ -35,17 +35,37 @@ class CallCost:
 
 
 @dataclass(slots=True)
+class AcceptedHere:
+    """The accepted callers that one process knows (`Accepted`)."""
+
+    _until: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_CALLERS))
+
+    def has(self, caller: bytes) -> bool:
+        """Whether a caller is accepted."""
+        return time.monotonic() < (self._until.get(caller) or 0.0)
+
+    def accept(self, caller: bytes) -> None:
+        """Its key was accepted."""
+        self._until.put(caller, time.monotonic() + ACCEPTED_S)
+
+    def refuse(self, caller: bytes) -> None:
+        """Its key was refused."""
+        self._until.take(caller)
+
+
+@dataclass(slots=True)
 class ExtraCalls:
     """Admission and accounting of extra calls for one worker process.
 
     `budget` is the number of tokens that may be billed to the operator in 24 hours. `allow_keyless` permits such calls
-    for clients without a key, who all count as one caller. `event` logs that the budget is spent.
+    for clients without a key, who all count as one caller. `event` logs that the budget is spent. `accepted`: whose own
+    key the upstream accepted, as far as others share it.
     """
 
     budget: int
     allow_keyless: bool = True
     event: Event = ignore
-    _accepted_until: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MAX_CALLERS))
+    accepted: Accepted = field(default_factory=AcceptedHere)
     _used: int = 0
     _resets_at: float = 0.0
     _results: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -54,9 +74,9 @@ class ExtraCalls:
     def record_response(self, caller: bytes, status: int) -> None:
         """Records the HTTP status of the upstream's response to a caller's own request."""
         if 200 <= status < 300:
-            self._accepted_until.put(caller, time.monotonic() + ACCEPTED_S)
+            self.accepted.accept(caller)
         elif status in REJECTED_STATUSES:
-            self._accepted_until.take(caller)
+            self.accepted.refuse(caller)
 
     def denial_reason(self, caller: bytes, has_key: bool) -> str:
         """Why a call that is billed to the operator is not permitted for a caller: `keyless`, `unaccepted` or
@@ -71,7 +91,7 @@ class ExtraCalls:
 
     def has_accepted(self, caller: bytes) -> bool:
         """Whether the upstream accepted a caller's own request recently."""
-        return time.monotonic() < (self._accepted_until.get(caller) or 0.0)
+        return self.accepted.has(caller)
 
     @property
     def left(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.model.ports import ACCEPTED_S
 from proxy.observe.log import event
 from proxy.upstreams import extra_calls as module
-from proxy.upstreams.extra_calls import ACCEPTED_S, DAY_S, MAX_CALLERS, ExtraCalls
+from proxy.upstreams.extra_calls import DAY_S, MAX_CALLERS, ExtraCalls
 
 ALICE, BOB = b"alice", b"bob"
 
