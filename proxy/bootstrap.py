@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,7 @@ from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
+from proxy.observe.recording_files import is_open_to_others, problem_of
 from proxy.request.model_records import is_loopback
 from proxy.services import FIRST_ENCODING, Services, build
 from proxy.tokens.encodings import encoding
@@ -55,6 +57,7 @@ def start(
     ConfigError for wrong settings and rules, and where it cannot listen.
     """
     check_admin(settings)
+    check_record(settings)
     log = make_access_log(settings.log)
     services = build(settings, log, folder, reread, variables)
     listeners = listen(settings.host, settings.port)
@@ -62,7 +65,12 @@ def start(
         [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     )
     set_event_style(settings.log)
-    for remark in (*remarks, *unused(settings, services.rules), *aged(services.windows, time.time())):
+    for remark in (
+        *remarks,
+        *readable(settings),
+        *unused(settings, services.rules),
+        *aged(services.windows, time.time()),
+    ):
         event(remark)
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
     at = f"http://{shown(listeners[0])}/v1"
@@ -107,6 +115,22 @@ def check_admin(settings: Settings) -> None:
         raise ConfigError(
             "PLIMSOLL_PAGE_CONTENT needs PLIMSOLL_ADMIN_TOKEN, or a PLIMSOLL_ADMIN_HOST that only this machine reaches"
         )
+
+
+def check_record(settings: Settings) -> None:
+    """Raises `ConfigError` if nothing can be recorded where the settings say."""
+    problem = "" if settings.record is None else problem_of(settings.record)
+    if problem:
+        raise ConfigError(f"PLIMSOLL_RECORD: {settings.record} {problem}")
+
+
+def readable(settings: Settings) -> list[str]:
+    """A remark if others may read or write in the folder of recordings."""
+    folder = settings.record
+    if folder is None or not is_open_to_others(folder):
+        return []
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    return [f"PLIMSOLL_RECORD: other users may read or write in {folder} (mode {mode:04o}): make it 0700"]
 
 
 def unused(settings: Settings, rules: Rules) -> list[str]:

@@ -348,7 +348,7 @@ def build(
         Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
         reloader,
         make_traces(settings, rules.upstreams, event),
-        make_recorder(settings, rules.families, event),
+        make_recorder(settings, rules.families, event, lambda model: model_label(services.windows, model)),
     )
     services.begin(senders, folder, tell or make_access_log(settings.log))
     return services

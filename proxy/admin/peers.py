@@ -71,8 +71,10 @@ class Peers:
             async with asyncio.timeout(ANSWER_S):
                 question: Mapping[str, Any] = msgspec.msgpack.decode(await _read(reader, MAX_QUESTION))
                 await _write(writer, msgspec.msgpack.encode(self.local.answer(question)))
-        except (OSError, ValueError, KeyError, TimeoutError, EOFError, msgspec.MsgspecError):
+        except (OSError, ValueError, KeyError, TypeError, TimeoutError, EOFError, msgspec.MsgspecError):
             pass  # the worker that asked has gone, or is of another version
+        except Exception as error:  # a bug of ours: the others leave this worker out
+            event("the page's question failed", error=type(error).__name__)
         finally:
             writer.close()
 

@@ -199,6 +199,9 @@ class Remote:
         except BackendError as error:
             self.stats.lost += len(batch)
             self._record_failure(self.write_breaker, str(error))
+        except Exception as error:  # a bug of ours: it loses this batch, and nothing else
+            self.stats.lost += len(batch)
+            self._record_failure(self.write_breaker, type(error).__name__)
 
     def _record_failure(self, breaker: Breaker, kind: str) -> None:
         breaker.record_failure()

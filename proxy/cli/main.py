@@ -38,7 +38,7 @@ from proxy.config.rules import check_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variables
 from proxy.config.values import whole
 from proxy.errors import ClientError, ConfigError
-from proxy.observe.recording_files import is_writable
+from proxy.observe.recording_files import problem_of
 
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"
@@ -268,8 +268,8 @@ def check(arguments: argparse.Namespace) -> int:
         source = "" if arguments.folder else "PLIMSOLL_RULES: "
         raise ConfigError(f"{source}no such folder: {folder}")
     problems = list(check_rules(folder))
-    if settings and settings.record and not is_writable(settings.record):
-        problems.append(f"PLIMSOLL_RECORD: {settings.record} cannot be written")
+    if settings:
+        problems += _remarks(settings)
     for problem in problems:
         print(problem)
     if settings and not problems:
@@ -277,6 +277,14 @@ def check(arguments: argparse.Namespace) -> int:
     if not problems:
         print(f"{folder or 'the built-in rules'}: no problems")
     return 1 if problems else 0
+
+
+def _remarks(settings: Settings) -> list[str]:
+    """What the start would only remark on, and why nothing could be recorded."""
+    from proxy.bootstrap import readable
+
+    problem = "" if settings.record is None else problem_of(settings.record)
+    return [f"PLIMSOLL_RECORD: {settings.record} {problem}"] if problem else readable(settings)
 
 
 def _check_start(settings: Settings) -> None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import TextIO
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
 from proxy.observe.log_writer import LogWriter, unbuffered_write
+from proxy.wire.keys import hidden_text
 from proxy.wire.report import step_summary
 
 _ENCODER = msgspec.json.Encoder()
@@ -38,13 +39,13 @@ def event(message: str, **figures: object) -> None:
 
 
 def _json_event(message: str, figures: dict[str, object]) -> str:
-    plain = {name: value if isinstance(value, str | int | float) else str(value) for name, value in figures.items()}
+    plain = {name: one if isinstance(one, int | float) else hidden_text(str(one)) for name, one in figures.items()}
     record = {"time": round(time.time(), 3), "event": message, **plain}
     return _ENCODER.encode(record).decode() + "\n"
 
 
 def _text_event(message: str, figures: dict[str, object]) -> str:
-    fields = " ".join(f"{name}={value}" for name, value in figures.items())
+    fields = " ".join(f"{name}={hidden_text(str(value))}" for name, value in figures.items())
     return f"{time.strftime('%H:%M:%S')} plimsoll: {message} {fields}".rstrip() + "\n"
 
 
@@ -217,7 +218,12 @@ def _steps(notes: Sequence[Note]) -> str:
 
 
 def printable(text: str, most: int = MAX_NAME) -> str:
-    """A text from a client, safe for a terminal: at most `most` characters, unprintable ones replaced by `?`."""
-    if len(text) <= most and text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "?" for c in text[:most])
+    """A text from a client, safe for a terminal: at most `most` characters, without keys, unprintable ones replaced by
+    `?`."""
+    return _printable(text[: 2 * most])[:most]
+
+
+@lru_cache(maxsize=1024)
+def _printable(text: str) -> str:
+    text = hidden_text(text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

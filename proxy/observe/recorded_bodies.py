@@ -6,7 +6,6 @@ neither searched for keys nor compressed again: the file gets the gzip member of
 
 from __future__ import annotations
 
-import re
 import secrets
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,23 +17,17 @@ from xxhash import xxh3_128, xxh3_128_digest
 from proxy.model.bounded import SMALL, Bounded
 from proxy.observe.recording_files import Packed, Piece, packed
 from proxy.wire.headers import Header, value_of
+from proxy.wire.key_marks import may_have_key
+from proxy.wire.keys import Known, without_keys
 
 Headers = Sequence[Header]
 MAX_BODY_BYTES = 8 << 20  # of one body, also without its content-encoding: making its line takes four times as much
 CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 
-# Credentials that some APIs take in the body: of MCP servers, of LiteLLM. Their values are never recorded.
-KEY_IN_BODY = re.compile(
-    rb'("[\w.-]{0,40}(?:authorization|api[_-]?key|token|password|secret|cookie)[\w.-]{0,40}"\s{0,8}:\s{0,8}")'
-    rb'(?:[^"\\]|\\.){1,4096}',  # all bounded: a client could make it search for minutes
-    re.IGNORECASE,
-)
-MAX_KEY_NAME = 128  # bytes of a match before the value
-HIDDEN = b"***"
-
 BLOCK = 8192  # bytes of a body that are compressed together
 SHORT = 4096  # bytes of a body that is compressed together with others: a member takes 20 us
 MAX_KNOWN, MAX_KNOWN_BYTES = 4096, 8 << 20  # of bodies, and as much of blocks
+MAX_KNOWN_TEXTS = 1 << 14  # that were searched for keys: long ones, of bodies that may have some
 ENTRY_BYTES = 300  # of what is known, besides its text
 SEED = secrets.randbits(64)  # of the digests: no client can look for two bodies with the same one
 END = b"}\n"
@@ -46,10 +39,10 @@ Digest = tuple[Keys, bytes]
 
 
 class _Block(NamedTuple):
-    """A part of a body. `searched`: all up to its end was searched with the pattern of keys, not for marks only."""
+    """A part of a body. `marked`: there may be a key in what comes up to its end, so that it is read each time."""
 
     member: Packed
-    searched: bool
+    marked: bool
 
 
 class KnownBodies:
@@ -60,11 +53,12 @@ class KnownBodies:
         self._bodies: Bounded[Digest, tuple[Piece, ...]] = Bounded(MAX_KNOWN, MAX_KNOWN_BYTES)
         self._ready: set[Digest] = set()
         self._blocks: Bounded[Digest, _Block] = Bounded(MAX_KNOWN, MAX_KNOWN_BYTES)
+        self._texts: Known = Bounded(MAX_KNOWN_TEXTS, MAX_KNOWN_TEXTS * ENTRY_BYTES)
 
     @property
     def weight(self) -> int:
         """Bytes that are remembered."""
-        return SMALL * len(self._ready) + self._bodies.weight + self._blocks.weight
+        return SMALL * len(self._ready) + self._bodies.weight + self._blocks.weight + self._texts.weight
 
     def is_ready(self, body: bytes, keys: Keys, headers: Headers) -> bool:
         """Whether a short body can be recorded as it is: JSON of one line, without keys and content-encoding. Takes
@@ -73,8 +67,9 @@ class KnownBodies:
         return digest in self._ready or self._checked(digest, body, headers)
 
     def _checked(self, digest: Digest, body: bytes, headers: Headers) -> bool:
-        has_key = any(key in body for key in digest[0]) or (may_have_key(body) and has_field_of_key(body))
-        if has_key or plain(body, headers) is not body or one_line(body) is not body:
+        if self._without_keys(body, digest[0]) is not body or plain(body, headers) is not body:
+            return False
+        if one_line(body) is not body:
             return False
         if len(self._ready) >= MAX_KNOWN:
             self._ready.clear()
@@ -89,17 +84,22 @@ class KnownBodies:
         """The end of a line from the fields of the body, in pieces. `keys`: the sender's credentials."""
         digests = _digests(body) if len(body) > SHORT else []
         known = [*self._known_blocks(keys, digests)]
-        rest = body[max(0, BLOCK * len(known) - max(map(len, keys), default=0) - MAX_KEY_NAME) :]
-        searched = bool(known) and known[-1].searched
-        marked = searched or may_have_key(rest)  # a mark in the rest is one for all of the body
-        has_key = any(key in rest for key in keys) or (marked and has_field_of_key(rest if searched else body))
-        line = one_line(without_keys(body, keys) if has_key else body)
+        is_new = max(0, BLOCK * len(known) - max(map(len, keys), default=0))
+        has_own = any(body.find(key, is_new) >= 0 for key in keys)
+        marked = has_own or (bool(known) and known[-1].marked) or may_have_key(body, BLOCK * len(known))
+        without = without_keys(body, keys, self._texts) if marked else body
+        line = None if without is None else one_line(without)
         if line is body:
             return self._remembered(body, keys, known, digests, marked)
-        if line is None:
-            text = without_keys(body, keys).decode(errors="replace")
-            return _head(body, b"request_text"), _STRING.encode(text), END
-        return _head(body, b"request"), line, END
+        if line is not None:
+            return _head(body, b"request"), line, END
+        if marked:  # what cannot be read is not known to be without keys
+            return (b',"bytes":%d,"content":"dropped"' % len(body), END)
+        return _head(body, b"request_text"), _STRING.encode(body.decode(errors="replace")), END
+
+    def _without_keys(self, body: bytes, keys: Keys) -> bytes | None:
+        has_key = any(key in body for key in keys) or may_have_key(body)
+        return without_keys(body, keys, self._texts) if has_key else body
 
     def _known_blocks(self, keys: Keys, digests: Sequence[bytes]) -> Iterator[_Block]:
         """The blocks of the body's beginning, as far as it is known."""
@@ -150,24 +150,6 @@ def plain(body: bytes, headers: Headers) -> bytes | None:
     except zlib.error:
         return None
     return unpacked if machine.eof else None
-
-
-def without_keys(body: bytes, keys: Sequence[bytes]) -> bytes:
-    """The body without these credentials, and without those that APIs take in a body."""
-    for key in keys:
-        if key in body:
-            body = body.replace(key, HIDDEN)
-    return KEY_IN_BODY.sub(rb"\1" + HIDDEN, body) if may_have_key(body) else body
-
-
-def may_have_key(body: bytes) -> bool:
-    """Whether a body has a mark of keys that APIs take in a body. They are few, and no pattern, as that is quicker."""
-    return b"uthorization" in body or b'api_key"' in body or b'"headers"' in body
-
-
-def has_field_of_key(body: bytes) -> bool:
-    """Whether a body has a key that APIs take in a body."""
-    return KEY_IN_BODY.search(body) is not None
 
 
 def one_line(body: bytes) -> bytes | None:

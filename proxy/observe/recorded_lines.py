@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from proxy.model.plan import Note
 from proxy.observe.log import printable
 from proxy.observe.recorded_bodies import Headers
 from proxy.wire.controls import NOTHING_ASKED, Controls
+from proxy.wire.keys import hidden_text
 
 VERSION = 1  # of the lines
 MAX_NAME = 120
@@ -97,8 +98,9 @@ class Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERS
     request: msgspec.Raw | None = None
 
 
-def figures(request: Request, caller: str, at: float) -> Line:
-    """The line of a request without its body. `at`: when it ended."""
+def figures(request: Request, caller: str, at: float, name: Callable[[str, str], str] | None = None) -> Line:
+    """The line of a request without its body. `at`: when it ended. `name`: what a model is called in lines of a
+    caller."""
     o, controls, finish = request.outcome, request.controls, request.finish
     usage = o.usage
     if usage is not None and usage.stored_as:
@@ -107,8 +109,8 @@ def figures(request: Request, caller: str, at: float) -> Line:
         at,
         o.endpoint,
         o.path,
-        _names.get(o.model) or named(o.model),
-        named(o.model_sent) if o.model_sent != o.model else "",
+        (_names.get(o.model) or named(o.model)) if name is None else name(o.model, caller),
+        "" if o.model_sent == o.model else named(o.model_sent) if name is None else name(o.model_sent, caller),
         o.upstream,
         caller,
         o.result,
@@ -147,12 +149,12 @@ def figures(request: Request, caller: str, at: float) -> Line:
 
 
 def named(model: str) -> str:
-    """A model's name; what is no name is a text of the client, which nothing may show."""
+    """A model's name; what is no name is a text of the client, which nothing may show. A key in it is hidden."""
     if len(model) > MAX_NAME or not NAME.fullmatch(model):
         return "?"
     if len(_names) >= MAX_NAMES:  # clients choose them
         _names.clear()
-    return _names.setdefault(model, model)
+    return _names.setdefault(model, hidden_text(model))
 
 
 def _steps(notes: Sequence[Note]) -> list[_Step]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ import msgspec
 
 from proxy.config.settings import BODIES, META
 from proxy.observe.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
-from proxy.observe.recorded_lines import Line, Request, figures, named
+from proxy.observe.recorded_lines import Line, Request, figures
 from proxy.observe.recording_files import LEAST, LEVEL, Piece, RecordingFiles, packed
 
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
@@ -95,7 +96,8 @@ class Recorder:
     """Records the requests that it gets. The thread starts with the first one.
 
     `content`: what is recorded of a body, one of `proxy.config.settings`. `sender` says who sent headers. `redact`
-    makes of a body and its model's name a body without content, and raises ValueError if it cannot.
+    makes of a body, its model's name and its sender's a body without content, and raises ValueError if it cannot.
+    `name` is what a model is called in lines of a sender; None: as the client called it.
     """
 
     def __init__(
@@ -103,9 +105,11 @@ class Recorder:
         files: RecordingFiles,
         content: str,
         sender: Callable[[Headers], Sender],
-        redact: Callable[[bytes, str], bytes],
+        redact: Callable[[bytes, str, str], bytes],
         event: Callable[..., None],
+        name: Callable[[str, str], str] | None = None,
     ) -> None:
+        self._name = name
         self._files, self._content, self._sender, self._redact, self._event = files, content, sender, redact, event
         self._bodies = KnownBodies()
         self._batch: _Batch | None = None
@@ -145,7 +149,7 @@ class Recorder:
         for request in requests:
             try:
                 sender = self._sender(request.headers)
-                line = figures(request, sender.name, at)
+                line = figures(request, sender.name, at, self._name)
                 if with_bodies and request.fitted and not self._completed(line, request, sender.keys):
                     self._add_long(line, request, sender)
                 else:
@@ -257,7 +261,12 @@ class Recorder:
 
     def _run(self) -> None:
         while (batch := self._queue.get()) is not None:
-            self._write(batch)
+            try:
+                self._write(batch)
+            except Exception as error:  # a bug of ours, or of what is told: it loses this batch, and nothing else
+                self._results["failed"] += batch.lines
+                with suppress(Exception):
+                    self._event("requests are not recorded", reason=type(error).__name__)
             self._returned += batch.weight
         self._files.close()
 
@@ -297,7 +306,7 @@ class Recorder:
         if self._content == BODIES:
             return self._bodies.fields(body, sender.keys)
         try:
-            redacted = self._redact(body, named(request.outcome.model))
+            redacted = self._redact(body, request.outcome.model, sender.name)
         except Exception:  # no JSON, or none that can be read
             return (b',"bytes":%d,"content":"dropped"}\n' % len(body),)
         return (b',"bytes":%d,"content":"redacted","request":' % len(body), redacted, END)

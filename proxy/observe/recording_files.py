@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 
 from isal import isal_zlib
 
@@ -144,10 +146,26 @@ def _compressed(text: bytes, least: int) -> bytes:
     return machine.compress(text) + machine.flush()
 
 
-def is_writable(folder: Path) -> bool:
-    """Whether files can be created in a folder, or the folder itself where it does not exist."""
+def problem_of(folder: Path) -> str:
+    """Why no recording can be in a folder; empty if one can. It tries: it makes a folder there, and removes it."""
+    if folder.is_symlink() and not folder.exists():
+        return "is a link to nothing"
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    if not there.is_dir():
+        return f"{'is' if there == folder else 'would be below'} a file, must be a folder"
+    try:
+        Path(mkdtemp(prefix=".plimsoll-", dir=there)).rmdir()
+    except OSError as error:
+        return f"cannot be written: {error.strerror}"
+    return ""
+
+
+def is_open_to_others(folder: Path) -> bool:
+    """Whether a folder is there, and users besides its owner and group may read it or write to it."""
+    try:
+        return bool(folder.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH))
+    except OSError:
+        return False
 
 
 def lines(path: Path) -> Iterator[bytes]:

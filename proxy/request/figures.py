@@ -115,7 +115,7 @@ def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Show
     """What the page shows of a request that was not planned."""
     if keeping is None or not keeping.texts:  # as always but where a setting wants texts
         return None
-    return keeping.of_body(scanned.plain, received.api)
+    return keeping.of_body(scanned.plain, received.api, received.headers)
 
 
 def _of_plan(
@@ -160,7 +160,7 @@ def _of_plan(
     )
     prompt = planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""
-    kept = None if keeping is None else keeping.of_plan(plan)
+    kept = None if keeping is None else keeping.of_plan(plan, received.headers)
     size = sent.prompt + sent.window.counted(sent.least_reply)
     digests = () if planned.prefixes is None else planned.prefixes[0].digests
     of_sent = unit_of(sent.meter), appends_to, planned.prefixes

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from hashlib import blake2b
 
-from proxy.config.settings import Settings
+from proxy.config.settings import BODIES, Settings
+from proxy.observe.outcome_metrics import OTHER
 from proxy.observe.recorded_bodies import Headers
+from proxy.observe.recorded_lines import named
 from proxy.observe.recording import Recorder, Sender
 from proxy.observe.recording_files import RecordingFiles
+from proxy.request.credentials import NAMES, credentials_of
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families
 from proxy.tokens.redaction import redactors
-from proxy.upstreams.internal_client import ANONYMOUS, TENANT_HEADERS, caller_of
-from proxy.wire.headers import QUERY
-from proxy.wire.paths import KEY_IN_QUERY
+from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 
-NAMES = TENANT_HEADERS | {QUERY}
-SCHEME = re.compile(rb"^\s*(?:bearer|basic)\s+", re.IGNORECASE)
-MIN_KEY = 8  # bytes; anything shorter is a word and no key
 MAX_SENDERS = 1024
 
 
-def make_recorder(settings: Settings, families: Families, event: Callable[..., None]) -> Recorder | None:
-    """The recorder; None if nothing is recorded. Without a secret, callers have other names after each start."""
+def make_recorder(
+    settings: Settings, families: Families, event: Callable[..., None], label: Callable[[str], str]
+) -> Recorder | None:
+    """The recorder; None if nothing is recorded. Without a secret, callers have other names after each start.
+    `label`: what the tables call a model; `OTHER` if none knows it."""
     if settings.record is None:
         return None
     secret = settings.secret or os.urandom(32)
     files = RecordingFiles(settings.record, settings.record_size)
-    redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding))
-    return Recorder(files, settings.record_content, Senders(_derived(secret, b"caller")).of, redact, event)
+    names = ModelNames(_derived(secret, b"model"), label).of
+    redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding), names)
+    senders = Senders(_derived(secret, b"caller")).of
+    if settings.record_content == BODIES:
+        return Recorder(files, settings.record_content, senders, redact, event)
+    return Recorder(files, settings.record_content, senders, redact, event, names)
 
 
 class Senders:
@@ -57,14 +61,31 @@ class Senders:
     def _sender(self, given: Headers) -> Sender:
         caller = caller_of(given)
         name = "" if caller == ANONYMOUS else blake2b(caller, key=self._key, digest_size=8).hexdigest()
-        return Sender(name, tuple(key for header in given for key in _keys(*header) if len(key) >= MIN_KEY))
+        return Sender(name, credentials_of(given))
 
 
-def _keys(name: bytes, value: bytes) -> list[bytes]:
-    """The credentials in a header, or in the query."""
-    if name != QUERY:
-        return [SCHEME.sub(b"", value).strip()]
-    return [re.split(b"[&;]", value[found.end() :], maxsplit=1)[0] for found in KEY_IN_QUERY.finditer(value)]
+class ModelNames:
+    """Names models as the tables do, and those that none knows by a keyed hash: a client may write anything there."""
+
+    def __init__(self, key: bytes, label: Callable[[str], str]) -> None:
+        self._key, self._label = key, label
+        self._names: dict[tuple[str, str], str] = {}  # by model and caller
+
+    def of(self, model: str, caller: str) -> str:
+        """The name of a model in the lines of a caller."""
+        found = self._names.get((model, caller))
+        if found is None:
+            if len(self._names) >= MAX_SENDERS:
+                self._names.clear()
+            found = self._names[model, caller] = self._named(model, caller)
+        return found
+
+    def _named(self, model: str, caller: str) -> str:
+        label = self._label(model) if model else ""
+        if label != OTHER and named(label) == label:
+            return label
+        text = f"{caller}:{model}".encode("utf-8", "surrogatepass")
+        return f"model-{blake2b(text, key=self._key, digest_size=6).hexdigest()}"
 
 
 def _derived(secret: bytes, use: bytes) -> bytes:

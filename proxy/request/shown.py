@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,11 @@ from proxy.model.api import Api
 from proxy.model.conversation import TEXTS, Message, PartKind
 from proxy.model.plan import Plan
 from proxy.observe.recent import Shown
+from proxy.observe.recorded_bodies import Headers
+from proxy.request.credentials import credentials_of
 from proxy.wire.breakdown import pack, shown_role
+from proxy.wire.key_texts import HIDDEN
+from proxy.wire.keys import Keys, as_keys, hidden_text
 from proxy.wire.rows import Row, rows
 from proxy.wire.scan import NotUnderstood
 from proxy.wire.segments import segments
@@ -26,28 +30,35 @@ class Keeping:
 
     texts: bool = False
 
-    def of_plan(self, plan: Plan) -> Shown:
-        """What is kept of a plan. No draft is kept: with the messages of one, all of the body would stay."""
+    def of_plan(self, plan: Plan, headers: Headers = ()) -> Shown:
+        """What is kept of a plan. No draft is kept: with the messages of one, all of the body would stay. `headers`:
+        of the request; no text shows what is a key in them."""
         packed = pack(plan)
         if not self.texts:
             return Shown(packed)
         return Shown(
             packed,
-            PlannedTexts(tuple(plan.before.messages), tuple(plan.draft.messages), tuple(rows(plan, lines=False))),
+            PlannedTexts(
+                tuple(plan.before.messages),
+                tuple(plan.draft.messages),
+                tuple(rows(plan, lines=False)),
+                as_keys(credentials_of(headers)),
+            ),
         )
 
-    def of_body(self, body: bytes, api: Api) -> Shown:
+    def of_body(self, body: bytes, api: Api, headers: Headers = ()) -> Shown:
         """What is kept of a request that was not planned, if texts are kept."""
-        return Shown(b"", BodyTexts(api, body))
+        return Shown(b"", BodyTexts(api, body, as_keys(credentials_of(headers))))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTexts:
-    """The messages of a plan, as received and as sent."""
+    """The messages of a plan, as received and as sent. `keys`: the client's own."""
 
     received: tuple[Message, ...]
     sent: tuple[Message, ...]
     rows: tuple[Row, ...]
+    keys: Keys = ()
 
     @property
     def weight(self) -> int:
@@ -62,18 +73,20 @@ class PlannedTexts:
         found = []
         for row in self.rows[:MAX_MESSAGES]:
             if row.index is None:
-                found.append(_shown(row, "", _text(next(own, None))))
+                found.append(_shown(row, "", _text(next(own, None), self.keys)))
             else:
-                found.append(_shown(row, _text(before.get(row.index)), _text(after.get(row.index))))
+                texts = _both_texts(before.get(row.index), after.get(row.index), self.keys)
+                found.append(_shown(row, *texts))
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class BodyTexts:
-    """The body of a request that was sent as it came."""
+    """The body of a request that was sent as it came. `keys`: the client's own."""
 
     api: Api
     body: bytes
+    keys: Keys = ()
 
     @property
     def weight(self) -> int:
@@ -86,11 +99,11 @@ class BodyTexts:
             messages = self.api.request.parse(self.body).messages
         except NotUnderstood:
             return []
-        return [_kept(m) for m in messages[:MAX_MESSAGES]]
+        return [_kept(m, self.keys) for m in messages[:MAX_MESSAGES]]
 
 
-def _kept(m: Message) -> dict[str, Any]:
-    text = _text(m)
+def _kept(m: Message, keys: Keys) -> dict[str, Any]:
+    text = _text(m, keys)
     return _shown(Row(m.index, m.role, "kept", "", "", 0, 0), text, text)
 
 
@@ -105,14 +118,29 @@ def _shown(row: Row, before: str, after: str) -> dict[str, Any]:
     }
 
 
-def _text(message: Message | None) -> str:
-    """All texts of a message, those of results, calls and reasoning included."""
-    return "" if message is None else "\n".join(_texts(message))
+def _both_texts(before: Message | None, after: Message | None, keys: Keys) -> tuple[str, str]:
+    """The texts of a message as received and as sent, without keys. A cut may leave a key without its name: of a text
+    that had keys only the parts are shown that it has without them, too."""
+    if before is None or after is None:
+        return _text(before, keys), _text(after, keys)
+    received, sent = "\n".join(_texts(before, str)), "\n".join(_texts(after, str))
+    shown = _text(before, keys)
+    if shown == received or sent == received:
+        return shown, shown if sent == received else _text(after, keys)
+    kept = [
+        line if line in shown else HIDDEN if line in received else hidden_text(line, keys) for line in sent.splitlines()
+    ]
+    return shown, "\n".join(kept)
 
 
-def _texts(message: Message) -> Iterable[str]:
+def _text(message: Message | None, keys: Keys) -> str:
+    """All texts of a message, those of results, calls and reasoning included, without keys."""
+    return "" if message is None else "\n".join(_texts(message, lambda text: hidden_text(text, keys)))
+
+
+def _texts(message: Message, shown: Callable[[str], str]) -> Iterable[str]:
     for part in message.parts():
         if part.kind is PartKind.CALL:
-            yield f"{part.name}({part.text})"
+            yield f"{part.name}({shown(part.text)})"
         elif part.kind in SHOWN_KINDS:
-            yield part.text
+            yield shown(part.text)

@@ -1,9 +1,10 @@
 """Redacts the body of a request: every word is replaced by others of as many tokens, and the structure stays.
 
-The same word becomes the same words everywhere, under one key: what repeats still repeats, so prefixes and pairs of
-calls and results survive. It is no encryption: lengths, punctuation, and which texts are alike can still be seen. Many
-words have the same replacement, so that none can be told back from it. It is a part of `tokens` because it needs
-encodings and the keys of every API: what records knows neither.
+The same word of a caller becomes the same words everywhere, under one key: what repeats still repeats, so prefixes and
+pairs of calls and results survive. Of another caller it becomes others: who sends words learns nothing of theirs. It is
+no encryption: lengths, punctuation, and which texts are alike can still be seen. Many words have the same replacement,
+so that none can be told back from it. It is a part of `tokens` because it needs encodings and the keys of every API:
+what records knows neither.
 """
 
 from __future__ import annotations
@@ -63,16 +64,38 @@ SPACE = re.compile(r"\s")
 VOCABULARY_WORD = re.compile(r"[^\w\r\n]?[a-z]{3,10}|_[a-z]{3,10}", re.ASCII)
 
 
-class Redactor:
-    """Redacts bodies whose prompts are counted with one encoding. `key`: up to 64 bytes. Not thread-safe."""
+class Memory:
+    """What the redactors of one encoding remember: words of one token by the sign before them, and replacements."""
 
-    def __init__(self, key: bytes, encoding: Encoding) -> None:
-        self._hash = blake2b(key=key, digest_size=8)
-        self._encoding = encoding
-        self._vocabulary: dict[str, list[str]] = {}  # words of one token, by the sign before them
-        self._pools: dict[str, list[str]] = {}
-        self._texts: Bounded[bytes, str] = Bounded(MAX_TEXTS, MAX_TEXT_BYTES)
-        self._units: Bounded[tuple[str, str, str], tuple[str, ...]] = Bounded(MAX_CACHED)
+    def __init__(self) -> None:
+        self.vocabulary: dict[str, list[str]] = {}
+        self.pools: dict[str, list[str]] = {}
+        self.texts: Bounded[tuple[str, bytes], str] = Bounded(MAX_TEXTS, MAX_TEXT_BYTES)
+        self.units: Bounded[tuple[str, str, str, str], tuple[str, ...]] = Bounded(MAX_CACHED)
+
+
+class Redactor:
+    """Redacts bodies of one caller whose prompts are counted with one encoding. `key`: up to 64 bytes. `name`: what a
+    model is called. Not thread-safe."""
+
+    def __init__(
+        self,
+        key: bytes,
+        encoding: Encoding,
+        name: Callable[[str, str], str] | None = None,
+        caller: str = "",
+        memory: Memory | None = None,
+    ) -> None:
+        self._key, self._encoding, self._caller = key, encoding, caller
+        self._name = name or (lambda model, caller: model)
+        self._hash = blake2b(caller.encode() + b"\0" if caller else b"", key=key, digest_size=8)
+        self._memory = memory or Memory()
+        self._vocabulary, self._pools = self._memory.vocabulary, self._memory.pools
+        self._texts, self._units = self._memory.texts, self._memory.units
+
+    def of(self, caller: str) -> Redactor:
+        """The same for bodies of another caller: its words are others. They share what is remembered."""
+        return Redactor(self._key, self._encoding, self._name, caller, self._memory)
 
     def body(self, body: bytes) -> bytes:
         """A body without content. Raises ValueError if it is not JSON."""
@@ -85,7 +108,7 @@ class Redactor:
         """A text of as many tokens in other words."""
         if len(text) <= MAX_UNIT:
             return self._redacted(text)
-        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = (self._caller, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
         made = self._texts.get(key)
         return self._texts.put(key, self._redacted(text), len(text) + SMALL) if made is None else made
 
@@ -117,7 +140,7 @@ class Redactor:
             while name in made:  # two names with the same replacement
                 name += "_"
             is_model = top and field == "model" and isinstance(value, str) and MODEL.fullmatch(value)
-            made[name] = value if is_model else self._value(value, field)
+            made[name] = self._name(value, self._caller) if is_model else self._value(value, field)
         return made
 
     def _field(self, name: str) -> str:
@@ -206,7 +229,7 @@ class Redactor:
 
     def _unit(self, before: str, word: str, between: str) -> tuple[str, ...]:
         """Words of as many tokens, the first of them behind the sign `before`."""
-        key = (before, word, between)
+        key = (self._caller, before, word, between)
         made = self._units.get(key) if len(word) <= MAX_UNIT else None
         if made is None:
             made = self._words(self._encoding.count(before + word), before, word, between)
@@ -297,14 +320,17 @@ def _png(width: int, height: int) -> str:
     return b64encode(head + bytes(3)).decode()
 
 
-def redactors(key: bytes, encoding_of: Callable[[str], Encoding]) -> Callable[[bytes, str], bytes]:
-    """Redacts a body with the encoding of its model's name. Raises ValueError as `Redactor.body`."""
+def redactors(
+    key: bytes, encoding_of: Callable[[str], Encoding], name: Callable[[str, str], str]
+) -> Callable[[bytes, str, str], bytes]:
+    """Redacts a body of a caller with the encoding of its model's name. `name`: what a model is called in bodies of a
+    caller. Raises ValueError as `Redactor.body`."""
     made: dict[str, Redactor] = {}
 
-    def redact(body: bytes, model: str) -> bytes:
+    def redact(body: bytes, model: str, caller: str) -> bytes:
         encoding = encoding_of(model)
         if encoding.name not in made:
-            made[encoding.name] = Redactor(key, encoding)
-        return made[encoding.name].body(body)
+            made[encoding.name] = Redactor(key, encoding, name)
+        return made[encoding.name].of(caller).body(body)
 
     return redact

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
+from proxy.wire.keys import hidden_text
+
 Header = tuple[bytes, bytes]
 
 OURS = b"x-plimsoll-"  # the proxy's own headers: never sent to a provider, and never accepted from one
@@ -100,8 +102,7 @@ def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:
 
 
 REQUEST_ID, ANTHROPIC_ID = b"x-request-id", b"request-id"
-# The form of an id. An API key is none, wherever a client puts it.
-ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)
+ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)  # the form of an id
 
 
 def answered_id(headers: Sequence[Header]) -> bytes | None:
@@ -110,8 +111,8 @@ def answered_id(headers: Sequence[Header]) -> bytes | None:
 
 
 def request_id(value: bytes) -> str:
-    """A request's id for the log; empty if the value does not have the form of an id."""
+    """A request's id for the log; empty if the value does not have the form of an id. A key is none."""
     if not value:
         return ""
     text = value.decode("latin-1")
-    return text if ID.fullmatch(text) else ""
+    return text if ID.fullmatch(text) and hidden_text(text) is text else ""

@@ -112,6 +112,27 @@ def test_a_question_that_is_none_gets_no_answer(tmp_path: Path, sent: bytes) -> 
     run(test())
 
 
+def test_B3_an_error_that_nobody_expects_leaves_the_worker_out_and_it_answers_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        one, two = peers(0, tmp_path), peers(1, tmp_path)
+        await one.open()
+        await two.open()
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+        with monkeypatch.context() as patch:
+            for error in (TypeError, ZeroDivisionError):
+                patch.setattr(two.local, "answer", lambda question, error=error: (_ for _ in ()).throw(error))
+                assert await one.ask(QUESTION) == [[0, {"x": "y"}]]
+        assert await one.ask(QUESTION) == [[0, {"x": "y"}], [1, {"x": "y"}]]
+        assert not failures
+        await one.close()
+        await two.close()
+
+    run(test())
+
+
 def test_without_a_socket_the_worker_serves_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         one = peers(0, tmp_path / ("long" * 30))

@@ -208,6 +208,21 @@ def test_a_backend_that_takes_no_writes_is_still_read() -> None:
     run(test)
 
 
+def test_B3_an_error_that_nobody_expects_loses_a_batch_and_writing_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        async def broken(shelf: Shelf, batch: object) -> None:
+            raise TypeError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Shelf, "put", broken)
+            remote.write(b"a", b"1", 60.0)
+            await until(lambda: remote.stats.lost == 1)
+        remote.write(b"a", b"2", 60.0)
+        await until(lambda: shelf.values == {b"a": b"2"})
+
+    run(test)
+
+
 def test_what_is_too_much_to_keep_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED_WRITES", 2)
 

@@ -187,7 +187,11 @@ def test_a_folder_for_recordings_that_cannot_be_written_is_found_by_check(
     assert main(["check"]) == 0
     (tmp_path / "records").write_bytes(b"")
     assert main(["check"]) == 1
-    assert capsys.readouterr().out.endswith(f"PLIMSOLL_RECORD: {tmp_path}/records cannot be written\n")
+    assert capsys.readouterr().out.endswith(f"PLIMSOLL_RECORD: {tmp_path}/records is a file, must be a folder\n")
+    (tmp_path / "records").unlink()
+    (tmp_path / "records").mkdir(mode=0o755)
+    assert main(["check"]) == 1
+    assert "other users may read or write" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import random
 import pytest
 
 from proxy.observe import recorded_bodies
-from proxy.observe.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line, plain, without_keys
+from proxy.observe.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line, plain
 from proxy.observe.recording_files import Packed, Piece
+from proxy.wire.keys import without_keys
+from tests.wire.key_spellings import OWN, bodies_with_keys, harmless_bodies, is_told
 
 KEY = b"sk-1234567890"
 WORDS = ("harbour", "pilot", "tide", "ships", "é", "\u4e2d", 'a "word"', "\\", "\n")
@@ -80,7 +82,7 @@ PARTS = (
     *(
         b'"headers":{},',
         b'"headers":{"X-Token":"CANARY"},',
-        b'"token":"b",',
+        b'"max_tokens":"b",',
         b'"my-api_key":"CANARY",',
         b'"api_key":7,',
     ),
@@ -96,11 +98,37 @@ def test_keys_are_hidden_behind_a_known_beginning_as_without(monkeypatch: pytest
     parts = [b"".join(dice.choices(PARTS, weights=(3, 1, 3, 1, 3, 3, 1, 30, 3), k=30)) for _ in range(40)]
     for _ in range(1500):
         text = dice.choice(parts)
-        body = b"{" + text[: text.rindex(b",", 0, dice.randrange(150, 900))] + dice.choice((b"}", b',"token":"e"}'))
-        expected = without_keys(body, (KEY,))
+        fields = text[: text.rindex(b",", 0, dice.randrange(150, 900))].split(b',"')
+        named = b",".join(b'{"' + field.removeprefix(b'"') + b"}" for field in fields)
+        body = b"[" + named + dice.choice((b"]", b',{"token":"e"}]'))
+        expected = without_keys(body, (KEY,)) or b""
         found.add(expected == body)
         assert said(*bodies.fields(body, (KEY,))) == line(body).replace(body, expected)
     assert found == {True, False}
+
+
+@pytest.mark.parametrize("size", [0, 2 * SHORT])
+def test_no_spelling_of_a_key_is_recorded(size: int) -> None:
+    """Of a short body and of a long one, the first time and later."""
+    bodies = KnownBodies()
+    for body in bodies_with_keys().values():
+        longer = body[:-1] + b',"pad":"' + b"x" * size + b'"}'
+        for _ in range(2):
+            assert not bodies.is_ready(longer, (OWN.encode(),), ())
+            assert not is_told(said(*bodies.fields(longer, (OWN.encode(),))).decode())
+            assert bodies.known(longer, (OWN.encode(),)) is None
+
+
+def test_what_only_looks_like_a_key_is_recorded_as_it_came() -> None:
+    bodies = KnownBodies()
+    for body in harmless_bodies().values():
+        assert bodies.is_ready(body, (OWN.encode(),), ())
+        assert said(*bodies.fields(body, (OWN.encode(),))) == line(body)
+
+
+def test_what_cannot_be_read_and_may_have_a_key_is_dropped() -> None:
+    for body in (b'{"api_key":"CANARY', b'{"api_key":"CANARY"}}', b'{"api_key":"CANARY","api_key":""}'):
+        assert said(*KnownBodies().fields(body, ())) == b',"bytes":%d,"content":"dropped"}\n' % len(body)
 
 
 def test_a_key_is_not_in_the_body_that_another_sender_sent_before() -> None:
@@ -143,4 +171,4 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_parts_are_as_their_names_say() -> None:
     assert plain(b"{}", ()) == b"{}" and plain(b"{}", ((b"content-encoding", b"br"),)) is None
     body = b'{"content": 1}'
-    assert without_keys(body, (KEY,)) == body and one_line(body) is body and one_line(b"{") is None
+    assert one_line(body) is body and one_line(b"{") is None

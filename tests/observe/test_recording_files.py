@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.observe.recording_files import CHECK_BYTES, MAX_FILE_S, RecordingFiles, is_writable, lines, packed
+from proxy.observe.recording_files import (
+    CHECK_BYTES,
+    MAX_FILE_S,
+    RecordingFiles,
+    is_open_to_others,
+    lines,
+    packed,
+    problem_of,
+)
 
 ROOT = Path(__file__).parents[2]
 BIG = 1 << 30
@@ -183,9 +191,22 @@ def test_a_folder_that_cannot_be_is_an_error_each_time(folder: str) -> None:
 
 def test_whether_a_folder_can_be_written_is_known_before(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert is_writable(tmp_path) and is_writable(tmp_path / "new" / "folder") and is_writable(Path("relative"))
-    assert not is_writable(tmp_path / "file") and not is_writable(tmp_path / "file" / "folder")
-    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    assert not problem_of(tmp_path) and not problem_of(tmp_path / "new" / "folder") and not problem_of(Path("relative"))
+    assert problem_of(tmp_path / "file") == "is a file, must be a folder"
+    assert problem_of(tmp_path / "file" / "folder") == "would be below a file, must be a folder"
+    assert problem_of(tmp_path / "dangling") == "is a link to nothing"
+    assert problem_of(Path("/proc/plimsoll")).startswith("cannot be written: ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_open"), [(0o700, False), (0o770, False), (0o755, True), (0o777, True), (0o701, False)]
+)
+def test_whether_others_may_read_a_folder_is_known(tmp_path: Path, mode: int, is_open: bool) -> None:
+    tmp_path.chmod(mode)
+    assert is_open_to_others(tmp_path) is is_open
+    assert not is_open_to_others(tmp_path / "new")
 
 
 FULL = """

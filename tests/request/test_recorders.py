@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.config.settings import read_settings
-from proxy.request.recorders import Senders, make_recorder
+from proxy.observe.outcome_metrics import OTHER
+from proxy.request.recorders import ModelNames, Senders, make_recorder
 from proxy.tokens.families import BUILT_IN
 from proxy.wire.headers import QUERY
 
@@ -15,8 +16,8 @@ def events(message: str, **figures: object) -> None:
 
 
 def test_nothing_is_recorded_unless_a_folder_is_set(tmp_path: Path) -> None:
-    assert make_recorder(read_settings({}), BUILT_IN, events) is None
-    assert make_recorder(read_settings({"PLIMSOLL_RECORD": str(tmp_path)}), BUILT_IN, events) is not None
+    assert make_recorder(read_settings({}), BUILT_IN, events, str) is None
+    assert make_recorder(read_settings({"PLIMSOLL_RECORD": str(tmp_path)}), BUILT_IN, events, str) is not None
     assert not list(tmp_path.iterdir())
 
 
@@ -27,6 +28,19 @@ def test_a_caller_has_one_name_which_depends_on_the_secret() -> None:
     assert one(mine).name != one(((b"authorization", b"Bearer sk-1234567891"),)).name
     assert one(mine).name != other(mine).name
     assert "sk" not in one(mine).name and len(one(mine).name) == 16
+
+
+def test_a_model_that_no_table_knows_is_named_by_a_hash() -> None:
+    """Of a name with words of the client only what the table calls it stays."""
+    names = ModelNames(
+        b"1" * 32, lambda model: "gpt-4o" if "gpt-4o" in model else "llama-*" if "llama" in model else OTHER
+    )
+    assert names.of("gpt-4o", "a") == names.of("me@x.example/gpt-4o", "b") == "gpt-4o"
+    for model in ("me@x.example", "sk-1234567890", "my llama", "llama", "\ud800"):
+        assert names.of(model, "a").startswith("model-") and model not in names.of(model, "a")
+    assert names.of("mine", "a") == names.of("mine", "a") != names.of("mine", "b")
+    assert names.of("mine", "a") != ModelNames(b"2" * 32, lambda model: OTHER).of("mine", "a")
+    assert names.of("", "a") == ""
 
 
 def test_who_sends_no_credential_has_no_name() -> None:

@@ -282,11 +282,29 @@ def test_each_model_has_the_redactor_of_its_encoding() -> None:
         asked.append(model)
         return CL100K if model == "gpt-4" else O200K
 
-    redact = redactors(b"key", of)
-    body = b'{"messages":[{"role":"user","content":"The harbour pilot is late."}]}'
-    assert redact(body, "gpt-4o") == redact(body, "gpt-5") == Redactor(b"key", O200K).body(body)
-    assert redact(body, "gpt-4") == Redactor(b"key", CL100K).body(body)
-    assert asked == ["gpt-4o", "gpt-5", "gpt-4"]
+    redact = redactors(b"key", of, lambda model, caller: f"{caller}-{model[:3]}")
+    body = b'{"model":"x","messages":[{"role":"user","content":"The harbour pilot is late."}]}'
+    assert redact(body, "gpt-4o", "a") == redact(body, "gpt-5", "a")
+    assert redact(body, "gpt-4o", "a") != redact(body, "gpt-4", "a")
+    assert asked == ["gpt-4o", "gpt-5", "gpt-4o", "gpt-4"]
+    assert json.loads(redact(body, "gpt-4", "a"))["model"] == "a-x"
+
+
+def test_two_callers_redactions_of_the_same_words_differ() -> None:
+    """Also of ids, numbers and data; of one caller they stay equal, whatever others sent between."""
+    said = {"role": "user", "content": "Okafor 4711 lives in the harbour, with a pilot named Okafor. " * 5}
+    body = json.dumps(
+        {"messages": [said], "user": "okafor-4711", "id": "call_1", "n": 1, "b": [4711, "x" * 80]}
+    ).encode()
+    one, other = REDACTOR.of("a"), REDACTOR.of("b")
+    first, second = one.body(body), other.body(body)
+    assert first != second and one.body(body) == first == REDACTOR.of("a").body(body)
+    made, others = json.loads(first), json.loads(second)
+    assert made["user"] != others["user"] and made["id"] != others["id"]
+    words = [text["messages"][0]["content"].split() for text in (made, others)]
+    assert sum(a == b for a, b in zip(*words, strict=False)) < len(words[0]) / 20
+    longer = json.loads(one.body(json.dumps({"messages": [said, said]}).encode()))
+    assert longer["messages"] == [made["messages"][0]] * 2
 
 
 def test_a_text_that_costs_less_gets_further_words_and_one_that_costs_more_loses_some() -> None:
