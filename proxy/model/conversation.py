@@ -189,14 +189,16 @@ def never_detached(before: Sequence[Message], after: Sequence[Message]) -> Mappi
 class Block(msgspec.Struct, frozen=True, gc=False):
     """The smallest run of messages that may go without breaking the protocol (section 1).
 
-    `later` makes the block that is to stand in its place, in `most` tokens as a rule: a step decided that, but other
-    steps may yet drop it, and few of those that are to be shortened stay.
+    `later` makes the block that is to stand in its place, in so many tokens as a rule, at least in `least`: a step
+    decided that, but other steps may yet drop it, or have more room for it, and few of those that are to be shortened
+    stay. Until then it counts as `most` tokens.
     """
 
     messages: tuple[Message, ...]
     pinned: bool = False
-    later: Callable[[], Block] | None = None
+    later: Callable[[int], Block] | None = None
     most: int = 0
+    least: int = 0
 
     @property
     def tokens(self) -> int:
@@ -226,7 +228,18 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     def made(self) -> Block:
         """The block as it will be sent."""
-        return self if self.later is None else self.later()
+        return self if self.later is None else self.later(self.least)
+
+    @property
+    def whole(self) -> int:
+        """What the block adds to the prompt if it is not shortened later."""
+        return self.tokens if self.later is None else sum([message.tokens for message in self.messages])
+
+    def within(self, room: int) -> Block:
+        """The block made for a room of so many tokens: whole where it holds it, but in no fewer than `least`."""
+        if self.later is None:
+            return self
+        return Block(self.messages, self.pinned) if room >= self.whole else self.later(max(room, self.least))
 
 
 @dataclass(frozen=True, slots=True)

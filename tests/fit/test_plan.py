@@ -81,7 +81,7 @@ def test_a_step_that_changes_nothing_is_not_noted() -> None:
 def test_what_no_step_made_is_made_in_the_end_and_noted_with_what_it_costs() -> None:
     def late(found: Draft, known: Facts) -> Draft:
         short = found.with_blocks(found.blocks[:1]).blocks[0]
-        return found.with_blocks([replace(block, later=lambda: short, most=60) for block in found.blocks[:2]])
+        return found.with_blocks([replace(block, later=lambda room: short, most=60) for block in found.blocks[:2]])
 
     found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("late", late)), facts(200))
     assert found.draft.prompt == 111 and all(block.later is None for block in found.draft.blocks)
@@ -90,7 +90,9 @@ def test_what_no_step_made_is_made_in_the_end_and_noted_with_what_it_costs() -> 
 
 def test_what_was_thought_to_fit_is_made_before_it_is_believed() -> None:
     def late(found: Draft, known: Facts) -> Draft:
-        return found.with_blocks([replace(block, later=lambda block=block: block, most=9) for block in found.blocks])
+        return found.with_blocks(
+            [replace(block, later=lambda room, block=block: block, most=9) for block in found.blocks]
+        )
 
     found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("late", late), LadderStep("halve", halve)), facts(200))
     assert found.fits and [(n.tokens_before, n.tokens_after) for n in found.notes] == [(219, 219), (219, 111)]
@@ -99,7 +101,7 @@ def test_what_was_thought_to_fit_is_made_before_it_is_believed() -> None:
 def test_a_step_that_only_needed_what_an_earlier_one_decided_is_not_noted() -> None:
     def late(found: Draft, known: Facts) -> Draft:
         short = found.blocks[0]
-        return found.with_blocks([replace(block, later=lambda: short, most=60) for block in found.blocks[:2]])
+        return found.with_blocks([replace(block, later=lambda room: short, most=60) for block in found.blocks[:2]])
 
     looks = LadderStep("looks", lambda found, known: found.made())
     found = plan(

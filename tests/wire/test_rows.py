@@ -68,7 +68,7 @@ def test_a_message_that_two_steps_change_has_the_last_one() -> None:
 def test_a_block_that_is_made_later_belongs_to_the_step_that_deferred_it() -> None:
     before = CUT.before
     made = shortened(before, 1, "a").blocks[1]
-    deferred = replace(before.blocks[1], later=lambda: made, most=9)
+    deferred = replace(before.blocks[1], later=lambda room: made, most=9)
     first = before.with_blocks([before.blocks[0], deferred, *before.blocks[2:]])
     second = first.with_blocks(first.made().blocks[:-1], [Drop(5, "old")])
     found = rows(done(before, defers=first, drops=second))

@@ -17,6 +17,7 @@ from proxy.fit.quotes import with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.history.rooms import low_of, size_of
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
@@ -105,7 +106,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         kept &= newest_within(draft.blocks, kept, params.budget, params.min_messages)
     if params.target is not None:
         kept &= newest_within(draft.blocks, kept, _target(draft, params.target), params.min_messages)
-    elif _cost(draft, kept) > draft.room:
+    elif _cost(draft, kept) > draft.room or any(block.later for block in draft.blocks):
         return _cut(without(draft, kept), facts, params)
     return without(draft, kept)
 
@@ -160,7 +161,7 @@ def _with_less_reply(draft: Draft) -> Draft:
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
     """Whether estimated costs of deferred blocks are enough: a replay ranks many blocks and keeps few."""
-    counts = params.max_messages is not None or params.budget is not None or params.target is not None
+    counts = params.budget is not None or params.target is not None
     return not counts and params.recall > 0 and not _by_relevance(draft, params)
 
 
@@ -262,29 +263,21 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
     @cache
     def about(place: int) -> int:
         if not asked:
-            return blocks[place].tokens
+            return size_of(blocks[place]).least
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
-    marks = Marks(draft.room, draft.fixed, _low(draft, params), _older(params), exact=exact)
+    marks = Marks(draft.room, draft.fixed, low_of(draft, params.low), _older(params), exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
     brief = found.brief(blocks)
     made = [
-        _because(short(i) if i in brief else blocks[i].made(), found.worth.get(i, 0.0) / HIGHEST) for i in found.costs
+        _because(short(i) if i in brief else blocks[i].within(cost), found.worth.get(i, 0.0) / HIGHEST)
+        for i, cost in found.costs.items()
     ]
     if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
         return _replayed(draft, params, exact=True)
-    if len(made) == len(blocks) and not brief:
+    if len(made) == len(blocks) and all(a is b for a, b in zip(made, blocks, strict=True)):
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
-
-
-def _low(draft: Draft, params: Params) -> float:
-    """The share of the room to which a cut goes.
-
-    What a cut frees is how long it lasts. The margin of estimated counts makes the room smaller, but a cut frees as
-    many tokens as it would without that margin: else a prompt that is counted less exactly would be cut more often.
-    """
-    return max(0.0, params.low - (1 - params.low) * draft.meter.margin.share)
 
 
 def _older(params: Params) -> float:
@@ -295,7 +288,10 @@ def _older(params: Params) -> float:
 
 def _weighed(block: Block) -> Block:
     """The block with its exact tokens. It stays deferred: a short form is made of what the client sent."""
-    return block if block.later is None else replace(block, most=block.made().tokens)
+    if block.later is None:
+        return block
+    least = block.made().tokens
+    return replace(block, most=least, least=least)
 
 
 def _with_excerpts(
@@ -308,7 +304,7 @@ def _with_excerpts(
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - _older(params)) * max(0, draft.room - always))
-    marks = Marks(window, draft.fixed, _low(draft, params), 0.0)
+    marks = Marks(window, draft.fixed, low_of(draft, params.low), 0.0)
     kept = replay(blocks, marks, lambda place: blocks[place].tokens).costs.keys()
     places = {place: number for number, place in enumerate(sorted(kept))}
     return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.relevance.history.replay import lasting
+from proxy.fit.relevance.history.rooms import Bounds, Size, arrival, low_of, newest_results, plan_rooms
 from proxy.fit.relevance.results.messages import costs_of_results, parts_of_results, shorten_results
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
@@ -14,10 +16,10 @@ from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
-AFTER = 2  # blocks that may follow the newest results: an answer and the next question
 SHARE = 0.1  # of the room, for the newest result if others were cut already: it will be cut again (measured)
 OF_CAP = 0.75  # of `cap_tokens`, in a small room: shorter results mean fewer cuts and no less support (measured)
 BEHIND = 0.25  # of the room without pinned blocks: an answer after the newest results is kept if it takes no more
+SHORTER = 0.9  # of the room: results that are so much shorter than estimated are JSON, and nothing need be dropped
 SURELY = 1.25  # times the room: a prompt estimated above this almost never fits after shortening
 FRAME = 64  # tokens: the most that a result's role and name add to its text
 
@@ -34,6 +36,7 @@ class Params:
     """
 
     cap_tokens: int = 2000
+    low: float = 0.65
     cap_chars: int | None = None
     keep_newest: int = 0
     preview: int | None = None
@@ -42,57 +45,88 @@ class Params:
     def __post_init__(self) -> None:
         if self.cap_tokens < LEAST or (self.cap_chars is not None and self.cap_chars < 100):
             raise ValueError(f"a cap under {LEAST} tokens or 100 characters leaves nothing of a result")
+        if not 0 < self.low <= 1:
+            raise ValueError("low must be a share over 0 and at most 1")
         if self.keep_newest < 0 or (self.preview is not None and self.preview < 1):
             raise ValueError("keep_newest and preview must not be negative, and preview at least 1")
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with its long results shortened.
+    """The draft with its long results shortened, the oldest first, down to the lower mark (see `plan_rooms`).
 
-    First, each result gets the room that the blocks before it leave. If that is not enough, each gets the cap; only the
-    newest may take more until the next round. A result under the cap depends only on what precedes it and on the
-    question directly after it, so it stays the same in later requests. If the prompt still leaves no room for the
-    smallest reply, the shortening is deferred (`Block.later`), because a later step may drop the block.
+    If that is not enough, the same for the room that is left if `clamp_output` lowers the reply to the floor. If that
+    is not enough either, the shortening is deferred (`Block.later`): a later step may drop a block, and gives those
+    that stay their room.
     """
     draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
         return draft
-    rooms, prompt = _rooms(draft, params, roomy=True)
-    if prompt <= max(draft.room, draft.prompt - draft.excess):
-        first = _trimmed(draft, params, rooms)
-        if first.excess <= 0 or first.prompt <= first.room:  # `clamp_output` lowers a reply limit that is too high
-            return first
-    rooms, prompt = _rooms(draft, params, roomy=False)
-    widest = _widest(draft)
-    if prompt <= SURELY * widest:
-        made = _trimmed(draft, params, rooms)
-        if prompt <= draft.room or made.excess <= 0 or made.prompt <= widest:
-            return made
-    return _trimmed(draft, params, rooms, later=True)
+    sizes = _sizes(draft, params)
+    always = lasting(draft.blocks)
+    for room in dict.fromkeys((draft.room, _widest(draft))):
+        rooms = plan_rooms(draft.blocks, sizes, always, Bounds(room, draft.fixed, low_of(draft, params.low)))
+        if rooms is not None:
+            return _trimmed(draft, params, rooms, sizes)
+    least = [size.least for size in sizes]
+    widest, prompt, loose = _widest(draft), draft.fixed + sum(least), _may_drop(draft, sizes)
+    if prompt <= SURELY * widest and not (loose and prompt <= widest):
+        made = _trimmed(draft, params, least, sizes)
+        if made.prompt <= (SHORTER if loose else 1) * widest or (made.excess <= 0 and not loose):
+            return _with_rest(draft, made, params, least, sizes)
+    return _trimmed(draft, params, _over(draft, sizes), sizes, later=True)
 
 
-def _rooms(draft: Draft, params: Params, *, roomy: bool) -> tuple[list[int | None], int]:
-    """The tokens that each block with results may cost (None: unchanged), and the prompt's tokens then, estimated."""
-    rooms: list[int | None] = []
+def _with_rest(draft: Draft, made: Draft, params: Params, least: Sequence[int], sizes: Sequence[Size]) -> Draft:
+    """The draft with what all results at their least leave free for the newest; `made` is the draft without that."""
+    fresh, rest = newest_results(draft.blocks), made.room - made.prompt
+    if fresh < 0 or rest <= 0 or made.blocks[fresh] is draft.blocks[fresh]:
+        return made
+    rooms = [*least[:fresh], min(sizes[fresh].whole, least[fresh] + rest), *least[fresh + 1 :]]
+    filled = _trimmed(draft, params, rooms, sizes)
+    return filled if filled.prompt <= made.room else made
+
+
+def _may_drop(draft: Draft, sizes: Sequence[Size]) -> bool:
+    """Whether the newest results would find their room if other blocks went."""
+    fresh = newest_results(draft.blocks)
+    stays = sum(size.least for i, size in enumerate(sizes) if draft.blocks[i].pinned and i != fresh)
+    needed = arrival(sizes[fresh], draft.room, Bounds(draft.room, draft.fixed, 0.0))
+    return draft.fixed + stays + needed <= draft.room
+
+
+def _over(draft: Draft, sizes: Sequence[Size]) -> list[int]:
+    """The least of each block, but so many of the newest whole that the request does not fit: what is older must go
+    instead, so a step that drops blocks is due."""
+    most = max(_widest(draft), draft.prompt - draft.excess)
+    rooms = [size.least for size in sizes]
+    prompt = draft.fixed + sum(rooms)
+    for place in reversed(range(len(rooms))):
+        if prompt > most:
+            break
+        prompt += sizes[place].whole - rooms[place]
+        rooms[place] = sizes[place].whole
+    return rooms
+
+
+def _sizes(draft: Draft, params: Params) -> list[Size]:
+    """What each block takes as it came, and the least that it may be shortened to.
+
+    The newest results may get less than the cap where what is pinned leaves no more.
+    """
     cap = min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
-    before, whole, fresh = draft.fixed, _left_whole(draft.blocks, params.keep_newest), _fresh(draft.blocks)
-    pinned = draft.fixed + sum(b.tokens for i, b in enumerate(draft.blocks) if b.pinned and i != fresh)
-    behind = sum(b.tokens for b in draft.blocks[fresh + 1 :] if not b.pinned)
-    if behind <= BEHIND * (draft.room - pinned):
-        pinned += behind
-    for place, block in enumerate(draft.blocks):
-        newest, room = place == fresh, None
-        if block.has_results and place not in whole and (place == len(draft.blocks) - 1 or not block.pinned):
-            least = _capped(block, cap, draft.meter)
-            least = min(least, draft.room - pinned) if newest else least
-            after = sum(b.tokens for b in draft.blocks[place + 1 :]) if newest else 0
-            left = draft.room - before - after
-            if not roomy and any(rooms):  # leave room for the next results: else this one is cut again
-                left = min(left, int(SHARE * draft.room))
-            room = max(left, least) if roomy or newest else least
-        rooms.append(room)
-        before += block.tokens if room is None else min(room, block.tokens)
-    return rooms, before
+    blocks, fresh = draft.blocks, newest_results(draft.blocks)
+    left_whole = _left_whole(blocks, params.keep_newest)
+    pinned = draft.fixed + sum(b.tokens for i, b in enumerate(blocks) if b.pinned and i != fresh)
+    behind = sum(b.tokens for b in blocks[fresh + 1 :] if not b.pinned)
+    pinned += behind if behind <= BEHIND * (draft.room - pinned) else 0
+    found: list[Size] = []
+    for place, block in enumerate(blocks):
+        least = block.tokens
+        if block.has_results and place not in left_whole and (place == len(blocks) - 1 or not block.pinned):
+            least = _capped(block, cap, params.cap_chars, draft.meter)
+            least = min(least, draft.room - pinned) if place == fresh else least
+        found.append(Size(block.tokens, least))
+    return found
 
 
 def _widest(draft: Draft) -> int:
@@ -100,30 +134,27 @@ def _widest(draft: Draft) -> int:
     return replace(draft, reply=draft.floor if draft.reply is None else min(draft.reply, draft.floor)).room
 
 
-def _fresh(blocks: Sequence[Block]) -> int:
-    """The place of the newest results, which the model reads in this request; -1 if there are none.
-
-    At most `AFTER` blocks may follow them: an answer in words and the next question.
-    """
-    last = max((i for i, block in enumerate(blocks) if block.has_results), default=-1)
-    return last if len(blocks) - 1 - last <= AFTER else -1
-
-
-def _trimmed(draft: Draft, params: Params, rooms: Sequence[int | None], *, later: bool = False) -> Draft:
+def _trimmed(
+    draft: Draft, params: Params, rooms: Sequence[int], sizes: Sequence[Size], *, later: bool = False
+) -> Draft:
     """The draft with each block shortened to its room.
 
     With `later`, blocks that are certain to fit their room are only marked: `Block.later` shortens them when needed.
     """
 
-    def trimmed(block: Block, source: Source | None, room: int | None) -> Block:
-        if room is None or source is None:
+    def trimmed(block: Block, source: Source | None, room: int, size: Size) -> Block:
+        if source is None or block.tokens <= (size.least if later else room):
             return block
-        if later and _is_sure(block, room):
-            return replace(block, later=lambda: _block(block, source, draft, params, room), most=room)
-        return _block(block, source, draft, params, room)
+
+        def made(room: int) -> Block:
+            return _block(block, source, draft, params, room, capped=room <= size.least)
+
+        if later and _is_sure(block, size.least):
+            return replace(block, later=made, most=room, least=size.least)
+        return made(room)
 
     asked = sources(draft.blocks, following=True)
-    blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, strict=True)]
+    blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, sizes, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
@@ -134,9 +165,14 @@ def _is_sure(block: Block, room: int) -> bool:
     return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
 
 
-def _capped(block: Block, cap: int, meter: Meter) -> int:
+def _capped(block: Block, cap: int, cap_chars: int | None, meter: Meter) -> int:
     """The tokens of the block with each of its results shortened to the cap."""
-    return block.tokens - sum(max(0, cost - cap) for m in block.messages for _, cost in costs_of_results(m, meter))
+    costs = [(m, cost) for m in block.messages for _, cost in costs_of_results(m, meter)]
+    if cap_chars is None:
+        return block.tokens - sum(max(0, cost - cap) for _, cost in costs)
+    shares = [min(1.0, cap_chars * max(1, len(m.answers)) / max(1, len(m.raw))) for m, _ in costs]
+    found = [min(cap, max(LEAST + FRAME, int(share * cost))) for share, (_, cost) in zip(shares, costs, strict=True)]
+    return block.tokens - sum(max(0, cost - least) for (_, cost), least in zip(costs, found, strict=True))
 
 
 def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
@@ -144,8 +180,17 @@ def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
     return frozenset(places[len(places) - newest :]) if newest else frozenset()
 
 
-def _block(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
-    """The block shortened to `room` tokens. Small results stay whole; the large ones get equal shares."""
+def _block(block: Block, source: Source, draft: Draft, params: Params, room: int, *, capped: bool) -> Block:
+    """The block shortened to `room` tokens. `capped`: the room is the least, so that the caps of characters and rows
+    hold. A second time where escaped texts cost more than they were counted for."""
+    params = params if capped else replace(params, cap_chars=None, preview=None)
+    made = _shortened(block, source, draft, params, room)
+    over = made.tokens - room
+    return _shortened(block, source, draft, params, room - over - over // 8) if 0 < over < room // 2 else made
+
+
+def _shortened(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
+    """The block shortened to about `room` tokens. Small results stay whole; the large ones get equal shares."""
     costs = [cost for m in block.messages for _, cost in costs_of_results(m, draft.meter)]
     allowance = allowances(costs, room - (sum(m.tokens for m in block.messages) - sum(costs)))
     given, alone = iter(allowance), len(allowance) == 1

@@ -274,7 +274,9 @@ def test_short_forms_are_made_of_what_the_client_sent_where_tokens_are_counted_a
     monkeypatch.setattr(prune_history, "brief_cost", lambda *_: 1)
     before, capped = draft(long_run(), 4000, max_tokens=100), draft(long_run(200), 4000, max_tokens=100)
     pairs = zip(before.blocks, capped.blocks, strict=True)
-    late = [replace(b, later=lambda c=c: c, most=c.tokens) if b.has_results else b for b, c in pairs]
+    late = [
+        replace(b, later=lambda room, c=c: c, most=c.tokens, least=c.tokens) if b.has_results else b for b, c in pairs
+    ]
     CUT.clear()
     after = apply(before.with_blocks(late), KNOWN, Params(recall=0.5))
     CUT.clear()
@@ -286,7 +288,7 @@ def test_what_is_yet_to_be_shortened_and_stays_is_made_and_fits_though_it_is_lon
     params: dict[str, Any],
 ) -> None:
     before = draft(long_run(), 4000, max_tokens=100)
-    late = [replace(b, later=lambda b=b: b, most=40) if b.has_results else b for b in before.blocks]
+    late = [replace(b, later=lambda room, b=b: b, most=40, least=40) if b.has_results else b for b in before.blocks]
     after = apply(before.with_blocks(late), KNOWN, Params(**params))
     assert after.excess <= 0 and after.made() is after and len(after.blocks) > 2
 

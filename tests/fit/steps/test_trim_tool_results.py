@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -43,16 +44,41 @@ def test_a_result_that_the_room_holds_is_left_whole_though_it_is_over_the_cap() 
     assert apply(before, KNOWN, Params(cap_tokens=50)) is before
 
 
-def test_the_newest_result_may_take_all_the_room_that_is_left() -> None:
+def test_the_newest_result_comes_before_older_ones_and_may_take_all_the_room_that_is_left() -> None:
     after = trimmed([user("q"), *rounds(200, 5000)], 1000, cap_tokens=50)
-    assert sizes(after)[2] == 200 and after.excess <= 0 and after.prompt > 800
-    assert [m.why for m in after.messages] == ["", "", "", "", "tool result over its cap"]
+    assert sizes(after)[2] <= 50 and after.excess <= 0 and after.prompt > 800
+    assert [m.why for m in after.messages] == ["", "", "tool result over its cap", "", "tool result over its cap"]
 
 
-def test_where_that_is_not_enough_every_result_comes_under_the_cap() -> None:
+def test_the_oldest_results_are_shortened_first_and_only_down_to_the_lower_mark() -> None:
+    after = trimmed([user("q"), *rounds(*[150] * 6)], 1000, cap_tokens=50)
+    assert sizes(after)[2] <= 50 and sizes(after)[-1] == 150 and sizes(after)[2::2] == sorted(sizes(after)[2::2])
+    assert 0.5 * after.room < after.prompt <= 0.65 * after.room
+
+
+def test_what_is_shortened_stays_so_until_the_room_is_passed_again() -> None:
+    told = [user("q"), *rounds(*[60] * 60)]
+    sent = [contents(trimmed(told[: 1 + 2 * n], 2000, cap_tokens=50)) for n in range(31, 36)]
+    assert all(after[: len(before)] == before for before, after in itertools.pairwise(sent))
+    long = [trimmed([user("q"), *rounds(*[150] * n)], 2000, cap_tokens=50) for n in range(13, 22)]
+    cuts = [contents(b)[: len(contents(a))] != contents(a) for a, b in itertools.pairwise(long)]
+    assert 1 <= sum(cuts) <= 3 and all(draft.excess <= 0 for draft in long)
+    assert all(sizes(draft)[-1] == 150 for draft in long)
+
+
+def test_where_the_newest_finds_no_room_beside_the_least_of_the_others_a_step_that_drops_blocks_is_due() -> None:
+    sent = [[user("q"), *rounds(*[400] * n, 500)] for n in range(16, 26)]
+    made = [apply(draft(told, 5000, max_tokens=100), KNOWN, Params(cap_tokens=200)) for told in sent]
+    due = [after for after in made if after.excess > 0 >= after.made().excess]
+    assert due
+    newest = due[0].blocks[-1]
+    assert newest.within(newest.whole).tokens == newest.whole and newest.made().tokens < newest.whole
+
+
+def test_a_result_that_is_not_the_newest_keeps_more_than_the_cap_where_there_is_room() -> None:
     after = trimmed([user("q"), *rounds(800, 700, 30), user("b"), assistant(words(300))], 1000, cap_tokens=100)
     costs = [m.tokens for m in after.messages if m.role == "tool"]
-    assert costs[0] <= 100 and costs[1] <= 100 and costs[2] == 34 and after.excess <= 0
+    assert costs[0] <= 100 < costs[1] and costs[2] == 34 and 0.5 * after.room < after.prompt <= after.room
 
 
 def test_where_the_cap_will_not_be_enough_nothing_is_made_before_it_is_known_to_stay() -> None:
@@ -72,22 +98,16 @@ def test_what_is_shortened_to_less_than_the_cap_may_be_enough() -> None:
     assert after.excess <= 0 and after.prompt == after.made().prompt and len(contents(after)) == 21
 
 
-def test_what_came_before_a_result_alone_decides_how_short_it_gets() -> None:
-    told = [user("q"), *rounds(300, 5000)]
-    turns = [trimmed([*told, *rounds(*[60] * n), user(words(500))], 1000, cap_tokens=50) for n in (1, 4)]
-    assert contents(turns[0])[:5] == contents(turns[1])[:5]
-
-
 def test_an_answer_behind_the_newest_result_is_not_counted_on_to_go() -> None:
     after = trimmed([user("q"), *rounds(5000), assistant(words(100)), user("b")], 1000, cap_tokens=2000)
     assert 800 < after.prompt <= after.room and [m.why for m in after.messages if m.role != "tool"] == [""] * 4
 
 
-def test_the_newest_result_comes_under_the_cap_once_another_is_newer() -> None:
+def test_a_newest_result_that_fills_the_room_gives_way_once_another_is_newer() -> None:
     told = [user("q"), *rounds(300, 5000)]
     assert sizes(trimmed(told, 1000, cap_tokens=50))[4] > 450
     later = trimmed([*told, *rounds(5000)], 1000, cap_tokens=50)
-    assert sizes(later)[2] <= 50 and sizes(later)[4] <= 50 and 10 < sizes(later)[6] <= 90
+    assert sizes(later)[2] <= 50 and sizes(later)[6] > 60 and later.excess <= 0
 
 
 def test_results_that_not_even_stubs_of_them_fit_become_stubs() -> None:
@@ -121,6 +141,17 @@ def test_characters_are_heeded_where_they_are_set_whatever_the_room() -> None:
     told = [user("q"), *rounds(300), assistant(words(900)), user("b")]
     assert len(contents(trimmed(told, 1000, cap_chars=500))[2]) <= 500
     assert sizes(trimmed(told, 1000, cap_chars=50_000))[2] == 300
+
+
+def test_seed_004s_results_over_5000_characters_keep_a_preview_of_two_rows_their_count_and_metadata() -> None:
+    rows = [{"id": i, "title": words(9), "text": words(20)} for i in range(60)]
+    results = [json.dumps({"results": rows, "metadata": {"source": n}}) for n in range(3)]
+    assert all(len(text) > 5000 for text in results)
+    told = [user("q"), *[m for n, text in enumerate(results) for m in tool_round(f"c{n}", text)], user("b")]
+    made = contents(trimmed(told, 5000, cap_chars=5000, preview=2))
+    found = json.loads(made[2])
+    assert len(found["results"]) == 2 and found["result_count"] == 60 and found["metadata"] == {"source": 0}
+    assert len(made[2]) <= 5000 and made[-2] == results[-1]
 
 
 def test_the_newest_can_be_left_whole() -> None:
@@ -195,16 +226,15 @@ def test_parameters_that_would_leave_nothing_are_refused(wrong: dict[str, Any]) 
         Params(**wrong)
 
 
-def test_in_a_small_window_a_result_comes_under_a_tenth_of_the_room_down_to_three_quarters_of_the_cap() -> None:
+def test_in_a_small_window_the_least_of_a_result_is_a_tenth_of_the_room_down_to_three_quarters_of_the_cap() -> None:
     log = "\n".join(words(4, f"l{n}x") for n in range(125))
-    told = [user("q"), *[m for i in range(8) for m in tool_round(f"c{i}", log)], user(words(99))]
 
-    def most(window: int) -> int:
-        *older, _ = [m.tokens for m in trimmed(told, window, cap_tokens=200).messages if m.role == "tool"]
-        return max(older)
+    def oldest(window: int) -> int:
+        told = [user("q"), *[m for i in range(window // 200) for m in tool_round(f"c{i}", log)], user(words(99))]
+        return next(m.tokens for m in trimmed(told, window, cap_tokens=200).messages if m.role == "tool")
 
-    assert 100 < most(1200) < most(1900) < most(3000)
-    assert most(1200) <= 150 and most(1900) <= 180 and most(3000) <= 200
+    assert 100 < oldest(1200) < oldest(1900) < oldest(3000)
+    assert oldest(1200) <= 150 and oldest(1900) <= 180 and oldest(3000) <= 200
 
 
 def test_a_second_rung_shortens_further_what_the_first_left_for_later() -> None:

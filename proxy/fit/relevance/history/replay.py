@@ -24,12 +24,14 @@ from heapq import heapify, heappop, heapreplace
 
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
+from proxy.fit.relevance.history.rooms import Bounds, Size, arrival, fresh_results, lower, lower_mark, size_of
 from proxy.fit.relevance.text.bm25 import Document, Index, acquire_index, release_index
 from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Kind
 
 BRIEF = 150  # tokens of a result in its short form (measured)
+FILL = 0.85  # of the lower mark, up to which a cut gives older results what it leaves free (measured)
 WHOLE = 4  # the newest blocks, whose results stay whole; older ones are kept in their short form (measured)
 FILLED = 0.8  # share of their room that a new choice of older blocks fills; the cuts after it add to them (measured)
 FIRST = 0.3  # share of a new choice of older blocks for the first ones of the choice before it (measured)
@@ -53,6 +55,11 @@ class Marks:
     brief: int = BRIEF
     exact: bool = False
 
+    @property
+    def bounds(self) -> Bounds:
+        """Those of the rooms of results."""
+        return Bounds(self.room, self.fixed, self.low)
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -64,7 +71,7 @@ class Kept:
 
     def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
         """The indices of the blocks that stay in their short form."""
-        return frozenset(place for place, cost in self.costs.items() if cost < blocks[place].tokens)
+        return frozenset(place for place, cost in self.costs.items() if cost < size_of(blocks[place]).least)
 
 
 NOTHING = Kept({}, {})
@@ -80,18 +87,59 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
     )
     seen = _Replayed(blocks)
+    sizes = list(map(size_of, blocks))
+    was_cut = start > 0
     live = dict(kept.costs)
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
-        live[place] = blocks[place].tokens
+        live[place] = arrival(sizes[place], used, marks.bounds) if was_cut else sizes[place].whole
         used += live[place]
         if used > marks.room:
-            kept = _cut(seen, live, pins, marks, brief, kept)
+            was_cut = True
+            costs = _lowered(blocks, live, pins, marks, sizes)
+            if marks.fixed + sum(costs.values()) <= marks.room:
+                kept = Kept(costs, kept.worth)
+            else:
+                kept = _cut(seen, costs, pins, marks, brief, kept)
+                kept = _raised(blocks, kept, costs, marks, sizes)
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
     seen.close()
     return Kept(live, kept.worth)
+
+
+def _lowered(
+    blocks: Sequence[Block], live: Mapping[int, int], pins: Set[int], marks: Marks, sizes: Sequence[Size]
+) -> dict[int, int]:
+    """The blocks with their results shortened, the oldest first, down to the lower mark or to their least. If that is
+    not enough, the newest results get no more than they would beside others."""
+    rooms = dict(live)
+    place, fresh = max(rooms), fresh_results(blocks, sorted(rooms))
+    user = max((p for p in rooms if blocks[p].user is not None), default=place)
+    stays = marks.fixed + sum(cost for p, cost in rooms.items() if p in pins or p in (place, fresh, user))
+    excess = marks.fixed + sum(rooms.values()) - lower_mark(marks.room, stays, marks.low)
+    lower(rooms, [p for p in rooms if p < fresh], sizes, excess)
+    if marks.fixed + sum(rooms.values()) > marks.room and fresh in rooms:
+        rooms[fresh] = min(rooms[fresh], arrival(sizes[fresh], marks.room, marks.bounds))
+    return rooms
+
+
+def _raised(blocks: Sequence[Block], kept: Kept, live: Mapping[int, int], marks: Marks, sizes: Sequence[Size]) -> Kept:
+    """The same with what a cut leaves free up to the lower mark: for the newest results, then for those before them."""
+    costs = dict(kept.costs)
+    used = marks.fixed + sum(costs.values())
+    fresh = fresh_results(blocks, sorted(costs))
+    if fresh in costs:
+        used -= costs[fresh]
+        costs[fresh] = max(costs[fresh], arrival(sizes[fresh], used, marks.bounds))
+        used += costs[fresh]
+    for place in reversed(costs):
+        more = live[place] - costs[place]
+        if blocks[place].has_results and 0 < more <= FILL * marks.low * marks.room - used:
+            costs[place] += more
+            used += more
+    return Kept(costs, kept.worth)
 
 
 def lasting(blocks: Sequence[Block]) -> set[int]:
@@ -107,7 +155,7 @@ def _numbers(blocks: Sequence[Block], marks: Marks, pins: Set[int]) -> list[int]
     """A cache key for each beginning of the run: a hash of its blocks, its pins and the marks."""
     number, found = hash(marks), []
     for place, block in enumerate(blocks):
-        number = hash((number, block.tokens, place in pins, *[message.raw for message in block.messages]))
+        number = hash((number, size_of(block), place in pins, *[message.raw for message in block.messages]))
         found.append(number)
     return found
 
@@ -146,7 +194,7 @@ class _Replayed:
         known = set[str]()
         for place, cost in kept.items():
             known |= reuse.named[place]
-            if cost >= self.blocks[place].tokens:
+            if cost >= size_of(self.blocks[place]).least:
                 known.update([name for reading in self._documents[place] for name in reading.names])
         return News(reuse, known, places)
 

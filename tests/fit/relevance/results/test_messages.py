@@ -158,9 +158,9 @@ def test_a_short_form_that_saves_nothing_is_not_taken() -> None:
 def test_where_a_short_form_saves_nothing_what_is_to_be_shortened_is_made() -> None:
     block, source = told(LOG)
     small = told("short")[0]
-    assert brief_block(replace(block, later=lambda: small, most=9), source, METER, 60) is small
-    assert brief_block(replace(small, later=lambda: block, most=9), source, METER, 60) is block
-    short = brief_block(replace(block, later=lambda: small, most=block.tokens), source, METER, 60)
+    assert brief_block(replace(block, later=lambda room: small, most=9), source, METER, 60) is small
+    assert brief_block(replace(small, later=lambda room: block, most=9), source, METER, 60) is block
+    short = brief_block(replace(block, later=lambda room: small, most=block.tokens), source, METER, 60)
     assert short == brief_block(block, source, METER, 60) and short.later is None
 
 
