@@ -49,13 +49,15 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FallbackRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[gap]]`: limits of a model that litellm's table does not have. A row of the table overrides it."""
+    """One `[[gap]]`: limits of a model that litellm's table does not have. A row of the table overrides it, unless the
+    table's is wrong (`first`)."""
 
     model: str
     tokens: int
     max_input: int | None = None
     max_output: int | None = None
     can: tuple[str, ...] | None = None
+    first: bool = False
 
     def __post_init__(self) -> None:
         check_row(self)

@@ -188,7 +188,10 @@ class Windows:
         return self._by_part(model_names.parts(model), row)
 
     def _entry(self, name: str) -> Entry | FallbackRow | None:
-        return self._table.exact(name) or self._fallbacks.match(name) or self._table.shared(name)
+        gap = self._fallbacks.match(name)
+        if gap is not None and gap.first:
+            return gap
+        return self._table.exact(name) or gap or self._table.shared(name)
 
     def _by_part(self, parts: Iterable[str], row: WindowRow | None) -> Lookup:
         for part in parts:

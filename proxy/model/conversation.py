@@ -162,8 +162,8 @@ def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     start = 0
     for place, message in enumerate(messages):
         answering = message.kind is Kind.RESULT or message.answers
-        if answering and waiting and not waiting.isdisjoint(message.answers or NO_ID):
-            continue
+        if answering and waiting and not (message.answers and waiting.isdisjoint(message.answers)):
+            continue  # one without an id answers the calls that it follows
         if place:
             found.append(tuple(messages[start:place]))
         start = place

@@ -325,3 +325,43 @@ def test_since_gpt_5_6_openai_reads_at_breakpoints(name: str, match: str) -> Non
     found = load_windows(load_rules(None).windows).prices(name)
     assert found is not None and found.cache.match == match
     assert (found.rates.cache_write is not None) == (match == "breakpoint")
+
+
+@pytest.mark.parametrize(
+    ("names", "tokens"),
+    [
+        (("grok-4.1-fast", "grok-4-1-fast", "grok-4-1-fast-reasoning"), 2_000_000),
+        (("x-ai/grok-4.1-fast", "xai/grok-4-1-fast-non-reasoning"), 2_000_000),
+        (("grok-4-fast", "x-ai/grok-4-fast"), 2_000_000),
+        (("llama3.1", "llama3.1:8b", "ollama/llama3.1", "llama3.1:latest"), 128_000),
+        (("qwen3", "qwen3:8b", "qwen3:latest"), 40_960),
+        (("gemma3", "gemma3:4b"), 131_072),
+        (("deepseek-chat", "deepseek/deepseek-chat", "deepseek-reasoner"), 1_000_000),
+        (("deepseek-v4", "deepseek-v4-flash"), 1_000_000),
+        (("MiniMax-M2", "MiniMax-M2.1", "minimax/MiniMax-M2.5", "MiniMax-M2.5"), 204_800),
+        (("gemini-3.5-pro", "google/gemini-3.5-pro", "gemini-3.5-flash"), 1_048_576),
+        (("qwen3.5", "qwen3.5:9b", "qwen3.6", "qwen3.6:27b"), 262_144),
+        (("kimi-latest", "moonshot/kimi-latest"), 131_072),
+        (("nemotron-3-super", "nvidia/nemotron-3-super"), 262_144),
+        (("command-r7b", "command-r7b-12-2024", "cohere/command-r7b"), 128_000),
+        (("groq/compound", "compound", "groq/compound-mini"), 131_072),
+        (("openrouter/auto",), 2_000_000),
+        (("granite4", "granite4:micro", "granite-4.0-h-small", "ibm/granite-4.0-h-small"), 131_072),
+        (("ernie-4.5", "baidu/ernie-4.5"), 131_072),
+        (("hunyuan-a13b", "tencent/hunyuan-a13b-instruct"), 131_072),
+        (("seed-oss-36b", "bytedance-seed/seed-oss-36b-instruct"), 524_288),
+        (("step-3.5", "step-3.5-flash", "stepfun/step-3.5-flash"), 262_144),
+        (("smollm3", "HuggingFaceTB/SmolLM3-3B"), 65_536),
+        (("lfm2", "lfm2:1.2b"), 32_768),
+    ],
+)  # fmt: skip
+def test_all_spellings_of_a_name_of_2026_give_one_window_that_is_known(
+    shipped: Windows, names: tuple[str, ...], tokens: int
+) -> None:
+    assert {name: (shipped.find(name).tokens, shipped.find(name).guessed) for name in names} == dict.fromkeys(
+        names, (tokens, False)
+    )
+
+
+def test_a_reply_of_minimax_is_bounded_by_its_window_alone(shipped: Windows) -> None:
+    assert shipped.find("MiniMax-M2").max_output is shipped.find("minimax/MiniMax-M2.5").max_output is None

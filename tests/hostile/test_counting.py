@@ -164,3 +164,24 @@ def test_W1_a_text_that_must_be_cut_is_cut_by_what_it_shows_and_its_images_stay(
     assert len(request.body) < len(sent)
     assert all(link(number).encode() in request.body for number in range(6))
     assert len(request.body) > len(sent) / 3, "the usual cost of six images (153,006) leaves no room for any text"
+
+
+def test_W24_calls_and_results_without_ids_go_byte_for_byte_are_measured_and_stay_together(place: Place) -> None:
+    call = {"id": None, "type": "function", "function": {"name": "find", "arguments": "{}"}}
+    pair = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": None, "content": "tide crane cargo pilot " * 2_000},
+    ]
+    question = {"role": "user", "content": "Where is the pilot?"}
+    fits = json.dumps({"model": "gpt-4o", "messages": [question, *pair, question]}).encode()
+    place.scripted(reporting(8_000))
+    assert place.proxy.ask(fits).status == 200
+    measured = place.proxy.ask(fits, f"/inspect{CHAT}")
+    assert measured.status == 200 and measured.json["tokens"]["prompt"] > 8_000
+    long = json.dumps({"model": "gpt-4o", "messages": [question, *pair * 30, question]}).encode()
+    assert place.proxy.ask(long).status == 200
+    first, second = (request.body for request in place.seen())
+    assert first == fits and len(second) < len(long)
+    roles = [message["role"] for message in json.loads(second)["messages"]]
+    assert all(roles[place - 1] == "assistant" for place, role in enumerate(roles) if role == "tool")
+    assert roles.count("tool") == roles.count("assistant") > 1

@@ -41,11 +41,11 @@ STREAMING = ("stream", "stream_options")
 
 
 class _Function(msgspec.Struct, gc=False):
-    name: str = ""
+    name: str | None = None
 
 
 class _ToolCall(msgspec.Struct, gc=False):
-    id: str = ""
+    id: str | None = None
     function: _Function | None = None
     custom: _Function | None = None
 
@@ -147,9 +147,9 @@ def _limit(raw: bytes | None) -> int | None:
 def _message(said: msgspec.Raw, index: int, whole: Whole = itself) -> Message:
     found = _MESSAGE.decode(said)
     raw = oversized_json.copy(whole(said))
-    calls = tuple(Call(c.id, _called(c)) for c in found.tool_calls or ())
+    calls = tuple(Call(c.id or "", _called(c)) for c in found.tool_calls or ())
     if found.function_call is not None and not calls:
-        calls = (Call("", found.function_call.name),)  # before tools: the result has no id and follows at once
+        calls = (Call("", found.function_call.name or ""),)  # before tools: the result has no id and follows at once
     kind = chat_messages.KINDS.get(found.role, Kind.OTHER)
     answers = _answers(found) if kind is Kind.RESULT else ()
     return Message(raw, found.role, kind, chat_messages, index, calls, answers, found.name or "")
@@ -164,7 +164,7 @@ def _answers(found: _Message) -> tuple[str, ...]:
 
 def _called(call: _ToolCall) -> str:
     target = call.function or call.custom
-    return target.name if target is not None else ""
+    return (target.name or "") if target is not None else ""
 
 
 def _thinking(head: Mapping[str, bytes]) -> int:
