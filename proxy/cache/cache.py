@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from proxy.cache.accepted_callers import AcceptedCallers
+from proxy.cache.calibration import Pair
 from proxy.cache.contents import Contents
 from proxy.cache.counts import CountKey, LocalCounts, SharedCounts
 from proxy.cache.keyring import SECRET_NAME, Keyring
@@ -22,7 +23,7 @@ from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.replicated import Lookup
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
-from proxy.model.limits import Correction, LearnedLimits, Proof, Suspicion
+from proxy.model.limits import Correction, LearnedLimits, Proof, Shape, Suspicion
 
 CLOSE_TIMEOUT_S = 0.25
 
@@ -85,7 +86,7 @@ class Cache:
         """Uses another secret of the operator from now on."""
         self._keyring.use(secret)
         for records in self._upstreams:
-            records.revote()
+            records.drop_votes()
 
     async def start(self) -> None:
         """Starts the background tasks, which connect and share. Does not wait for the backend."""
@@ -195,14 +196,23 @@ class Cache:
         """The corrections of a model's counts, of all tenants or of one."""
         return self._records.calibrations(model, tenant)
 
-    def consensus(self, model: str, family_ratio: float) -> tuple[int, float | None]:
-        """The number of tenants with a vote on a model's ratio, and the ratio for tenants without a calibration."""
-        return self._records.consensus(model, family_ratio)
+    def consensus(self, model: str, shape: Shape, start: Correction | None) -> tuple[int, Correction | None]:
+        """The number of callers with a vote on a model's counts of prompts of a shape, and the correction for tenants
+        without a calibration; `start` is what holds without any."""
+        return self._records.consensus(model, shape, start)
 
-    def record_ratio(self, model: str, tenant: bytes, ratio: float, start: Correction | None = None) -> None:
-        """Records the ratio of the upstream's count to ours that the usage of one response to a tenant showed; `start`
-        is what holds without any response."""
-        self._records.record_ratio(model, tenant, ratio, start)
+    def record_sample(
+        self,
+        model: str,
+        tenant: bytes,
+        shape: Shape,
+        pair: Pair,
+        start: Correction | None = None,
+        caller: bytes | None = None,
+    ) -> None:
+        """Records the tokens of the encoding and of the upstream's count that the usage of one response to a tenant
+        showed; `start` is what holds without any response, `caller` whose vote it may become."""
+        self._records.record_sample(model, tenant, shape, pair, start, caller)
 
     def lookups(self) -> dict[tuple[str, str], int]:
         """Lookups since the start, by tier and result."""

@@ -2,7 +2,7 @@
 
 It combines five kinds of replicated records: `LimitProofs`, `Interval` and `Calibration` of each model and tenant, and
 `Consensus` and invalidation times of each model. Every method but `load` and `refresh` returns without I/O. It does not
-decide what a refusal proves (`fit.learn`) or how a response's usage becomes a ratio (`tokens.meter`).
+decide what a refusal proves (`fit.learn`) or what a response's usage says of a count (`tokens.meter`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from proxy.cache import calibration, intervals, limit_proofs
-from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus
+from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus, Pair
 from proxy.cache.conversations import Conversations
 from proxy.cache.intervals import Interval
 from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
@@ -28,7 +28,7 @@ from proxy.cache.remote import Remote, Values
 from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
-from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof, Suspicion
+from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
 from proxy.model.structs import replace
 
 REFRESH_S = 2.0  # what another replica learned arrives here within this time
@@ -64,9 +64,10 @@ class ProofView:
 @dataclass(frozen=True, slots=True)
 class CalibrationView:
     """One tenant's calibration as an operator sees it. `tenant` is a short keyed hash, `answers` the number of
-    responses that the correction is based on."""
+    responses that the correction of prompts of a `shape` is based on."""
 
     tenant: str
+    shape: Shape
     correction: Correction
     answers: int
 
@@ -98,6 +99,7 @@ class ModelRecords:
         self._conversations = Conversations()
         self._unproven: Bounded[Key, tuple[int, float]] = Bounded(MAX_TENANT_RECORDS)  # the size, and when
         self._answered: Bounded[Key, int] = Bounded(MAX_TENANT_RECORDS)  # the largest size that was answered here
+        self._calibrated: Bounded[str, InvalidatedAt] = Bounded(MAX_MODELS)  # models with a calibration of any tenant
         self._changed = asyncio.Event()
         self.left = False  # set where the upstream is not in use any more
 
@@ -115,12 +117,12 @@ class ModelRecords:
 
         samples = Calibration(), Calibration.merged, calibration.pack, calibration.unpack
         self._calibrations: ReplicatedRecords[tuple[str, bytes, InvalidatedAt], Calibration] = ReplicatedRecords(
-            Codec("ratio:3", calibration_parts, *samples, RATIO_TTL_S),
+            Codec("line:1", calibration_parts, *samples, RATIO_TTL_S),
             *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
         )
         votes = Consensus(), Consensus.merged, calibration.pack_votes, calibration.unpack_votes
         self._consensus: ReplicatedRecords[tuple[str, InvalidatedAt], Consensus] = ReplicatedRecords(
-            Codec("ratios:3", consensus_parts, *votes, RATIO_TTL_S), *(MAX_MODELS, remote, keyring, stats, clock)
+            Codec("lines:1", consensus_parts, *votes, RATIO_TTL_S), *(MAX_MODELS, remote, keyring, stats, clock)
         )
         proofs = LimitProofs(), LimitProofs.merged, limit_proofs.pack, limit_proofs.unpack
         self._limits: ReplicatedRecords[Key, LimitProofs] = ReplicatedRecords(
@@ -157,49 +159,54 @@ class ModelRecords:
                 yield lookup
 
     def has_corrections(self, model: str) -> bool:
-        """Whether the counts of a model are corrected for any tenant."""
-        return self._consensus.records.filled and bool(self._consensus.get((model, self._invalidated_at(model))).votes)
+        """Whether the counts of a model may be corrected for any tenant. Other replicas may know of one."""
+        if self._remote is not None:
+            return self._calibrations.records.filled or self._consensus.records.filled
+        return self._calibrated.filled and self._calibrated.get(model) == self._invalidated_at(model)
 
-    def correction(self, model: str, tenant: bytes, family_ratio: float) -> Correction | None:
-        """The correction of a model's counts for a tenant: its own, else the consensus. None if there is neither."""
+    def correction(self, model: str, tenant: bytes, start: Correction | None, agrees: bool) -> Corrections | None:
+        """The corrections of a model's counts for a tenant: its own, and where callers agree (`agrees`) the consensus.
+        `start` are the figures of the model's family (None: its counts are exact). None if there is neither."""
         since = self._invalidated_at(model)
-        known = self._calibrations.get((model, tenant, since))
-        if known.ratio is not None:
-            return Correction(known.ratio, known.share)
-        ratio = self._consensus.get((model, since)).ratio(family_ratio)
-        return None if ratio is None else Correction(ratio)
+        own = self._calibrations.get((model, tenant, since))
+        return calibration.corrections(own, self._consensus.get((model, since)) if agrees else None, start)
 
-    def record_ratio(self, model: str, tenant: bytes, ratio: float, start: Correction | None = None) -> None:
-        """Records the ratio that the usage of one response to a tenant showed; `start` is what holds without any.
-        Replicas receive it within `REFRESH_S` seconds."""
+    def record_sample(
+        self,
+        model: str,
+        tenant: bytes,
+        shape: Shape,
+        pair: Pair,
+        start: Correction | None = None,
+        caller: bytes | None = None,
+    ) -> None:
+        """Records what the usage of one response to a tenant showed of the count of its prompt; `start` is what holds
+        without any, and `caller` is whose vote it may become (None: nobody's). Replicas receive it within `REFRESH_S`
+        seconds."""
         since = self._invalidated_at(model)
         key = model, tenant, since
-        before = self._calibrations.get(key)
-        after = before.with_sample(ratio, start)
+        after = self._calibrations.get(key).with_sample(shape, pair, start)
         self._calibrations.put(key, after)
-        if after.ratio != before.ratio:
-            self._vote(model, tenant, since, after)
+        self._calibrated.put(model, since)
+        if caller is not None and after.of(shape).count >= calibration.MIN_SAMPLES:
+            consensus = self._consensus.get((model, since))
+            voted = consensus.with_vote(self._voter(caller), shape, after.of(shape))
+            if voted is not consensus:
+                self._consensus.put((model, since), voted)
 
-    def _vote(self, model: str, tenant: bytes, since: InvalidatedAt, known: Calibration) -> None:
-        consensus = self._consensus.get((model, since))
-        voted = consensus.with_vote(self._voter(tenant), known)
-        if voted is not consensus:
-            self._consensus.put((model, since), voted)
-
-    def revote(self) -> None:
-        """Makes the votes anew once the secret has changed, by which tenants are named: none may keep two."""
+    def drop_votes(self) -> None:
+        """Drops all votes once the secret has changed, by which callers are named: none may keep two. Further responses
+        make them anew."""
         self._consensus.records.clear()
-        for (model, tenant, since), known in self._calibrations.items():
-            self._vote(model, tenant, since, known)
 
-    def _voter(self, tenant: bytes) -> bytes:
+    def _voter(self, caller: bytes) -> bytes:
         sealer = self._keyring.sealer or self._keyring.local
-        return sealer.name("voter", tenant)[-DIGEST_BYTES:]
+        return sealer.name("voter", caller)[-DIGEST_BYTES:]
 
     def has_tenant_records(self, model: str) -> bool:
         """Whether tenants of a model may get different results. If not, the tenant need not be determined."""
         limited = self._limits.records.filled or self._intervals.records.filled or self._conversations.filled
-        return limited or (self._consensus.records.filled and self.has_corrections(model))
+        return limited or self.has_corrections(model)
 
     def learned(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
         """The valid limits that refusals proved for a model and a tenant. Where none named the window: that of the
@@ -367,15 +374,18 @@ class ModelRecords:
         """The calibrations of a model in this process, of all tenants or of one."""
         since = self._invalidated_at(model)
         return [
-            CalibrationView(self._hashed(key[1]), Correction(known.ratio, known.share), known.count)
+            CalibrationView(self._hashed(key[1]), shape, found, known.of(shape).count)
             for key, known in self._calibrations.items()
-            if key[0] == model and key[2] == since and tenant in (None, key[1]) and known.ratio is not None
+            for shape in Shape
+            if key[0] == model and key[2] == since and tenant in (None, key[1])
+            if (found := known.of(shape).correction) is not None
         ]
 
-    def consensus(self, model: str, family_ratio: float) -> tuple[int, float | None]:
-        """The number of tenants with a vote on a model's ratio, and the ratio for tenants without a calibration."""
+    def consensus(self, model: str, shape: Shape, start: Correction | None) -> tuple[int, Correction | None]:
+        """The number of callers with a vote on a model's counts of prompts of a shape, and the correction for tenants
+        without a calibration."""
         consensus = self._consensus.get((model, self._invalidated_at(model)))
-        return len(consensus.votes), consensus.ratio(family_ratio)
+        return len(consensus.of(shape)), consensus.correction(shape, start)
 
     def _hashed(self, tenant: bytes) -> str:
         sealer = self._keyring.sealer or self._keyring.local

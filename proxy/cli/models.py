@@ -83,8 +83,9 @@ def learned(rows: Sequence[Row], console: Console | None = None) -> None:
     """Prints what a running proxy learned about models."""
     console = console or Console()
     for row in rows:
-        limits, counts, agreed = row["limits"], row["counts"], row["agreed"]
-        if not limits and not counts and agreed["ratio"] is None:
+        limits, counts = row["limits"], row["counts"]
+        agreed = [one for one in row["agreed"] if one["offset"] is not None]
+        if not limits and not counts and not agreed:
             console.print(f"\n{row['model']}: nothing learned", markup=False, highlight=False)
             continue
         console.print(f"\n{row['model']}: learned", markup=False, highlight=False)
@@ -92,11 +93,18 @@ def learned(rows: Sequence[Row], console: Console | None = None) -> None:
             console.print(f"  {_limit(limit)}", markup=False, highlight=False)
         for count in counts:
             margin = "" if count["margin"] is None else f" with a margin of {count['margin']:.0%}"
-            line = f"counts x {count['ratio']:g}{margin}, from {count['answers']} answers to tenant {count['caller']}"
+            line = f"{_counts(count)}{margin}, from {count['answers']} answers to tenant {count['caller']}"
             console.print(f"  {line}", markup=False, highlight=False)
-        if agreed["ratio"] is not None:
-            line = f"counts x {agreed['ratio']:g} for new tenants, agreed on by {agreed['callers']}"
+        for one in agreed:
+            line = f"{_counts(one)} for new tenants, agreed on by {one['callers']}"
             console.print(f"  {line}", markup=False, highlight=False)
+
+
+def _counts(line: Row) -> str:
+    """How prompts of a shape are counted."""
+    ratio = "" if line["ratio"] is None else f" x {line['ratio']:g}"
+    offset = f" {line['offset']:+,} tokens" if line["offset"] or not ratio else ""
+    return f"counts of {line['shape']}{ratio}{offset}"
 
 
 def _limit(limit: Row) -> str:

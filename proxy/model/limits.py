@@ -121,13 +121,71 @@ class Margin:
 NO_MARGIN = Margin(0)
 
 
+class Shape(StrEnum):
+    """The shape of a prompt, for what is learned of its counts: what providers add on their own differs with tools."""
+
+    TEXT = "text"
+    TOOLS = "tools"
+
+
+REACH = 4  # a ratio holds for prompts up to so many times the largest one that taught it
+CLOSE_REACH, FAR_SHARE = 3, 0.05  # from so many times it on, the margin is at least this share of the prompt
+
+
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A correction of a model's counts, learned from usage. `ratio`: tokens of the model per token of the encoding.
-    `share`: the margin's share of the prompt for such counts; None: that of the model's family."""
+    """A correction of a model's counts, learned from usage: `offset + ratio * n` tokens, for n of its encoding.
+
+    `ratio`: tokens of the model per token of the encoding; None: that of the model's family. `share`: the margin's
+    share of the prompt for such counts; None: the margin of the family. `sure`: enough responses taught it. `taught`:
+    the largest prompt that taught it, in tokens of the encoding; 0: it holds for all.
+    """
+
+    ratio: float | None
+    share: float | None = None
+    offset: int = 0
+    sure: bool = True
+    taught: int = 0
+
+    def at(self, size: int) -> Correction:
+        """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it."""
+        if not self.taught or size <= CLOSE_REACH * self.taught:
+            return replace(self, taught=0)
+        if self.ratio is None:  # exact counts: an offset is one everywhere
+            return replace(self, taught=0)
+        if size <= REACH * self.taught:
+            return replace(self, share=None if self.share is None else max(self.share, FAR_SHARE), taught=0)
+        return Correction(None, None, self.offset, sure=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """The corrections of a model's counts by the shape of the prompt; None where nothing was learned."""
+
+    text: Correction | None = None
+    tools: Correction | None = None
+
+    def of(self, shape: Shape) -> Correction | None:
+        """The correction for prompts of a shape."""
+        return self.tools if shape is Shape.TOOLS else self.text
+
+    def at(self, size: int) -> Corrections:
+        """The corrections for a prompt of about `size` tokens."""
+        text, tools = (None if one is None else one.at(size) for one in (self.text, self.tools))
+        return Corrections(text, tools)
+
+
+@dataclass(frozen=True, slots=True)
+class CountUnit:
+    """How a prompt of a shape was counted: `offset + ratio * n` tokens, for n tokens of the model's encoding."""
 
     ratio: float
-    share: float | None = None
+    offset: int = 0
+    shape: Shape = Shape.TEXT
+
+    def encoded(self, counted: int) -> int:
+        """The tokens of the encoding in a count."""
+        return round((counted - self.offset) / self.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +210,7 @@ class LearnedLimits:
     shared: bool = False
     max_inputs: int | None = None
     max_together: int | None = None
-    correction: Correction | None = None
+    correction: Corrections | None = None
     requested: int | None = None
     refused: int = 0
     media: Callable[[int], int | None] | None = field(default=None, compare=False, repr=False)
@@ -162,6 +220,10 @@ class LearnedLimits:
         """Whether it limits requests: by a window, a bound on the prompt, or what may stand where."""
         found = self.window is not None or self.max_input is not None
         return found or self.alternates or self.binds or self.shared
+
+    def at(self, size: int) -> LearnedLimits:
+        """The same for a prompt of about `size` tokens."""
+        return self if self.correction is None else replace(self, correction=self.correction.at(size))
 
     def where_requested(self, window: int | None) -> LearnedLimits:
         """The same for a request that asks for a window of so many tokens, if it does: what was learned of other

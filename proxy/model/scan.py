@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.limits import Margin, Quality
+from proxy.model.limits import CountUnit, Margin, Quality
 from proxy.model.ports import Medium
 
 
@@ -88,7 +88,7 @@ class Scan(msgspec.Struct, frozen=True):
 class Total(msgspec.Struct, frozen=True):
     """The count of a request that fits and needs no plan. `prompt` is in tokens.
 
-    `unit`: tokens of the model per token of the encoding; None if no ratio can be learned from this request. `fixed`:
+    `unit`: how it was counted; None if nothing can be learned from this request. `fixed`:
     the tokens besides its messages. `digests`: the last of its prefixes' digests. `longest`: the tokens of the longest
     message where each has the window to itself; else 0. `media`: the parts whose cost the body does not show.
     """
@@ -97,7 +97,7 @@ class Total(msgspec.Struct, frozen=True):
     margin: Margin
     quality: Quality
     messages: int
-    unit: float | None = None
+    unit: CountUnit | None = None
     fixed: int = 0
     digests: Sequence[int] = ()
     longest: int = 0

@@ -13,9 +13,8 @@ from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.figures import Figures
 from proxy.request.stages import Answered
-from proxy.tokens.meter import is_noise, learned_ratio
 from proxy.tokens.usage import truncated
-from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.internal_client import tenant_of, voter_of
 
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
 WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
@@ -33,13 +32,14 @@ def outcome_of(context: RequestContext) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLearning:
-    """Compares the upstream's own counts with ours."""
+    """Compares the upstream's own counts with ours. `keyed`: who gets answers has a key that an upstream accepted."""
 
     knowledge: Knowledge
     cache: Cache
+    keyed: bool = True
 
     def learn(self, context: RequestContext, outcome: Outcome) -> None:
-        """Corrects the count ratio of the model, and takes back learned limits that the answer disproves."""
+        """Corrects the counts of the model, and takes back learned limits that the answer disproves."""
         if outcome.status != 200:
             return
         figures = context.figures or context.figures_now()
@@ -55,13 +55,12 @@ class AnswerLearning:
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
+        tenant = figures.tenant or tenant_of(sender)
         if figures.media:
-            tenant, usage = figures.tenant or tenant_of(sender), outcome.usage.prompt
-            self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, usage)
-        family = self.knowledge.families.find(model).of(outcome.endpoint)
-        ratio = learned_ratio(model, family, figures.unit, outcome.prompt_sent, outcome.usage)
-        if ratio is not None and (self.cache.has_corrections(model) or not is_noise(family, ratio)):
-            self.cache.record_ratio(model, figures.tenant or tenant_of(sender), ratio, family.start)
+            self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, outcome.usage.prompt)
+        caller = voter_of(sender, context.received.address, self.keyed)
+        counted = outcome.prompt_sent, figures.unit
+        self.knowledge.record_usage(model, outcome.endpoint, tenant, counted, outcome.usage, caller)
 
     def _record_size(self, context: RequestContext, figures: Figures, outcome: Outcome) -> None:
         """Records how much was answered, and with it what the refusal before proved. An upstream that read less than

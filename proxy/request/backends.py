@@ -68,7 +68,8 @@ class Builder:
         knowledge = self._knowledge(row, upstream, before)
         planner = self._planner(row, upstream, knowledge)
         pool = planner.plans.pool
-        learning = AnswerLearning(knowledge, knowledge.cache)
+        accepted = row.callers != ANY and upstream.has_key  # else clients with any key are served
+        learning = AnswerLearning(knowledge, knowledge.cache, accepted)
         return Backend(row.name, upstream, knowledge, planner, Healer(knowledge, planner.plans, pool), learning, route)
 
     def _kept(self, row: UpstreamRow) -> Backend | None:

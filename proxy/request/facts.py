@@ -15,15 +15,15 @@ from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import CHAT, Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Suspicion, Window
-from proxy.model.outcome import Outcome, Refusal
+from proxy.model.limits import NOTHING_LEARNED, CountUnit, LearnedLimits, Proof, Suspicion, Window
+from proxy.model.outcome import Outcome, Refusal, Usage
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
-from proxy.tokens.meter import meter_for
+from proxy.tokens.meter import is_noise, meter_for, sample_of
 from proxy.tokens.usage import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.key_checks import KeyChecks
@@ -31,6 +31,7 @@ from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import Headers, ModelsListing
 
 MOST_MODELS = 1_000  # entries of each cache by model: clients choose the names
+BYTES_PER_TOKEN = 4  # of bodies, about: says how a prompt compares with those that taught a correction
 MASK = (1 << 63) - 1
 SILENT = "silent_truncation"  # the rule of a proof that does not come from a refusal
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
@@ -142,7 +143,8 @@ class Knowledge:
     def _limits(self, model: str, tenant: bytes, digests: Sequence[int]) -> LearnedLimits:
         learned = self.cache.learned_limits(model, tenant, digests) if tenant else NOTHING_LEARNED
         if self.cache.has_corrections(model):
-            correction = self.cache.correction(model, tenant, self.families.find(model).factor)
+            start = self.families.find(model).start
+            correction = self.cache.correction(model, tenant, start, self.keys.checked)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
             return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
@@ -152,6 +154,33 @@ class Knowledge:
         if learned.supposed and not stated.guessed and stated.source not in (TABLE, GAP):
             learned = replace(learned, window=None, supposed=False, refused=0)
         return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
+
+    def learned_for(self, learned: LearnedLimits, model: str, size: int, cap: int | None = None) -> LearnedLimits:
+        """The same for a body of `size` bytes: corrections of counts hold for prompts like those that taught them. No
+        more of a long one is sent than the model's window holds, under the caps of the client and the operator."""
+        if learned.correction is None:
+            return learned
+        window = self.known(model, learned)
+        bounds = (None if window.guessed else window.tokens, cap, self.limit)
+        return learned.at(min([size // BYTES_PER_TOKEN, *(tokens for tokens in bounds if tokens is not None)]))
+
+    def record_usage(
+        self,
+        model: str,
+        api: str,
+        tenant: bytes,
+        counted: tuple[int, CountUnit | None],
+        usage: Usage,
+        caller: bytes | None = None,
+    ) -> None:
+        """Learns from the upstream's count of a prompt that we counted; `caller` is whose vote on the counts of others
+        it may become, where the upstream checks keys."""
+        family, unit = self.families.find(model).of(api), counted[1]
+        sample = sample_of(model, family, unit, counted[0], usage)
+        if unit is None or sample is None or (is_noise(family, sample) and not self.cache.has_corrections(model)):
+            return
+        voter = caller if self.keys.checked else None
+        self.cache.record_sample(model, tenant, unit.shape, sample, family.start, voter)
 
     def _stated(self, model: str) -> Window:
         """A model's window from the operator's rows, from what the upstream has loaded, the tables, the upstream's
@@ -240,7 +269,8 @@ class Knowledge:
     def candidate(self, prompt: Prompt, model: str, ladder: Ladder, cap: int | None, tenant: bytes) -> CandidateModel:
         """A client's cap applies to every model that its request may be moved to; but it is no window of an unknown
         model."""
-        learned = self.learned(model, tenant)
+        size = sum(len(message.raw) for message in prompt.messages)
+        learned = self.learned_for(self.learned(model, tenant), model, size, cap)
         window = self.known(model, learned)
         if not window.guessed:
             window = self.window_now(model, ladder, cap, learned)

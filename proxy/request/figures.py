@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from proxy.model.limits import CountUnit
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Draft, Plan
 from proxy.model.ports import Medium
@@ -21,17 +22,16 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     """What remains of a request when its content is released.
 
     `outcome` has what follows from its stages, without what its answer and its record add. `tenant` and `probing` are
-    those of `Scanned`, `prefixes` those of `Planned`. `unit` is the number of the model's tokens that one token of its
-    encoding counts as; None if its count teaches nothing. `appends_to`: the id of the stored conversation that the
-    reply becomes a part of. `size`: the tokens of the prompt that was sent, and of the reply that must fit with it
-    where it counts; 0 if it was not counted. `digests`: of the prefixes of what the client sent.
-    `media`: the parts that were sent whose cost the body does not show.
+    those of `Scanned`, `prefixes` those of `Planned`. `unit` is how the prompt was counted; None if its count teaches
+    nothing. `appends_to`: the id of the stored conversation that the reply becomes a part of. `size`: the tokens of the
+    prompt that was sent, and of the reply that must fit with it where it counts; 0 if it was not counted. `digests`: of
+    the prefixes of what the client sent. `media`: the parts that were sent whose cost the body does not show.
     """
 
     outcome: Outcome
     tenant: bytes = b""
     probing: bool = False
-    unit: float | None = None
+    unit: CountUnit | None = None
     appends_to: str = ""
     prefixes: tuple[Prefixes, Prefixes | None] | None = None
     shown: Shown | None = None

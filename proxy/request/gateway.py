@@ -141,7 +141,8 @@ class Gateway:
         headers, trace = scope["headers"], None
         if self.tracer is not None:
             trace, headers = self.tracer.begin(scope["method"], headers)
-        received = Received(api, self.settings.mode, shown(target), headers)
+        client = scope.get("client")
+        received = Received(api, self.settings.mode, shown(target), headers, address=client[0] if client else "")
         context = RequestContext(received, record=Record(trace=trace), keeping=self.keeping)
         cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
@@ -189,14 +190,14 @@ class Gateway:
         asked = controls(head.headers)
         mode = asked.mode or head.mode
         if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
-            context.received = Received(head.api, mode, head.path, head.headers, asked)
+            context.received = replace(head, mode=mode, controls=asked)
             if self.routes is None and asked.upstream not in (None, DEFAULT):
                 raise no_upstreams()
         context.room = room = Room(self.budget, scope)
         body = body_if_received(cycle, settings.max_body, room)
         if body is None:
             body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-        context.received = Received(head.api, mode, head.path, head.headers, asked, body)
+        context.received = Received(head.api, mode, head.path, head.headers, asked, body, address=head.address)
         began = time.perf_counter()
         try:
             planner = self.planner if self.routes is None else (await self.routes.begin(context)).planner

@@ -51,6 +51,7 @@ class Healer:
         scanned = replace(scanned, tenant=tenant_of(received.headers))
         if uncut:  # in the meantime another request may have learned what this refusal would teach
             known = self.knowledge.learned(scanned.model, scanned.tenant, scanned.digests)
+            known = self.knowledge.learned_for(known, scanned.model, len(scanned.plain), scanned.controls.window)
             scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
         context.scanned = scanned
         if uncut:

@@ -100,6 +100,7 @@ class Inspecting:
         ladder = planner.ladder_for(model, controls)
         await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
+        learned = knowledge.learned_for(learned, model, len(scanned.plain), controls.window)
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
         context.scanned = scanned = await planner.with_requested(received, scanned)
         context.planned = await planner.plans.build(received, scanned, ladder, context.record)

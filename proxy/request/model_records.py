@@ -21,6 +21,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
 from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
+from proxy.model.limits import Correction, Shape
 from proxy.tokens.families import Families
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import value_of
@@ -40,7 +41,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 def learned_of(cache: Cache, families: Families, model: str, tenant: bytes | None = None) -> dict[str, Any]:
     """The valid records of a model, of all tenants or of one: figures, times in UTC, and the tenant as a short keyed
     hash. These are the records of this process: workers share records only through Redis."""
-    voters, ratio = cache.consensus(model, families.find(model).factor)
+    start = families.find(model).start
     return {
         "model": model,
         "limits": [
@@ -62,14 +63,22 @@ def learned_of(cache: Cache, families: Families, model: str, tenant: bytes | Non
         "counts": [
             {
                 "caller": one.tenant,
+                "shape": one.shape.value,
+                "offset": one.correction.offset,
                 "ratio": one.correction.ratio,
                 "margin": one.correction.share,
                 "answers": one.answers,
             }
             for one in cache.calibrations(model, tenant)
         ],
-        "agreed": {"callers": voters, "ratio": ratio},
+        "agreed": [_agreed(shape, *cache.consensus(model, shape, start)) for shape in Shape],
     }
+
+
+def _agreed(shape: Shape, voters: int, found: Correction | None) -> dict[str, Any]:
+    """What the callers with a vote agree on for others; None where they are too few."""
+    offset, ratio = (None, None) if found is None else (found.offset, found.ratio)
+    return {"shape": shape.value, "callers": voters, "offset": offset, "ratio": ratio}
 
 
 def learned_everywhere(cache: Cache, others: Mapping[str, Cache], families: Families, model: str) -> dict[str, Any]:

@@ -161,11 +161,11 @@ class Planner:
         knowledge, model = self.knowledge, scanned.scan.model
         if knowledge.shared:
             await knowledge.refresh(model, ladder, scanned.tenant, received.api.name, received.headers)
-        learned, digests = knowledge.learned(model, scanned.tenant), scanned.digests
+        size, cap, digests = len(scanned.plain), scanned.controls.window, scanned.digests
+        learned = knowledge.learned_for(knowledge.learned(model, scanned.tenant), model, size, cap)
         if knowledge.cache.has_conversations(model, scanned.tenant):
-            heavy = len(scanned.plain) > HEAVY_BYTES
-            digests = await self.plans.pool.run(heavy, digests_of, knowledge, scanned.scan, learned)
-            learned = knowledge.learned(model, scanned.tenant, digests)
+            digests = await self.plans.pool.run(size > HEAVY_BYTES, digests_of, knowledge, scanned.scan, learned)
+            learned = knowledge.learned_for(knowledge.learned(model, scanned.tenant, digests), model, size, cap)
         return replace(scanned, learned=learned, digests=digests)
 
     def _default_rules(self, model: str) -> tuple[Ladder, tuple[Entry, ...]]:

@@ -49,7 +49,8 @@ from proxy.wire.tap import Tap
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """A request as it arrived. `dry_run`: nothing is sent for it, and no extra call is made (`/inspect`)."""
+    """A request as it arrived, from a client at an `address`. `dry_run`: nothing is sent for it, and no extra call is
+    made (`/inspect`)."""
 
     api: Api
     mode: Mode
@@ -58,6 +59,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     controls: Controls = NOTHING_ASKED
     body: bytes = b""
     dry_run: bool = False
+    address: str = ""
 
     @property
     def may_change(self) -> bool:

@@ -16,7 +16,7 @@ from proxy.fit.blocks import runs
 from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Message, Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Margin, Quality
+from proxy.model.limits import NOTHING_LEARNED, CountUnit, LearnedLimits, Margin, Quality
 from proxy.model.plan import Ladder
 from proxy.model.ports import Meter
 from proxy.model.scan import PrefixDigest, Scan, Total
@@ -41,7 +41,7 @@ class Frame:
     fixed: int
     margin: Margin
     quality: Quality
-    unit: float | None
+    unit: CountUnit | None
 
     def total(self, tokens: int, messages: int, marks: PrefixDigest | None) -> Total:
         """The total of a prompt whose messages cost `tokens`."""

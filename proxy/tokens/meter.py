@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
 from proxy.model import oversized_json
 from proxy.model.conversation import CHAT, Kind, Message, MessageFormat, Prompt
-from proxy.model.limits import Correction, LearnedLimits, Margin, Quality
+from proxy.model.limits import Correction, Corrections, CountUnit, LearnedLimits, Margin, Quality, Shape
 from proxy.model.outcome import Usage
 from proxy.model.ports import Medium, Memory, Meter
 from proxy.model.structs import replace
@@ -21,18 +21,21 @@ from proxy.tokens.families import ASSUMED_MARGIN, BUILT_IN, EXACT_MARGIN, Famili
 from proxy.tokens.formats import FORMATS, BodyFormat
 from proxy.tokens.messages import text_of_raw
 from proxy.tokens.request_overhead import PARTS
+from proxy.tokens.usage import MIN_USAGE
 
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
 CERTAIN_SALT, FIXED_SALT, MEDIA_SALT = 1, 2, 4  # xored with the seed: keys of other values in the same cache
 STORED = "stored"  # the name of the tokens that the upstream has stored and that precede the request's own
-NOISE = 0.03  # where counts are exact, a learned ratio within this of 1 is noise; beyond it, another model answers
+NOISE_TOKENS = 24  # where counts are exact, usage within this of the count is noise: the margin's constant covers it
 RATIO_RANGE = (0.25, 8.0)  # no known tokenizer differs more from the encodings
 MAX_SAMPLES = 128  # pieces of an oversized text that are counted: 4 MB, up to 2 s
-MIN_SAMPLE_TOKENS = 1000  # of a prompt that a ratio is learned from: in shorter ones the overhead dominates
-# As multiples of the family's ratio. Usage outside this range does not count what was sent: some gateways leave out
-# cached tokens, some servers truncate silently, and a web search may be many times the prompt.
-PLAUSIBLE = (0.7, 3.0)
+MIN_SAMPLE_TOKENS = 100  # of a prompt that corrections are learned from
+# Usage outside this range does not count what was sent: some gateways leave out cached tokens, some servers truncate
+# silently, and a web search may be many times the prompt. As multiples of the family's ratio, or as a difference.
+PLAUSIBLE, PLAUSIBLE_TOKENS = (0.7, 3.0), (-400, 1_900)
+LEARNED_BASE = 20  # tokens of the margin that remain once the errors of counts are known
+NO_TOOLS = len(b"null")  # bytes of a field without tools: null, or an empty list
 ONLINE = ":online"  # suffix of models for which OpenRouter inserts web results into the prompt
 
 
@@ -54,9 +57,13 @@ def meter_for(
     system = first if first is not None and first.role in body.instructions and first.index <= 0 else None
     schema = (1 if system is None else 2) if body.has_schema(prompt.head) else 0
     counting = counting_key_for(model, schema, prompt.opaque, tokenizer, families, prompt.api)
-    correction = None if counting.family.own else _plausible(learned.correction, counting.family)
-    factor = learned.scale * (correction.ratio if correction is not None else counting.family.factor)
-    return RequestMeter(prompt, body, counting, memory, system, factor, learned.scale, correction, learned.media)
+    family, scale, known = counting.family, learned.scale, learned.media
+    shape = Shape.TOOLS if any([len(prompt.head.get(key, b"")) > NO_TOOLS for key in body.tools]) else Shape.TEXT
+    correction = None if family.own else _plausible(learned.correction, shape, family)
+    if correction is None:
+        return RequestMeter(prompt, body, counting, memory, system, scale * family.factor, scale, None, known, shape)
+    factor, offset = scale * (correction.ratio or family.factor), round(scale * correction.offset)
+    return RequestMeter(prompt, body, counting, memory, system, factor, scale, correction, known, shape, offset)
 
 
 def prompt_tokens(
@@ -84,42 +91,52 @@ class _NoMemory:
         pass
 
 
-def unit_of(meter: Meter) -> float | None:
-    """Tokens of the model per token of the encoding, without what refusals taught. None if no ratio can be learned from
-    this request's usage: a part's cost is assumed, the provider adds web results, or the tokenizer is the user's."""
+def unit_of(meter: Meter) -> CountUnit | None:
+    """How a meter counts, without what refusals taught. None if nothing can be learned from this request's usage: a
+    part's cost is assumed, the provider adds web results, or the tokenizer is the user's."""
     if not isinstance(meter, RequestMeter) or not meter.certain:
         return None
     family = meter.counting.family
     if family.own or family.recipe.hidden_search:
         return None
-    return meter.factor / meter.scale
+    return CountUnit(meter.factor / meter.scale, meter.added, meter.shape)
 
 
-def learned_ratio(model: str, family: Family, unit: float | None, counted: int, usage: Usage) -> float | None:
-    """The ratio that a response's usage implies for a model. `counted` is our count of the prompt, made with `unit`.
+def sample_of(model: str, family: Family, unit: CountUnit | None, counted: int, usage: Usage) -> tuple[int, int] | None:
+    """What a response's usage says of a count: the prompt's tokens of the encoding, and the upstream's. `counted` is
+    our count of the prompt, made with `unit`.
 
-    None if nothing can be learned: a short prompt, a part with an assumed cost, an implausible figure.
+    None if nothing can be learned: a very short prompt, a part with an assumed cost, an implausible figure.
     """
-    if unit is None or counted < MIN_SAMPLE_TOKENS or usage.cached > usage.prompt or model.endswith(ONLINE):
+    if unit is None or usage.cached > usage.prompt or model.endswith(ONLINE):
         return None
-    ratio, expected = usage.prompt / counted * unit, family.factor
-    return ratio if PLAUSIBLE[0] * expected <= ratio <= PLAUSIBLE[1] * expected else None
-
-
-def is_noise(family: Family, ratio: float) -> bool:
-    """Whether a ratio of a model with exact counts is so near to 1 that it means nothing."""
-    return abs(ratio - 1) < NOISE and family.ratio is None
-
-
-def _plausible(correction: Correction | None, family: Family) -> Correction | None:
-    if correction is None or not RATIO_RANGE[0] <= correction.ratio <= RATIO_RANGE[1]:
+    encoded, used = unit.encoded(counted), usage.prompt
+    if encoded < MIN_SAMPLE_TOKENS or used < MIN_USAGE:
         return None
-    return None if is_noise(family, correction.ratio) else correction
+    own = family.factor * encoded
+    least = min(PLAUSIBLE[0] * own, own + PLAUSIBLE_TOKENS[0])
+    return (encoded, used) if least <= used <= max(PLAUSIBLE[1] * own, own + PLAUSIBLE_TOKENS[1]) else None
+
+
+def is_noise(family: Family, sample: tuple[int, int]) -> bool:
+    """Whether a model's counts are exact and usage is so near to one that it means nothing."""
+    return family.ratio is None and abs(sample[1] - sample[0]) <= NOISE_TOKENS
+
+
+def _plausible(found: Corrections | None, shape: Shape, family: Family) -> Correction | None:
+    """The correction of prompts of a shape. Where counts are exact, no ratio is learned."""
+    correction = None if found is None else found.of(shape)
+    if correction is None or correction.ratio is None:
+        return correction
+    if family.ratio is None:
+        return replace(correction, ratio=None)
+    return correction if RATIO_RANGE[0] <= correction.ratio <= RATIO_RANGE[1] else None
 
 
 @dataclass(frozen=True, eq=False)
 class RequestMeter:
-    """Implements `Meter`. The cache holds tokens of the family's encoding; `factor` converts to the model's.
+    """Implements `Meter`. The cache holds tokens of the family's encoding; `factor` converts to the model's, of which
+    `offset` more are counted once.
 
     `known`: what usage showed of parts whose cost the body does not show, by digest; `rate`: of the usual costs of all
     other such parts.
@@ -134,6 +151,8 @@ class RequestMeter:
     scale: float
     correction: Correction | None
     known: Callable[[int], int | None] | None = None
+    shape: Shape = Shape.TEXT
+    offset: int = 0
     told: bool = False  # the upstream counted this prompt
     stated: Margin | None = None
     rate: float = 1.0
@@ -145,9 +164,12 @@ class RequestMeter:
         or the upstream's own count corrected the counts; else estimated."""
         if self.told:
             return Quality.CALIBRATED
-        if self.counting.family.ratio is None and self.factor == 1.0:
+        family, correction = self.counting.family, self.correction
+        if family.ratio is None:
+            if self.factor != 1.0 or self.offset:
+                return Quality.CALIBRATED
             return Quality.EXACT if self.certain else Quality.ESTIMATED
-        known = self.counting.family.own or self.correction is not None or self.scale != 1.0
+        known = family.own or (correction is not None and correction.sure) or self.scale != 1.0
         return Quality.CALIBRATED if known else Quality.ESTIMATED
 
     @cached_property
@@ -161,7 +183,10 @@ class RequestMeter:
         else:
             margin = family.margin if self.quality is Quality.ESTIMATED else family.calibrated
         share = self.correction.share if self.correction is not None else None
-        return Margin(margin.base + self.allowance, margin.share if share is None else share)
+        if share is None:
+            return Margin(margin.base + self.allowance, margin.share)
+        base = margin.base if family.ratio is None else min(margin.base, LEARNED_BASE)
+        return Margin(base + self.allowance, share)
 
     @cached_property
     def certain(self) -> bool:
@@ -185,7 +210,14 @@ class RequestMeter:
         """Tokens besides the messages, by name (`request_overhead.PARTS`)."""
         tokens = zip(PARTS, self._scaled(self._head[:-1]), strict=True)
         found = {part: count for part, count in tokens if count or part == PARTS[0]}
+        if self.offset:
+            found[PARTS[0] if self.offset > 0 else max(found, key=lambda part: found[part])] += self.added
         return found | {STORED: self.prompt.stored} if self.prompt.stored else found
+
+    @cached_property
+    def added(self) -> int:
+        """The offset, as far as there are fixed tokens that a negative one can take from."""
+        return self.offset if self.offset >= 0 else max(self.offset, -sum(self._scaled(self._head[:-1])))
 
     @cached_property
     def _head(self) -> tuple[int, ...]:
@@ -320,12 +352,14 @@ class RequestMeter:
 
     def scaled(self, ratio: float) -> Meter:
         """A meter with counts `ratio` times as large, as learned from a refusal."""
-        return replace(self, factor=self.factor * ratio, scale=self.scale * ratio)
+        offset = round(self.offset * ratio)
+        return replace(self, factor=self.factor * ratio, scale=self.scale * ratio, offset=offset)
 
     def counted(self, ratio: float, margin: Margin | None = None) -> Meter:
         """A meter with counts `ratio` times as large, because the upstream counted this prompt. `margin` replaces that
         of its quality."""
-        return replace(self, factor=self.factor * ratio, told=True, stated=margin)
+        offset = round(self.offset * ratio)
+        return replace(self, factor=self.factor * ratio, offset=offset, told=True, stated=margin)
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its key and the bytes that the cost depends on. Without messages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.model.limits import Quality
+from proxy.model.limits import CountUnit, Quality
 from proxy.model.outcome import Usage
 
 MIN_READ_SHARE = 0.6  # of our count. A smaller share is no counting error: the largest of a trusted count was 36 %
@@ -20,7 +20,7 @@ MIN_LIMIT = 1_000  # tokens; no server reads fewer
 MIN_USAGE = 64  # tokens; a smaller usage does not count the prompt
 
 
-def truncated(counted: int, quality: Quality | str, unit: float | None, usage: Usage) -> bool:
+def truncated(counted: int, quality: Quality | str, unit: CountUnit | None, usage: Usage) -> bool:
     """Whether usage reports far fewer tokens than were sent. `counted` is our count, of the given quality.
 
     Always False if the count is an estimate or has parts with assumed costs (`unit` is None), or if cached tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -166,6 +167,30 @@ def tenant_of(headers: Headers) -> bytes:
     """The tenant: for whom a response is evidence of limits and counts. A 16-byte digest of all headers of
     `TENANT_HEADERS`, so one caller may be several tenants."""
     return _digest(headers, TENANT_HEADERS)
+
+
+def voter_of(headers: Headers, address: str, accepted: bool) -> bytes:
+    """The caller as a voter on what others get, behind an answer with 2xx: whose key it is, if the upstream `accepted`
+    keys, else the client's address. A client that sends several keys, or one that can be written in several ways, may
+    use one of them and invent the others: it counts by its address."""
+    keys = [(name, value) for name, value in headers if name in CREDENTIALS or name == QUERY]
+    if accepted and len(keys) == 1 and keys[0][0] != QUERY:
+        words = keys[0][1].split()
+        if len(words) == 1 or (len(words) == 2 and words[0].lower() == b"bearer"):
+            return b"key:" + words[-1]
+    return b"address:" + _network(address).encode()
+
+
+def _network(address: str) -> str:
+    """An address of a client; of IPv6 the network of 64 bits, whose every address one client may use."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    mapped = found.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:

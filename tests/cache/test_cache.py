@@ -16,8 +16,9 @@ from proxy.cache import redis as caching
 from proxy.cache.cache import Cache
 from proxy.cache.remote import READ_BUDGET_S
 from proxy.errors import ConfigError
-from proxy.model.limits import Correction, LearnedLimits, Proof
+from proxy.model.limits import LearnedLimits, Proof
 from proxy.observe.log import event
+from tests.cache.lessons import FAMILY, counts_as, teach
 from tests.cache.shelf import until
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
@@ -128,9 +129,9 @@ def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -
     async def test(one: Cache, two: Cache) -> None:
         await two.load_records([("gpt-4", CALLER)])
         one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        one.record_ratio("gpt-4", CALLER, 1.26)
+        teach(one, "gpt-4", CALLER, 1.26)
         await until(lambda: two.learned_limits("gpt-4", CALLER).window == 6000)
-        await until(lambda: two.correction("gpt-4", CALLER, 1.0) == Correction(1.26))
+        await until(lambda: counts_as(two.correction("gpt-4", CALLER, FAMILY, False), 1.26))
         one.record_proof("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
         await until(lambda: len(server.names()) == 4)
         await two.load_records([("other", CALLER)])
@@ -460,7 +461,7 @@ def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, mon
 
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
-        one.record_ratio("gpt-4", CALLER, 1.5)
+        teach(one, "gpt-4", CALLER, 1.5)
 
     run(test, server.url)
     assert len(server.names()) == 2
@@ -522,11 +523,11 @@ def test_without_a_url_everything_is_remembered_in_this_process() -> None:
         one.store_counts(PAIRS)
         assert one.memory.get(PAIRS[0][0]) == (5,)
         one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        one.record_ratio("gpt-4", CALLER, 1.1)
+        teach(one, "gpt-4", CALLER, 1.1)
         await one.load_records([("gpt-4", CALLER)])
         assert one.learned_limits("gpt-4", CALLER).window == 6000
-        assert one.correction("gpt-4", CALLER, 1.0) == Correction(1.1)
-        assert one.correction("x", CALLER, 1.0) is None
+        assert counts_as(one.correction("gpt-4", CALLER, FAMILY, False), 1.1)
+        assert one.correction("x", CALLER, FAMILY, False) is None
         one.contents.put("summary", b"c", b"k", CANARY)
         assert await one.contents.get("summary", b"c", b"k") == CANARY
         assert one.open_breakers() == {}
@@ -569,7 +570,7 @@ def test_the_records_of_two_upstreams_are_kept_apart_and_forgotten_together() ->
     other = cache.beside("other")
     assert other.memory is cache.memory and other.contents is cache.contents
     other.record_proof("m", b"t", LearnedLimits(window=9_000), Proof(0, 0))
-    other.record_ratio("m", b"t", 1.5)
+    teach(other, "m", b"t", 1.5)
     assert cache.learned_limits("m", b"t") == LearnedLimits() and not cache.has_corrections("m")
     assert other.learned_limits("m", b"t").window == 9_000 and other.has_corrections("m")
     cache.record_proof("m", b"t", LearnedLimits(window=7_000), Proof(0, 0))

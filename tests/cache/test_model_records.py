@@ -17,8 +17,9 @@ from proxy.cache.model_records import PROBE_AFTER_S, ModelRecords
 from proxy.cache.remote import Remote
 from proxy.cache.replicated import ACTIVE_S
 from proxy.cache.stats import LookupStats
-from proxy.model.limits import NOTHING_LEARNED, Correction, LearnedLimits, Proof, Suspicion
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Shape, Suspicion
 from proxy.model.structs import replace
+from tests.cache.lessons import FAMILY, VOTE, counts_as, teach
 from tests.cache.shelf import Shelf, until
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
@@ -82,11 +83,11 @@ def test_without_a_backend_lessons_stay_in_this_process() -> None:
         await records.load([("m", ANN)])
         assert not records.has_tenant_records("m")
         records.record_proof("m", ANN, LearnedLimits(window=4096), PROOF)
-        records.record_ratio("m", ANN, 1.25)
+        teach(records, "m", ANN, 1.25)
         await records.refresh()
         assert records.has_tenant_records("m") and records.learned("m", ANN) == LearnedLimits(window=4096)
-        assert records.correction("m", ANN, 1.0) == Correction(1.24) and records.has_corrections("m")
-        assert records.correction("other", ANN, 1.0) is None and not records.has_corrections("other")
+        assert counts_as(records.correction("m", ANN, FAMILY, True), 1.25) and records.has_corrections("m")
+        assert records.correction("other", ANN, FAMILY, True) is None and not records.has_corrections("other")
 
     asyncio.run(test())
 
@@ -211,36 +212,55 @@ def test_ratios_are_shared_and_that_of_more_answers_holds(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        two.records.record_ratio("m", ANN, 2.0)
+        teach(two.records, "m", ANN, 2.0)
         for _ in range(5):
-            one.records.record_ratio("m", ANN, 1.2)
+            teach(one.records, "m", ANN, 1.2)
         await one.load()
         await two.load()
-        await until(lambda: two.records.correction("m", ANN, 1.0) == Correction(1.2))
-        assert one.records.correction("m", ANN, 1.0) == Correction(1.2)
+        await until(lambda: counts_as(two.records.correction("m", ANN, FAMILY, True), 1.2))
+        assert counts_as(one.records.correction("m", ANN, FAMILY, True), 1.2)
 
     run(test)
 
 
-def test_a_tenant_has_corrections_of_its_own_and_many_tenants_agree_on_one_for_all(
+def test_a_tenant_has_corrections_of_its_own_and_many_callers_agree_on_one_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        for _ in range(50):
-            one.records.record_ratio("m", ANN, 2.5)
-        assert one.records.correction("m", ANN, 1.0) == Correction(2.5, 0.02)
-        assert one.records.correction("m", BOB, 1.0) is None
+        teach(one.records, "m", ANN, 2.5, 50, votes=True)
+        assert counts_as(one.records.correction("m", ANN, FAMILY, True), 2.5)
+        assert one.records.correction("m", BOB, FAMILY, True) is None
         for number in range(9):
-            (one, two)[number % 2].records.record_ratio("m", b"%d" % number, 1.1)
+            teach((one, two)[number % 2].records, "m", b"%d" % number, 1.1, VOTE, votes=True)
         await one.load()
         await two.load()
-        await until(lambda: one.records.correction("m", BOB, 1.0) == Correction(1.1))
-        await until(lambda: two.records.correction("m", BOB, 1.0) == Correction(1.1))
+        await until(lambda: counts_as(one.records.correction("m", BOB, FAMILY, True), 1.1))
+        await until(lambda: counts_as(two.records.correction("m", BOB, FAMILY, True), 1.1))
+        assert one.records.correction("m", BOB, FAMILY, False) is None  # where no keys are checked
         assert not any(ANN in value for value in shelf.values.values())
 
     run(test)
+
+
+def test_S2_tenants_of_one_caller_have_one_vote_and_none_before_it_has_several_answers() -> None:
+    records = alone()
+    for number in range(40):
+        for _ in range(VOTE - 1):
+            records.record_sample("m", b"%d" % number, Shape.TEXT, (1_000, 2_000), FAMILY, BOB)
+    assert records.consensus("m", Shape.TEXT, FAMILY) == (0, None)
+    for number in range(40):
+        records.record_sample("m", b"%d" % number, Shape.TEXT, (1_000, 2_000), FAMILY, BOB)
+    assert records.consensus("m", Shape.TEXT, FAMILY) == (1, None)
+    assert records.correction("m", ANN, FAMILY, True) is None
+
+
+def test_S2_where_nobody_is_known_nobody_votes() -> None:
+    records = alone()
+    for number in range(40):
+        teach(records, "m", b"%d" % number, 2.0, VOTE)
+    assert records.consensus("m", Shape.TEXT, FAMILY) == (0, None)
 
 
 def test_what_two_replicas_learned_at_once_is_joined_and_not_overwritten() -> None:
@@ -460,7 +480,7 @@ def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         records = ModelRecords("u", one.remote, Keyring(b"secret"), LookupStats(), clock, clock)
         for number in range(100):
-            records.record_ratio(f"m{number}\ud800", b"%d" % number, 1.5)
+            teach(records, f"m{number}\ud800", b"%d" % number, 1.5)
             records.record_proof(f"m{number}\ud800", b"%d" % number, LearnedLimits(5_000), PROOF)
             records.claim_probe(f"m{number}", b"%d" % number)
             await records.load([(f"m{number}", b"%d" % number)])
@@ -476,25 +496,25 @@ def test_counts_that_are_forgotten_do_not_come_back_from_another_replica(monkeyp
     monkeypatch.setattr(module, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
-        one.records.record_ratio("m", ANN, 1.5)
+        teach(one.records, "m", ANN, 1.5, VOTE, votes=True)
         await one.records.refresh()
         await until(lambda: len(shelf.values) == 2)
         await two.load()
-        assert two.records.correction("m", ANN, 1.0) == Correction(1.5)
+        assert counts_as(two.records.correction("m", ANN, FAMILY, True), 1.5)
         clock.now += 1
         one.records.forget("m")
-        assert not one.records.has_corrections("m") and one.records.calibrations("m") == []
-        await until(lambda: two.records.correction("m", ANN, 1.0) is None)
+        assert one.records.correction("m", ANN, FAMILY, True) is None and one.records.calibrations("m") == []
+        await until(lambda: two.records.correction("m", ANN, FAMILY, True) is None)
         for replica in (one, two):
             await replica.load()
             await replica.records.refresh()
-            assert replica.records.correction("m", ANN, 1.0) is None
-        two.records.record_ratio("m", ANN, 1.3)
+            assert replica.records.correction("m", ANN, FAMILY, True) is None
+        teach(two.records, "m", ANN, 1.3, VOTE, votes=True)
         await two.records.refresh()
         await until(lambda: len(shelf.values) == 5)  # what was forgotten, and by when, ends by itself
         clock.now += ACTIVE_S
         await one.load()
-        assert one.records.correction("m", ANN, 1.0) == Correction(1.3)
+        assert counts_as(one.records.correction("m", ANN, FAMILY, True), 1.3)
 
     run(test)
 
@@ -512,18 +532,16 @@ def test_a_wall_clock_that_was_set_back_makes_no_request_a_probe() -> None:
     assert [records.claim_probe("m", ANN) for _ in range(3)] == [True, False, False]
 
 
-def test_after_a_change_of_the_secret_a_tenant_has_still_one_vote() -> None:
+def test_after_a_change_of_the_secret_a_caller_has_still_one_vote() -> None:
     keyring, clock = Keyring(b"old"), Clock()
     records = ModelRecords("https://api", None, keyring, LookupStats(), clock, clock)
-    for number in range(6):
-        records.record_ratio("m", b"%d" % number, 1.5)
-    keyring.use(b"new")
-    records.revote()
-    assert records.consensus("m", 1.0)[0] == 6
-    for number in range(6):
-        for _ in range(3):
-            records.record_ratio("m", b"%d" % number, 1.2)
-    assert records.consensus("m", 1.0)[0] == 6
+    for _ in range(2):
+        for number in range(6):
+            teach(records, "m", b"%d" % number, 1.5, VOTE, votes=True)
+        assert records.consensus("m", Shape.TEXT, FAMILY)[0] == 6
+        keyring.use(b"new")
+        records.drop_votes()
+    assert records.consensus("m", Shape.TEXT, FAMILY)[0] == 0
 
 
 def test_the_records_of_an_upstream_that_is_left_are_refreshed_no_more() -> None:

@@ -223,7 +223,7 @@ def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     assert CANARY not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.answers.learned_ratio"])
+@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.facts.sample_of"])
 def test_a_bug_in_what_is_told_costs_no_answer(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, broken)
 

@@ -587,3 +587,72 @@ def test_F3_a_rejected_key_hides_the_upstreams_list_from_nobody(workers: int) ->
             assert proxy.ask(long, headers=ATTACKER).status == 401
         mine = [r for r in up.requests if r.method == b"POST" and b"sk-victim" in r.head]
         assert len(mine) == 2 * workers and all(size(r.body) <= 2_048 for r in mine)
+
+
+# S2: one caller, one vote.
+
+UNKNOWN = "acme/harbour-9b"
+
+
+def usage_of(factor: dict[str, float], good: tuple[str, ...] = ()) -> Script:
+    """An upstream that reports so many times the tokens that it counts; with `good`, only to these keys."""
+
+    async def script(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await peer.send(answer(b"{}", b"404 Not Found"))
+        elif good and request.header(b"authorization") not in [[f"Bearer {key}".encode()] for key in good]:
+            await peer.send(refused("Incorrect API key provided.", b"401 Unauthorized", "invalid_api_key"))
+        else:
+            await peer.send(ok(round(size(request.body) * factor["now"])))
+
+    return script
+
+
+def plan_of(proxy: Any, headers: dict[str, str], workers: int) -> set[bytes]:
+    """What `/inspect` of each worker says would be done with a conversation, without what was learned of counts."""
+    plans = set()
+    for _ in range(4 * workers):
+        told = json.loads(proxy.ask(talk(120, UNKNOWN), "/inspect" + CHAT, headers=headers).body)
+        told.pop("learned", None)
+        plans.add(json.dumps(told, sort_keys=True).encode())
+    return plans
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_S2_a_key_with_forty_cookies_and_organisations_changes_nothing_for_a_stranger(
+    checks: bool, workers: int
+) -> None:
+    """Usage doubled, then halved; at an upstream that checks keys, and at one that takes any."""
+    factor, stranger = {"now": 1.0}, {"authorization": "Bearer sk-victim", "x-plimsoll-window": "7000"}
+    script = usage_of(factor, ("sk-attacker", "sk-victim") if checks else ())
+    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+        assert proxy.ask(talk(2), headers={"authorization": "Bearer sk-wrong"}).status == (401 if checks else 200)
+        before = plan_of(proxy, stranger, workers)
+        assert len(before) == 1
+        for factor["now"] in (2.0, 0.75):
+            for number in range(40 * workers):
+                names = {"cookie": f"a={number % 40}", "openai-organization": f"org-{number % 40}"}
+                more = {"x-api-key": f"sk-{number}"} if number % 2 else {}
+                assert proxy.ask(talk(30, UNKNOWN), headers={**ATTACKER, **names, **more}).status == 200
+            assert plan_of(proxy, stranger, workers) == before
+
+
+def test_S2_invented_keys_at_an_upstream_that_takes_any_change_nothing_for_a_stranger(workers: int) -> None:
+    factor, stranger = {"now": 2.0}, {"authorization": "Bearer sk-victim", "x-plimsoll-window": "7000"}
+    with upstream(usage_of(factor)) as up, running(up.url, workers=workers) as proxy:
+        before = plan_of(proxy, stranger, workers)
+        for number in range(12):
+            for _ in range(7 * workers):
+                proxy.ask(talk(30, UNKNOWN), headers={"authorization": f"Bearer sk-{number}"})
+        assert plan_of(proxy, stranger, workers) == before and len(before) == 1
+
+
+def test_S2_a_callers_own_answers_correct_its_counts_and_are_called_calibrated_after_several() -> None:
+    with upstream(usage_of({"now": 2.0})) as up, running(up.url) as proxy:
+        qualities, counts = [], []
+        for _ in range(9):
+            told = proxy.ask(talk(30, UNKNOWN), headers=ATTACKER)
+            qualities.append(told.headers["x-plimsoll-count"])
+            counts.append(int(told.headers["x-plimsoll-tokens"]))
+        assert qualities == ["estimated"] * 6 + ["calibrated"] * 3
+        assert counts[-1] == pytest.approx(2 * size(talk(30)), rel=0.04)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.model.limits import LearnedLimits, Proof
+from proxy.model.limits import Correction, LearnedLimits, Proof
 from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
@@ -51,7 +51,7 @@ def test_a_prompt_that_was_cut_silently_corrects_no_counts() -> None:
     made, context, sent = counted(100, "claude-3-opus")
     outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200, truncated=True)
     made.gateway.reporter.learning.learn(context, outcome)
-    assert made.cache.correction(outcome.model_sent, TENANT, 1.0) is None
+    assert made.cache.correction(outcome.model_sent, TENANT, START, False) is None
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])
@@ -65,15 +65,22 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
         assert made.cache.learned_limits("gpt-4", TENANT).window == left
 
 
-# Ratios.
+# Counts.
+
+START = Correction(1.18, 0.15)  # of the family of claude-3-opus
 
 
 def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
     made.gateway.reporter.learning.learn(context, outcome)
-    found = made.cache.correction(outcome.model_sent, tenant_of(()), 1.0)
-    return None if found is None else found.ratio
+    found = made.cache.correction(outcome.model_sent, tenant_of(()), START, False)
+    if found is None or found.text is None or found.text.ratio is None:
+        return None
+    unit = (context.figures or context.figures_now()).unit
+    assert unit is not None and outcome.prompt_sent is not None
+    encoded = unit.encoded(outcome.prompt_sent)
+    return (found.text.offset + found.text.ratio * encoded) / encoded
 
 
 @pytest.mark.parametrize("turns", [100, 8_000])

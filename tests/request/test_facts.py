@@ -26,6 +26,7 @@ from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
+from tests.cache.lessons import teach as count_as
 from tests.makers import ladder, prompt, user, words
 from tests.over_httpx import OverHttpx
 from tests.tokens.vocabulary import write
@@ -263,26 +264,39 @@ def count(one: Knowledge, model: str) -> int:
     return meter.text(words(400))
 
 
-def test_a_learned_ratio_corrects_a_tenants_counts_and_moves_in_notches() -> None:
-    one = knowledge()
-    before = count(one, "claude-3-opus")
-    one.cache.record_ratio("claude-3-opus", TENANT, 1.51)
-    corrected = count(one, "claude-3-opus")
+def test_a_learned_line_corrects_a_tenants_counts_and_moves_in_notches() -> None:
+    one, model = knowledge(), "claude-3-opus"
+    before = count(one, model)
+    count_as(one.cache, model, TENANT, 1.51, 6)
+    corrected = count(one, model)
     assert corrected > before
     for ratio in (1.512, 1.515, 1.51):
-        one.cache.record_ratio("claude-3-opus", TENANT, ratio)
-        assert count(one, "claude-3-opus") == corrected
-    for _ in range(100):
-        one.cache.record_ratio("claude-3-opus", TENANT, 1.6)
-    assert count(one, "claude-3-opus") > corrected
-    assert one.learned("claude-3-opus", b"another") is NOTHING_LEARNED
-    assert one.counted_as("claude-3-opus", one.learned("claude-3-opus", TENANT)) != one.counted_as("claude-3-opus")
+        count_as(one.cache, model, TENANT, ratio)
+        assert count(one, model) == corrected
+    count_as(one.cache, model, TENANT, 1.6, 100)
+    assert count(one, model) > corrected
+    assert one.learned(model, b"another") is NOTHING_LEARNED
+    assert one.counted_as(model, one.learned(model, TENANT)) != one.counted_as(model)
+
+
+def test_W3_far_from_the_prompts_that_taught_it_only_the_offset_is_left_of_a_line() -> None:
+    """Nothing more of a long body is sent than the window of its model holds, or than the client lets it hold."""
+    one, long = knowledge(), 4 * 200_000
+    for model, cap, ratio in (("claude-3-opus", None, None), ("claude-3-opus", 15_000, 1.5), ("gpt-4", None, 1.5)):
+        count_as(one.cache, model, TENANT, 1.51, 6)
+        known = one.learned(model, TENANT)
+        near, far = (one.learned_for(known, model, size, cap).correction for size in (60_000, long))
+        assert near is not None and far is not None and near.text is not None and far.text is not None
+        assert near.text.ratio is not None and near.text.ratio > 1.4 and near.text.sure
+        assert (far.text.ratio is None) is (ratio is None) and far.text.offset == near.text.offset
+        assert far.text.share == (None if ratio is None else near.text.share)
+    assert one.learned_for(NOTHING_LEARNED, "gpt-4", long) is NOTHING_LEARNED
 
 
 def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:
     one = knowledge()
     assert one.tenant([], "claude-3-opus") == b""
-    one.cache.record_ratio("claude-3-opus", TENANT, 1.51)
+    count_as(one.cache, "claude-3-opus", TENANT, 1.51)
     assert one.tenant([], "claude-3-opus") and one.tenant([], "gpt-4") == b""
 
 
@@ -290,7 +304,7 @@ def test_invented_models_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("proxy.request.facts.MOST_MODELS", 10)
     one = knowledge(offline=True)
     for i in range(100):
-        one.cache.record_ratio(f"invented-{i}", TENANT, 1.3)
+        count_as(one.cache, f"invented-{i}", TENANT, 1.3)
         one.meter(ASKED, f"invented-{i}")
         facts(one, f"invented-{i}")
     assert len(one._models) <= 10 and len(one._warned) <= 10

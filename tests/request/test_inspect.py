@@ -14,6 +14,7 @@ from proxy.errors import ClientError
 from proxy.services import Services, build
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.report import figures
+from tests.cache.lessons import teach
 from tests.e2e.services import body, talk
 
 LONG = body(talk(400), max_tokens=500)
@@ -57,7 +58,7 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
 def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
     made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
     before = asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"]
-    made.gateway.planner.knowledge.cache.record_ratio("gpt-4", tenant_of(ann), 1.5)
+    teach(made.gateway.planner.knowledge.cache, "gpt-4", tenant_of(ann), 1.1, 6)
     tokens: Any = asyncio.run(made.inspecting.plan_of(API, LONG, ann))["tokens"]
     assert asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]

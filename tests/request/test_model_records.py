@@ -14,6 +14,7 @@ from proxy.http.memory_budget import Budget
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.request.model_records import Learning, is_loopback, learned_of, refusal_of
 from proxy.tokens.families import BUILT_IN
+from tests.cache.lessons import VOTE, teach
 
 ANN, BOB = b"ann's key, hashed", b"bob's key, hashed"
 PROOF = Proof(0, 0, "context_length", 5_000, 0, 5_100, "exact")
@@ -27,7 +28,7 @@ def settings(**environment: str) -> Settings:
 def taught() -> Cache:
     cache = Cache()
     cache.record_proof("a/b", ANN, LearnedLimits(4_096, scale=1.5, alternates=True), PROOF)
-    cache.record_ratio("a/b", BOB, 1.2)
+    teach(cache, "a/b", BOB, 1.2)
     return cache
 
 
@@ -44,8 +45,20 @@ def test_each_limit_is_told_with_its_evidence_and_its_end() -> None:
     )
     assert window["taught_at"] < window["probe_due"] < window["until"] and window["until"].endswith("Z")
     assert limits["alternates"]["probe_due"] is None
-    assert [(count["ratio"], count["margin"], count["answers"]) for count in told["counts"]] == [(1.2, None, 1)]
-    assert told["agreed"] == {"callers": 1, "ratio": None}
+    (count,) = told["counts"]
+    assert (count["shape"], count["ratio"], count["margin"], count["answers"]) == ("text", 1.2, None, 1)
+    assert 0 <= count["offset"] < 200
+    assert told["agreed"] == [
+        {"shape": shape, "callers": 0, "offset": None, "ratio": None} for shape in ("text", "tools")
+    ]
+
+
+def test_what_callers_agree_on_is_told_by_the_shape_of_prompts() -> None:
+    cache = Cache()
+    for number in range(10):
+        teach(cache, "a/b", b"%d" % number, 1.2, VOTE, votes=True)
+    text, tools = learned_of(cache, BUILT_IN, "a/b")["agreed"]
+    assert (text["callers"], text["ratio"], tools["callers"], tools["ratio"]) == (10, 1.2, 0, None)
 
 
 def test_one_tenant_is_told_of_itself_and_nobody_of_a_key() -> None:
@@ -91,5 +104,5 @@ def test_what_is_forgotten_is_told_once_and_counts_go_too() -> None:
         asyncio.run(learning({"type": "http", "method": "POST", "path": "/forget", "headers": ADMIN}, receive, send))
     first, second = (json.loads(message["body"]) for message in sent[1::2])
     assert len(first["limits"]) == 3 and len(first["counts"]) == 1
-    assert (second["limits"], second["counts"], second["agreed"]["callers"]) == ([], [], 0)
+    assert (second["limits"], second["counts"], second["agreed"][0]["callers"]) == ([], [], 0)
     assert not cache.has_corrections("a/b")

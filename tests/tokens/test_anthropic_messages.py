@@ -10,7 +10,7 @@ import pytest
 from proxy.apis.anthropic_messages.request import parse
 from proxy.fit.blocks import runs
 from proxy.model.conversation import Message
-from proxy.model.limits import Margin, Quality
+from proxy.model.limits import CountUnit, Margin, Quality, Shape
 from proxy.tokens import anthropic_messages as recipe
 from proxy.tokens.families import BUILT_IN
 from proxy.tokens.images import Patches
@@ -196,15 +196,17 @@ HELLO = {"role": "user", "content": "hello"}
     ],
 )
 def test_where_the_upstream_adds_or_removes_tokens_usage_teaches_nothing(fields: dict[str, Any]) -> None:
-    assert unit_of(meter(**fields)) is None and unit_of(meter(tools=[TOOL])) == 1.07
+    assert unit_of(meter(**fields)) is None and unit_of(meter(tools=[TOOL])) == CountUnit(1.07, shape=Shape.TOOLS)
 
 
 @pytest.mark.parametrize("kept", ["all", {"type": "all"}])
 def test_an_edit_that_keeps_everything_removes_no_tokens(kept: object) -> None:
     """Claude Code asks for it with every request."""
     edits = [{"type": "clear_thinking_20251015", "keep": kept}]
-    assert unit_of(meter(context_management={"edits": edits})) == 1.07
-    assert unit_of(meter(context_management={"edits": []})) == unit_of(meter(context_management=None)) == 1.07
+    assert unit_of(meter(context_management={"edits": edits})) == CountUnit(1.07)
+    assert (
+        unit_of(meter(context_management={"edits": []})) == unit_of(meter(context_management=None)) == CountUnit(1.07)
+    )
 
 
 def test_a_family_has_other_figures_for_this_api() -> None:

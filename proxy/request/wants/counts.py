@@ -41,7 +41,7 @@ from proxy.observe import log
 from proxy.request.facts import Knowledge
 from proxy.request.wants import Parts, WantKind
 from proxy.request.work import cancelled
-from proxy.tokens.meter import is_noise, learned_ratio, unit_of
+from proxy.tokens.meter import unit_of
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
 from proxy.upstreams.models_listing import Headers
@@ -215,10 +215,8 @@ class ProviderCounts:
         prompt, draft = request.prompt, request.draft
         if not late and draft.window.fits(tokens, draft.least_reply, WHOLE_MARGIN):
             return
-        family, cache = self.knowledge.families.find(prompt.model).of(prompt.api), self.knowledge.cache
-        ratio = learned_ratio(prompt.model, family, unit_of(draft.meter), draft.prompt, Usage(tokens, 0))
-        if ratio is not None and (cache.has_corrections(prompt.model) or not is_noise(family, ratio)):
-            cache.record_ratio(prompt.model, tenant_of(headers), ratio, family.start)
+        counted = draft.prompt, unit_of(draft.meter)
+        self.knowledge.record_usage(prompt.model, prompt.api, tenant_of(headers), counted, Usage(tokens, 0))
 
     async def close(self) -> None:
         """Cancels the calls under way."""
