@@ -11,10 +11,10 @@ import pytest
 from proxy.apis.openai_chat import API
 from proxy.config.settings import read_settings
 from proxy.errors import ClientError
+from proxy.model.limits import Shape
 from proxy.services import Services, build
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.report import figures
-from tests.cache.lessons import teach
 from tests.e2e.services import body, talk
 
 LONG = body(talk(400), max_tokens=500)
@@ -58,7 +58,8 @@ def test_a_plan_is_told_as_json_of_a_known_length() -> None:
 def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
     made, ann, bob = services(), [(b"authorization", b"Bearer ann")], [(b"authorization", b"Bearer bob")]
     before = asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"]
-    teach(made.gateway.planner.knowledge.cache, "gpt-4", tenant_of(ann), 1.1, 6)
+    for _ in range(3):  # a system prompt of its gateway
+        made.cache.record_sample("gpt-4", tenant_of(ann), Shape.TEXT, (5_000, 5_300))
     tokens: Any = asyncio.run(made.inspecting.plan_of(API, LONG, ann))["tokens"]
     assert asyncio.run(made.inspecting.plan_of(API, LONG, bob))["tokens"] == before
     assert (tokens["quality"], tokens["prompt"] > before["prompt"]) == ("calibrated", True)  # type: ignore[index]
