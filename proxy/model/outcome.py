@@ -129,4 +129,5 @@ class Outcome(msgspec.Struct, frozen=True):
     caller: str = ""  # the metrics' label; empty without one
     trace_id: str = ""  # of a trace that the client or we record, where metrics want it
     phases: tuple[tuple[str, float], ...] = ()  # parts of our own time, in seconds
+    unmoved: str = ""  # why it was not moved to a model that its ladder allows
     upstream: str = ""  # the name of the one that was asked last, if there are several

@@ -129,6 +129,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     bytes_in: int = 0
     bytes_out: int = 0
     upstream: str = ""
+    unmoved: str = ""
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -168,6 +169,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.bytes_in,
         o.bytes_out,
         o.upstream,
+        o.unmoved,
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -194,6 +196,7 @@ def text_line(o: Outcome, at: float) -> str:
     head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint} {o.path}".rstrip()
     how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
     more = f" upstream={o.upstream}" if o.upstream else ""
+    more += f" [{o.unmoved}]" if o.unmoved else ""
     more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"

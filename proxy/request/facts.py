@@ -55,6 +55,9 @@ class Peers(Protocol):
     def of(self, model: str, api: str) -> Knowledge:
         """The knowledge of the upstream that requests of an API for a model go to."""
 
+    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> str:
+        """Why `serving` has none; empty if it has one."""
+
     def caller(self, headers: Headers) -> Sequence[Lookup]:
         """The read of what other replicas know of a caller, if that decides which upstreams it may use."""
 

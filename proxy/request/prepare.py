@@ -31,6 +31,7 @@ from proxy.request.refusal_detection import NEAR_LOAD
 from proxy.request.scanning import BodyScanner
 from proxy.request.stages import Counted, Planned, Received, Record, Scanned
 from proxy.request.totals import TotalCounter, digests_of
+from proxy.request.unmoved import why_unmoved
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES, Background
 from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.controls import NOTHING_ASKED, Controls
@@ -271,6 +272,9 @@ class Planner:
             return self._unfit(context, scanned, ladder, planned)
         if not plan.changed:
             return await self.plans.to_send(received.api, scanned, planned, _unchanged(received, scanned))
+        if ladder.models and planned.facts is not None:
+            told = planned.facts.candidates, ladder, self.knowledge, received.api.name, received.headers
+            record.unmoved = why_unmoved(plan, *told)
         record.result = "fitted"
         began = time.perf_counter()
         rendered = await self.plans.rendered(received.api, scanned, planned)

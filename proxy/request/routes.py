@@ -24,6 +24,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.prepare import SEND, Planner
 from proxy.request.stages import Planned, Scanned
+from proxy.request.unmoved import FAILED
 from proxy.request.web_pages import WebPages, foreign_origin
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
@@ -187,18 +188,24 @@ class Routes:
     def serving(self, home: Knowledge, model: str, api: str, headers: Headers) -> Knowledge | None:
         """`Peers.serving`: a request that names its upstream is not moved to another one, and none is moved to a model
         of another API's upstreams."""
+        return None if self.denied(home, model, api, headers) else self.of(model, api)
+
+    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> str:
+        """`Peers.denied`."""
         if self.routing.is_foreign(PATHS[api], model):
-            return None
+            return "no upstream has it for this API"
         backend = self.backends[self.routing.upstream(PATHS[api], model)]
         if backend.knowledge is home:
-            return home
+            return ""
         if backend.route is not None and not backend.route.serves(model):
-            return None
-        if value_of(headers, UPSTREAM) or time.monotonic() < self._avoided_until.get(backend.name, 0.0):
-            return None
+            return f"the upstream {backend.name} does not serve it"
+        if value_of(headers, UPSTREAM):
+            return "the request names its upstream"
+        if time.monotonic() < self._avoided_until.get(backend.name, 0.0):
+            return f"the upstream {backend.name} could not be reached"
         if not home.offline and self._refuses(backend, headers):
-            return None
-        return backend.knowledge
+            return f"the upstream {backend.name} takes only callers whose own key was accepted within the last hour"
+        return ""
 
     def home(self, context: RequestContext) -> Backend:
         """The upstream that a request was planned for."""
@@ -235,7 +242,7 @@ class Routes:
             return False
         if again is None:
             return False
-        context.planned = again
+        context.planned, context.record.unmoved = again, f"not moved: {FAILED.format(failed.name)}"
         return True
 
     async def _without(

@@ -3,6 +3,7 @@ upstream's."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -111,3 +112,23 @@ def test_W13_without_redis_and_with_a_dead_one_requests_go_on(tmp_path: Path) ->
         redis.kill()
         assert [proxy.ask(LARGE, key=ALICE).status for _ in range(3)] == [200] * 3
         assert proxy.ask(LONG, key=ALICE).headers["x-plimsoll-model"] == "large-1"
+
+
+def test_W12_a_move_that_was_allowed_and_not_made_is_told_with_its_reason(tmp_path: Path, workers: int) -> None:
+    turns = [{"role": "user" if i % 2 == 0 else "assistant", "content": "A load line. " * 150} for i in range(13)]
+    long = {"model": "gpt-4", "messages": turns}
+    with replicas(tmp_path, 1, workers) as (here, there, (proxy,)):
+        here.script = there.script = friendly
+        first = proxy.ask(long, key=ALICE)
+        assert "x-plimsoll-model" not in first.headers and "not moved to large-1" in first.headers["x-plimsoll-notice"]
+        assert "own key was accepted" in first.headers["x-plimsoll-notice"]
+        assert "own key was accepted" in json.loads(proxy.log('"unmoved"')[-1])["unmoved"]
+        assert proxy.ask(long, key=ALICE).headers["x-plimsoll-model"] == "large-1"
+
+        async def fails(request: Request, peer: Peer) -> None:
+            await peer.send(answer(b"{}", b"500 Oops"))
+
+        there.script = fails
+        failed = proxy.ask(long, key=ALICE)
+        assert failed.status == 200 and "the upstream other failed" in failed.headers["x-plimsoll-notice"]
+        assert "x-plimsoll-notice" not in proxy.ask(HELLO, key=ALICE).headers
