@@ -26,13 +26,13 @@ from tests.recorder import read_chunks
 T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
+def run(work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
     """Runs a test on the event loop that the proxy is shipped with; a test that hangs fails."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(asyncio.wait_for(work, seconds))
 
 
-async def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
+async def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     async with asyncio.timeout(seconds):
         while not true():
@@ -51,7 +51,7 @@ async def serving(app: Asgi, http: type[Protocol] = Protocol, event: Event = ign
             listener.close()
         for connection in tuple(server.port.connections):
             connection.transport.abort()
-        await eventually(lambda: not server.port.tasks and not server.port.connections, 20)
+        await eventually(lambda: not server.port.tasks and not server.port.connections, 30)
         await server.lifespan.stop()
 
 

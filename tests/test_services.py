@@ -32,7 +32,7 @@ def test_both_encodings_are_loaded_and_only_the_first_is_waited_for(monkeypatch:
     async def check() -> None:
         await made.open()
         assert encodings.loaded(module.FIRST_ENCODING)
-        await eventually(lambda: encodings.loaded(module.SECOND_ENCODING), 10)
+        await eventually(lambda: encodings.loaded(module.SECOND_ENCODING), 30)
         await made.close()
 
     asyncio.run(check())

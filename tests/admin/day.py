@@ -226,7 +226,7 @@ class Place:
         """JSON from the page's API."""
         return json.loads(self._ask(self.admin, "GET", path)[1])
 
-    def settled(self, requests: int, seconds: float = 20.0) -> None:
+    def settled(self, requests: int, seconds: float = 60.0) -> None:
         """Waits until the page's figures have so many requests. Raises `TimeoutError`."""
         deadline = time.monotonic() + seconds
         while self.read("/api/overview")["requests"]["total"] < requests:

@@ -84,7 +84,7 @@ def test_the_task_runs_while_there_are_viewers(monkeypatch: pytest.MonkeyPatch) 
         other, _ = await made.join("")
         found = await one.next()
         assert found.startswith(b"id: 0-a.5") and (await other.next()).startswith(b"id: 0-a.5")
-        await eventually(lambda: len(workers.asked) > 4, 20)
+        await eventually(lambda: len(workers.asked) > 4, 30)
         assert workers.asked[-1] == {"0-a": 5, "1-b": 9}
         made.close()
         count = len(workers.asked)
@@ -112,7 +112,7 @@ def test_a_failure_ends_no_viewer(monkeypatch: pytest.MonkeyPatch) -> None:
             return await whole(question)
 
         monkeypatch.setattr(workers, "ask", failing)
-        await eventually(lambda: calls > 3, 20)
+        await eventually(lambda: calls > 3, 30)
         assert await viewer.next()
         made.close()
 

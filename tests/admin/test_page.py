@@ -216,7 +216,7 @@ def test_texts_go_where_no_request_comes_and_nobody_looks(monkeypatch: pytest.Mo
         assert made.page.recent.texts(1)
         monkeypatch.setattr(recent, "TEXT_SECONDS", -1.0)
         kept = made.page.recent._texts
-        await eventually(lambda: not kept, 20)
+        await eventually(lambda: not kept, 30)
         await made.close()
         await asyncio.sleep(0)
 

@@ -417,7 +417,7 @@ def test_what_was_learned_is_forgotten_after_a_second_press(opened: Tab, here: P
     button.click()
     expect(opened.find("#forgotten")).to_contain_text("Forgotten")
     expect(rows.filter(has_text="the window is")).to_have_count(0)
-    eventually(lambda: not limits(here, day.UNLOADED), 20)
+    eventually(lambda: not limits(here, day.UNLOADED), 30)
 
 
 def limits(here: Place, model: str) -> list[Any]:

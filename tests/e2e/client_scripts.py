@@ -58,7 +58,7 @@ def run_script(here: World, folder: Path, *command: str) -> Told:
                 found = json.loads(line)
                 if "waiting" in found:
                     lost += 1
-                    eventually(partial(here.has_lost, lost), 20)
+                    eventually(partial(here.has_lost, lost), 30)
                     client.stdin.write("\n")
                     client.stdin.flush()
                 else:

@@ -46,7 +46,7 @@ class Running:
 
     async def told(self, count: int = 1) -> Outcome:
         """The newest of so many outcomes; waits for it."""
-        await eventually(lambda: len(self.outcomes) >= count, 20)
+        await eventually(lambda: len(self.outcomes) >= count, 30)
         return self.outcomes[count - 1]
 
 

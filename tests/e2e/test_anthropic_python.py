@@ -269,7 +269,7 @@ def test_thinking_that_is_bound_to_what_was_cut_is_left_out(here: World, model: 
     last = here.seen(model)[-1].json()["messages"]
     kept = [m for m in last if "signature" in json.dumps(m)]
     assert len(kept) < sum(m["role"] == "assistant" for m in last)
-    eventually(lambda: any(o.healed and o.model == model for o in here.outcomes), 20)
+    eventually(lambda: any(o.healed and o.model == model for o in here.outcomes), 30)
 
 
 def test_thinking_that_nothing_was_cut_before_stays(here: World) -> None:
@@ -286,7 +286,7 @@ def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) ->
         with ai.messages.create(**asked(stream=True)) as events:
             for _, _event in zip(range(4), events, strict=False):
                 pass
-        eventually(partial(here.has_lost, gone + 1), 20)
+        eventually(partial(here.has_lost, gone + 1), 30)
 
 
 def test_a_plan_is_inspected(here: World) -> None:

@@ -66,7 +66,7 @@ def test_what_fits_goes_as_it_was_sent_and_is_counted_for_the_model_that_runs(he
     straight, through = here.seen("fits")
     assert (straight.path, straight.query, straight.body) == (through.path, through.query, through.body)
     assert through.path == "/openai/deployments/billing/chat/completions" and through.header(b"api-key") == KEY.encode()
-    eventually(lambda: any(o.model == "gpt-4" and o.usage and o.prompt == o.usage.prompt for o in here.outcomes), 20)
+    eventually(lambda: any(o.model == "gpt-4" and o.usage and o.prompt == o.usage.prompt for o in here.outcomes), 30)
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -182,7 +182,7 @@ def test_what_came_too_late_serves_the_same_question_later() -> None:
                 await proxy.chat(sent(OVER), *CHAT)
                 embeddings = proxy.services.providers["embeddings"]
                 assert isinstance(embeddings, Embeddings)
-                await eventually(lambda: not embeddings._calls, 10)
+                await eventually(lambda: not embeddings._calls, 30)
                 await proxy.chat(sent(OVER), *CHAT)
                 first, second = [r.body for r in up.requests if not is_question(r)]
                 assert SECRET.encode() not in first and SECRET.encode() in second
@@ -220,9 +220,9 @@ def test_they_are_made_ready_before_they_are_needed_and_each_text_once() -> None
     async def check() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(UNDER), *CHAT)
-            await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 20)
+            await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 30)
             assert [r.body for r in up.requests if not is_question(r)] == [sent(UNDER)]
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 20)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 30)
             await proxy.chat(sent(OVER), *CHAT)
             every = texts(up.requests)
             assert len(every) == len(set(every)) == OVER + 2
@@ -238,7 +238,7 @@ def test_under_the_lower_mark_and_for_runs_of_tools_nobody_is_asked() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(60))
             await proxy.chat(body([*said(OVER)[:-1], *done, said(OVER)[-1]], max_tokens=500))
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 20)
+            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 30)
             assert len(up.requests) == 2 and not any(map(is_question, up.requests))
 
     run(check())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.observe.log import json_line, text_line
+from proxy.request import refusal_detection
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, sentence, talk
 from tests.recorder import EVENTS, Peer, Request, chunk, recording
@@ -285,8 +285,9 @@ def test_a_stream_is_handed_on_chunk_by_chunk(sent: bytes) -> None:
     run(check())
 
 
-def test_the_first_chunk_of_a_short_request_is_not_held() -> None:
+def test_the_first_chunk_of_a_short_request_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no content yet is passed on at once too, where the request is far from the line."""
+    monkeypatch.setattr(refusal_detection, "FIRST_EVENT_S", 600.0)
 
     async def check() -> None:
         script, gate = gated(ROLE, HI + DONE)
@@ -294,9 +295,7 @@ def test_the_first_chunk_of_a_short_request_is_not_held() -> None:
             await client.send(post(body(talk(2), "gpt-4o", stream=True), KEY, target=PATH))
             gate.release()
             await client.head()
-            began = time.perf_counter()
             assert await client.reader.readexactly(len(chunk(ROLE))) == chunk(ROLE)
-            assert time.perf_counter() - began < 0.5
             gate.release()
 
     run(check())
@@ -327,8 +326,8 @@ def test_a_client_that_leaves_before_the_head_ends_the_upstreams_work(sent: byte
         async with recording(waits) as up, plimsoll(up.url) as proxy:
             async with dialling(proxy.port) as client:
                 await client.send(post(sent, KEY, target=PATH))
-                await eventually(lambda: up.requests, 20)
-            await eventually(lambda: up.open == 0, 20)
+                await eventually(lambda: up.requests, 30)
+            await eventually(lambda: up.open == 0, 30)
             assert (await proxy.told()).result == "cancelled"
 
     run(check())
@@ -347,7 +346,7 @@ def test_a_client_that_leaves_within_a_stream_ends_the_upstreams_work(leave: str
                 await client.head()
                 if leave == "reset":
                     client.reset()
-            await eventually(lambda: up.open == 0, 20)
+            await eventually(lambda: up.open == 0, 30)
             told = await proxy.told()
             assert (told.result, told.prompt is not None) == ("cancelled", True)
 
@@ -363,8 +362,8 @@ def test_a_client_that_leaves_while_a_stream_is_looked_at_ends_the_upstreams_wor
         async with recording(silent) as up, plimsoll(up.url) as proxy:
             async with dialling(proxy.port) as client:
                 await client.send(post(body(talk(400), stream=True), KEY, target=PATH))
-                await eventually(lambda: up.requests, 20)
-            await eventually(lambda: up.open == 0, 20)
+                await eventually(lambda: up.requests, 30)
+            await eventually(lambda: up.open == 0, 30)
 
     run(check())
 

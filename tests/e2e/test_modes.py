@@ -404,10 +404,10 @@ def test_a_stop_waits_for_running_answers() -> None:
             services = proxy.services
             server = Server(Config(create_app(services), "127.0.0.1", 0, error_body, drain=5))
             task = asyncio.create_task(server.serve())
-            await eventually(lambda: server.started, 20)
+            await eventually(lambda: server.started, 30)
             port = server.ports[0]
             asked = asyncio.create_task(ask(port, post(LONG, KEY, target=PATH)))
-            await eventually(lambda: up.received, 20)
+            await eventually(lambda: up.received, 30)
             server.should_exit = True
             assert (await asked).status == 200
             await task

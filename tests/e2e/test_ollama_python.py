@@ -110,7 +110,7 @@ def long(rounds: int) -> list[dict[str, Any]]:
 
 
 def newest(here: World, model: str) -> Outcome:
-    eventually(lambda: any(o.model == model for o in here.outcomes), 20)
+    eventually(lambda: any(o.model == model for o in here.outcomes), 30)
     return [o for o in here.outcomes if o.model == model][-1]
 
 
@@ -218,7 +218,7 @@ def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) ->
     for _, _part in zip(range(4), parts, strict=False):
         pass
     parts.close()
-    eventually(partial(here.has_lost, gone + 1), 20)
+    eventually(partial(here.has_lost, gone + 1), 30)
 
 
 def test_a_stream_that_breaks_ends_with_a_line_that_says_so(here: World) -> None:

@@ -71,7 +71,7 @@ def test_what_fits_reaches_the_upstream_as_it_was_sent_and_is_counted(here: Worl
     straight, through = here.seen(f"sent {name}")
     assert (through.path, through.query, through.body) == (straight.path, straight.query, straight.body)
     tokens = used[1].prompt_tokens if used[1] else 0
-    eventually(lambda: any(o.endpoint == "completions" and o.prompt == tokens for o in here.outcomes), 20)
+    eventually(lambda: any(o.endpoint == "completions" and o.prompt == tokens for o in here.outcomes), 30)
 
 
 @pytest.mark.parametrize("streams", [False, True])

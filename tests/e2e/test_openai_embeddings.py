@@ -40,7 +40,7 @@ def test_what_fits_is_the_same_through_the_proxy_byte_for_byte_and_is_counted(he
     one, other = here.seen(name)
     assert (one.path, one.body) == (other.path, other.body)
     tokens = through["usage"]["prompt_tokens"]
-    eventually(lambda: any(o.endpoint == "embeddings" and o.prompt == tokens for o in here.outcomes), 20)
+    eventually(lambda: any(o.endpoint == "embeddings" and o.prompt == tokens for o in here.outcomes), 30)
 
 
 @pytest.mark.parametrize("model", [MODEL, "unheard-of"])
@@ -108,7 +108,7 @@ def test_an_input_that_one_pass_does_not_take_is_refused_in_the_words_of_its_ser
             assert (refused.value.status_code, said in refused.value.message) == (500, True)
         first, second = (request for request in there.seen("pass") if request.method == "POST")
         assert first.body == second.body
-        eventually(lambda: any("batch_size" in o.refusals for o in there.outcomes), 20)
+        eventually(lambda: any("batch_size" in o.refusals for o in there.outcomes), 30)
 
 
 def test_W23_it_is_cut_to_one_pass_where_a_rule_asks_for_it_and_the_next_at_once(

@@ -318,8 +318,8 @@ def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) ->
         with ai.chat.completions.create(**TALKS["chat"], stream=True) as stream:
             for _, _chunk in zip(range(2), stream, strict=False):
                 pass
-        eventually(partial(here.has_lost, gone + 1), 10)
-    eventually(lambda: here.simulator.in_flight == 0, 20)
+        eventually(partial(here.has_lost, gone + 1), 30)
+    eventually(lambda: here.simulator.in_flight == 0, 30)
 
 
 @pytest.mark.parametrize("way", [0, 1])
@@ -355,7 +355,7 @@ def test_a_client_that_does_not_wait_gets_its_timeout_and_the_upstream_is_let_go
         with client(url, **{"x-sim-delay": "20"}).with_options(timeout=0.3, max_retries=0) as ai:
             with pytest.raises(openai.APITimeoutError):
                 ai.chat.completions.create(**TALKS["chat"])
-        eventually(partial(here.has_lost, gone), 10)
+        eventually(partial(here.has_lost, gone), 30)
 
 
 def test_a_stream_that_the_upstream_breaks_off_is_an_error_and_no_end(here: World) -> None:

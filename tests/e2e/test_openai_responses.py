@@ -106,11 +106,11 @@ def test_what_fits_reaches_the_upstream_as_it_was_sent_and_is_counted(here: Worl
             ai.responses.create(**TALKS["results"], extra_query={"a b": "ü&=/"})
     straight, through = here.seen("as sent")
     assert (through.path, through.query, through.body) == (straight.path, straight.query, straight.body)
-    eventually(lambda: any(o.endpoint == "responses" and o.usage for o in here.outcomes), 20)
+    eventually(lambda: any(o.endpoint == "responses" and o.usage for o in here.outcomes), 30)
     with client(here.through) as ai:
         raw = ai.responses.with_raw_response.create(**TALKS["messages"])
     used = raw.parse().usage
-    eventually(lambda: any(used and o.prompt == used.input_tokens for o in here.outcomes), 20)
+    eventually(lambda: any(used and o.prompt == used.input_tokens for o in here.outcomes), 30)
 
 
 def test_an_answer_is_parsed_into_a_value(here: World) -> None:
@@ -197,7 +197,7 @@ def test_what_the_upstream_has_stored_is_counted_by_what_it_reported(here: World
         first: Any = ai.responses.create(**asked, stream=streams)
         if streams:
             first = list(first)[-1].response
-        eventually(lambda: any(o.usage and o.usage.stored_as == first.id for o in here.outcomes), 20)
+        eventually(lambda: any(o.usage and o.usage.stored_as == first.id for o in here.outcomes), 30)
         rows = json.dumps([{"name": f"row{i}", "value": i} for i in range(400)])
         brought: Any = {"type": "function_call_output", "call_id": "call_1", "output": rows}
         more: Any = {"input": [brought], "previous_response_id": first.id}
@@ -264,7 +264,7 @@ def test_a_stream_that_is_closed_ends_the_upstream_too(here: World, way: int) ->
         with ai.responses.create(**TALKS["messages"], stream=True) as events:
             for _, _event in zip(range(2), events, strict=False):
                 pass
-        eventually(partial(here.has_lost, gone + 1), 20)
+        eventually(partial(here.has_lost, gone + 1), 30)
 
 
 def test_a_stream_that_breaks_ends_with_an_error_and_a_failing_upstream_is_told(here: World) -> None:
@@ -301,7 +301,7 @@ def test_what_the_provider_leaves_out_itself_teaches_nothing_of_our_counts() -> 
             ai.responses.create(model="gpt-5", input=long, truncation="auto")
             ai.responses.create(model="gpt-5", input=long, extra_body={"context_management": compacts})
         ai.responses.create(model="gpt-5", input="word " * 2_000)
-        eventually(lambda: len(there.outcomes) == 17, 20)
+        eventually(lambda: len(there.outcomes) == 17, 30)
         assert not any(outcome.truncated for outcome in there.outcomes)
         last = there.outcomes[-1]
         assert last.usage is not None and last.prompt == last.usage.prompt and last.quality == "exact"

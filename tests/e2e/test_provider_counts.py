@@ -425,7 +425,7 @@ def test_a_count_that_comes_late_serves_the_next_request(tmp_path: Path) -> None
         async with with_counter(late, tmp_path, PLIMSOLL_COUNTER_TIMEOUT="0.05") as (up, proxy):
             assert "steps" in ours(await message(proxy, NEAR))
             waiting.set()
-            await eventually(lambda: results(proxy) == {"late": 1, "ok": 1}, 20)
+            await eventually(lambda: results(proxy) == {"late": 1, "ok": 1}, 30)
             assert "steps" not in ours(await message(proxy, NEAR))
             assert sum(r.target.endswith(b"count_tokens") for r in up.requests) == 1
 
@@ -469,7 +469,7 @@ def test_replicas_share_a_count_and_redis_has_nothing_of_the_prompt(
             for proxy in (one, two):
                 await eventually(lambda proxy=proxy: connected(proxy), 20)  # type: ignore[misc]
             assert "steps" not in ours(await message(one, NEAR))
-            await eventually(lambda: any(":counted:" in name for name in server.names()), 20)
+            await eventually(lambda: any(":counted:" in name for name in server.names()), 30)
             assert "steps" not in ours(await message(two, NEAR))
             assert paths(app).count(COUNT) == 1 and results(two) == {"cached": 1}
             everything = b"".join(server.cli("--raw", "GET", name) for name in server.names())

@@ -122,7 +122,7 @@ class Recorded:
 
     def lines(self, count: int) -> list[dict[str, Any]]:
         """So many lines; waits for them."""
-        eventually(lambda: len(self.read()) >= count, 20)
+        eventually(lambda: len(self.read()) >= count, 30)
         return sorted((json.loads(line) for line in self.read()), key=lambda line: float(line["time"]))
 
     def read(self) -> list[bytes]:
@@ -196,6 +196,6 @@ def test_a_recording_that_fails_costs_no_request(tmp_path: Path) -> None:
             connection.request("GET", "/metrics")
             return b'plimsoll_recorded_requests_total{result="failed"} 5.0' in connection.getresponse().read()
 
-        eventually(failed, 20)
+        eventually(failed, 30)
         connection.close()
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]

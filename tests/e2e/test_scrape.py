@@ -120,7 +120,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             here, "/v1/chat/completions", HELLO, {"x-team": "a-stranger", "traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
         )
         asked(here, "/v1/models", headers={"x-team": "search"})
-        eventually(lambda: len(here.outcomes) > 2, 20)
+        eventually(lambda: len(here.outcomes) > 2, 30)
         assert all(dict(r.headers)[b"x-team"] for r in here.simulator.received), "it goes on like any header"
         return asked(here, "/metrics", headers=accept)
 

@@ -193,7 +193,7 @@ def test_a_grown_conversation_extends_the_summary_by_what_is_new() -> None:
         async with recording(upstream(telling(), telling("And later: green."))) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(OVER))
             await proxy.chat(sent(FULL))
-            await eventually(lambda: len(split(up.requests)[0]) >= 2, 20)
+            await eventually(lambda: len(split(up.requests)[0]) >= 2, 30)
             first, second = (q["messages"][1]["content"] for q in split(up.requests)[0][:2])
             assert "Entry 1:" in first and TOLD not in first
             assert TOLD in second and "Entry 1:" not in second and "Entry 100:" in second
@@ -209,7 +209,7 @@ def test_it_is_made_ready_before_it_is_needed() -> None:
         async with recording(upstream(telling())) as up, plimsoll(up.url, **SET) as proxy:
             early = sent(106)  # a load of 0.75
             await proxy.chat(early)
-            await eventually(lambda: split(up.requests)[0], 20)
+            await eventually(lambda: split(up.requests)[0], 30)
             await proxy.chat(sent(OVER))
             questions, requests = split(up.requests)
             assert requests[0] == early and len(questions) == 1

@@ -50,7 +50,7 @@ def read(request: Request) -> Export:
 
 async def exported(collector: Recorder, count: int) -> list[ReadSpan]:
     """So many spans, oldest first; waits for them."""
-    await eventually(lambda: sum(len(read(r).spans) for r in collector.requests) >= count, 20)
+    await eventually(lambda: sum(len(read(r).spans) for r in collector.requests) >= count, 30)
     found = [span for request in collector.requests for span in read(request).spans]
     assert len(found) == count
     return found

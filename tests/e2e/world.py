@@ -44,7 +44,7 @@ class World:
         return self.simulator.disconnects == clients and self.simulator.in_flight == 0
 
 
-def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -77,7 +77,7 @@ def listening(app: Asgi) -> Iterator[int]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        eventually(lambda: server.started or not thread.is_alive(), 20)
+        eventually(lambda: server.started or not thread.is_alive(), 30)
         yield server.ports[0]
     finally:
         server.should_exit = True

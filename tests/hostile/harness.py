@@ -166,7 +166,7 @@ class Running:
             time.sleep(0.01)
         return found
 
-    def stop(self, seconds: float = 20.0) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """Sends SIGTERM and waits for the end; gives the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
@@ -281,7 +281,7 @@ def upstream(script: Script = friendly, streaming: bool = False, port: int = 0) 
         loop.close()
 
 
-def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until something is so. Raises TimeoutError when it does not become so in time."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -173,8 +173,8 @@ def test_no_content_and_no_key_shows(proxy: Running) -> None:
     proxy.ask({"model": "gpt-4", "max_tokens": 50, "messages": LONG}, "/v1/messages", headers={"x-api-key": KEYS[0]})
     proxy.ask({"model": "gpt-4", "input": LONG}, "/v1/responses", headers=client)
     proxy.ask(path=f"/v1/files/{CANARY}?key={KEYS[0]}", headers=client)
-    eventually(lambda: len([e for e in requests_of(proxy) if e["has_rows"]]) >= 4, 20)
-    eventually(lambda: [e for e in requests_of(proxy) if e["endpoint"] == "passthrough"], 20)
+    eventually(lambda: len([e for e in requests_of(proxy) if e["has_rows"]]) >= 4, 30)
+    eventually(lambda: [e for e in requests_of(proxy) if e["endpoint"] == "passthrough"], 30)
     shown = [proxy.ask(path=path, admin=True).body for path in ("/", "/api/overview", "/api/requests", "/metrics")]
     for entry in requests_of(proxy):
         assert entry["has_texts"] is False
@@ -194,7 +194,7 @@ def test_hostile_names_stay_data(proxy: Running) -> None:
         body = json.dumps(hostile(place, payload)).encode()
         proxy.ask(body, headers={"x-request-id": payload.encode("ascii", "ignore").decode().strip() if place % 7 == 0
                   and payload.isprintable() and payload.isascii() else "id"})  # fmt: skip
-    eventually(lambda: proxy.ask(path="/api/overview", admin=True).json["requests"]["total"] >= len(PAYLOADS), 20)
+    eventually(lambda: proxy.ask(path="/api/overview", admin=True).json["requests"]["total"] >= len(PAYLOADS), 30)
     entries = requests_of(proxy)
     assert len(entries) >= len(PAYLOADS)
     for entry in entries:
@@ -218,7 +218,7 @@ def test_hostile_queries_are_answered(proxy: Running) -> None:
     assert proxy.ask(path="/api/requests?limit=-5", admin=True).status == 200
     assert proxy.ask(path="/api/requests?before=0-0-0", admin=True).status == 404
     proxy.ask({"model": "gpt-4o", "messages": LONG[:1]})
-    eventually(lambda: requests_of(proxy), 20)
+    eventually(lambda: requests_of(proxy), 30)
     worker = requests_of(proxy)[0]["id"].rpartition("-")[0]
     assert proxy.ask(path=f"/api/requests/{worker}-{'9' * 5_000}", admin=True).status == 404
     for cursor in (",,,.", "a.b", "0-0." + "9" * 50, "x" * 5_000):
@@ -236,7 +236,7 @@ def test_viewers_are_bounded_and_hold_up_no_stop() -> None:
             connection = http.client.HTTPConnection("127.0.0.1", proxy.admin_port, timeout=20)
             connection.request("GET", "/api/events")  # and reads nothing
             held.append(connection)
-        eventually(lambda: proxy.ask(path="/api/events", admin=True).status == 503, 20)
+        eventually(lambda: proxy.ask(path="/api/events", admin=True).status == 503, 30)
         got = proxy.ask(path="/api/events", admin=True)
         assert (got.json["error"]["code"], got.headers["retry-after"]) == ("too_many_viewers", "5")
         assert proxy.ask({"model": "gpt-4o", "messages": LONG[:1]}).status == 200
@@ -256,7 +256,7 @@ def test_a_viewer_that_has_gone_makes_room_for_another() -> None:
             assert connection.getresponse().status in (200, 503)
             connection.close()
             time.sleep(0.05)
-        eventually(lambda: b"overview" in events(proxy, 1.5), 20)
+        eventually(lambda: b"overview" in events(proxy, 1.5), 30)
 
 
 TOKEN = "0123456789-a-token"
@@ -274,7 +274,7 @@ def test_texts_are_shown_only_where_they_are_wanted_and_only_with_the_token() ->
             answered = proxy.ask(path="/api/requests?cut=1", headers=given, admin=True)
             return [entry for entry in answered.json["requests"] if entry["has_texts"]]
 
-        eventually(found, 20)
+        eventually(found, 30)
         path = f"/api/requests/{found()[0]['id']}/texts"
         assert proxy.ask(path=path, admin=True).status == 401
         texts = proxy.ask(path=path, headers=given, admin=True).json["texts"]

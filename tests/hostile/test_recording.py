@@ -95,7 +95,7 @@ def test_a_crash_loses_only_the_last_lines(tmp_path: Path, up: Recorder) -> None
     with running(up.url, PLIMSOLL_RECORD=str(tmp_path)) as proxy:
         for number in range(5):
             ask(proxy, number)
-        eventually(lambda: sum(line["api"] == "chat" for line in read(tmp_path)) == 5, 20)
+        eventually(lambda: sum(line["api"] == "chat" for line in read(tmp_path)) == 5, 30)
         ask(proxy, 6)
         proxy.process.kill()
         proxy.process.wait(20)
@@ -106,11 +106,11 @@ def test_a_crash_loses_only_the_last_lines(tmp_path: Path, up: Recorder) -> None
 def test_a_disk_that_is_full_costs_no_request_and_is_told_once(tmp_path: Path, up: Recorder) -> None:
     with running(up.url, PLIMSOLL_RECORD=str(tmp_path), PLIMSOLL_RECORD_CONTENT="bodies") as proxy:
         ask(proxy, 0)
-        eventually(lambda: read(tmp_path), 20)
+        eventually(lambda: read(tmp_path), 30)
         before = resource.prlimit(proxy.process.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         for number in range(1, 4):
             ask(proxy, number)
-            eventually(partial(has_failed, proxy, number), 20)
+            eventually(partial(has_failed, proxy, number), 30)
         assert len(proxy.log("requests are not recorded")) == 1
         assert "File too large" in proxy.log("requests are not recorded")[0]
         resource.prlimit(proxy.process.pid, resource.RLIMIT_FSIZE, before)

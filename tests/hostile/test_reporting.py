@@ -49,7 +49,7 @@ def parsed(line: str) -> dict[str, Any]:
 
 def told(proxy: Running, count: int = 1) -> dict[str, Any]:
     """The newest outcome, once there are so many."""
-    eventually(lambda: len(outcomes(proxy)) >= count, 20)
+    eventually(lambda: len(outcomes(proxy)) >= count, 30)
     return outcomes(proxy)[count - 1]
 
 
@@ -106,7 +106,7 @@ def test_H5_every_line_is_json_where_the_log_is(workers: int) -> None:
         told(proxy, 2)
         if workers > 1:
             os.kill(proxy.workers[0], signal.SIGKILL)
-            eventually(lambda: any("a worker exited" in e["event"] for e in events(proxy)), 20)
+            eventually(lambda: any("a worker exited" in e["event"] for e in events(proxy)), 30)
         proxy.stop()
         for line in proxy.lines:
             assert isinstance(parsed(line)["time"], float), line
@@ -266,7 +266,7 @@ def test_U8_what_the_processes_take_is_told_of_all_of_them_together(workers: int
         if workers > 1:
             before = proxy.metric("process_cpu_seconds_total")
             os.kill(proxy.workers[0], signal.SIGKILL)
-            eventually(lambda: any("a worker exited" in e["event"] for e in events(proxy)), 20)
+            eventually(lambda: any("a worker exited" in e["event"] for e in events(proxy)), 30)
             assert proxy.metric("process_cpu_seconds_total") >= before, "also what an ended worker took"
 
 

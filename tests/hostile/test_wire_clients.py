@@ -62,8 +62,8 @@ async def held_in_a_stream(request: Request, peer: Peer) -> None:
 
 def nobody_is_there(place: Place) -> None:
     """The upstream has seen all leave, and the proxy is at nothing."""
-    eventually(lambda: all(peer.ended for peer in place.there.peers) or place.there.open == 0, 20)
-    eventually(lambda: place.proxy.metric("plimsoll_requests_in_flight") == 0, 20)
+    eventually(lambda: all(peer.ended for peer in place.there.peers) or place.there.open == 0, 30)
+    eventually(lambda: place.proxy.metric("plimsoll_requests_in_flight") == 0, 30)
 
 
 def test_D26_a_body_that_stops_is_408(place: Place) -> None:

@@ -52,11 +52,11 @@ def test_D55_a_stop_lets_streams_end(workers: int) -> None:
             assert all(DELTA in next(stream) for stream in streams)
             assert proxy.ask(path="/readyz", admin=True).status == 200
             proxy.process.send_signal(signal.SIGTERM)
-            eventually(lambda: not ready(proxy), 20)
+            eventually(lambda: not ready(proxy), 30)
             assert [b"".join(stream)[-len(DONE) :] for stream in streams] == [DONE] * 60
             assert not any(wire.rest() for wire in wires), "nothing follows the last chunk"
             assert proxy.process.wait(60) == 0
-        eventually(lambda: there.open == 0, 20)
+        eventually(lambda: there.open == 0, 30)
 
 
 def test_D55_what_does_not_end_in_time_is_cut_visibly(workers: int) -> None:
@@ -74,7 +74,7 @@ def test_D55_what_does_not_end_in_time_is_cut_visibly(workers: int) -> None:
             proxy.process.send_signal(signal.SIGTERM)
             assert not any(wire.rest().endswith(chunk(b"")) for wire in wires)
         assert proxy.process.wait(60) == 0
-        eventually(lambda: there.open == 0, 20)
+        eventually(lambda: there.open == 0, 30)
 
 
 def ready(proxy: Running) -> bool:
@@ -97,7 +97,7 @@ def test_D56_a_worker_that_is_killed_leaves_the_metrics_right(workers: int) -> N
         there.script = friendly
         for _ in range(20):
             assert proxy.ask(HELLO).status == 200
-        eventually(lambda: proxy.metric("plimsoll_requests_total", endpoint="chat") == 20, 20)
+        eventually(lambda: proxy.metric("plimsoll_requests_total", endpoint="chat") == 20, 30)
         there.script = streaming
         with contextlib.ExitStack() as stack:
             wires = [stack.enter_context(Wire(proxy.port)) for _ in range(10)]
@@ -108,12 +108,12 @@ def test_D56_a_worker_that_is_killed_leaves_the_metrics_right(workers: int) -> N
             victim = proxy.workers[0]
             os.kill(victim, signal.SIGKILL)
             broken = sum(not wire.rest().endswith(chunk(b"")) for wire in wires)
-        eventually(lambda: victim not in proxy.workers and len(proxy.workers) == workers, 20)
+        eventually(lambda: victim not in proxy.workers and len(proxy.workers) == workers, 30)
         there.script = friendly
         assert proxy.ask(HELLO).status == 200
         done = 20 + 10 - broken + 1
-        eventually(lambda: proxy.metric("plimsoll_requests_total", endpoint="chat") == done, 20)
-        eventually(lambda: proxy.metric("plimsoll_requests_in_flight") == 0, 20)
+        eventually(lambda: proxy.metric("plimsoll_requests_total", endpoint="chat") == done, 30)
+        eventually(lambda: proxy.metric("plimsoll_requests_in_flight") == 0, 30)
 
 
 def test_D57_a_breaker_keeps_the_herd_away(workers: int) -> None:

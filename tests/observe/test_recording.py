@@ -240,7 +240,7 @@ def test_bodies_above_what_is_held_are_recorded_without(desk: Desk, monkeypatch:
         recorder.add([of(bodies[1])])
         recorder.drop(held)
         for number, body in enumerate(bodies, 1):
-            await eventually(partial(is_written, recorder, number), 20)
+            await eventually(partial(is_written, recorder, number), 30)
             recorder.add([of(body)])
         await recorder.close()
 
@@ -281,7 +281,7 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
     async def check() -> None:
         recorder = desk.recorder()
         recorder.add([of(b"{}")])
-        await eventually(taken.is_set, 20)
+        await eventually(taken.is_set, 30)
         for number in range(1000):
             recorder.add([of(b'{"a":%d}' % number)])
         dropped = recorder.results()[("dropped",)]
@@ -323,7 +323,7 @@ def test_a_folder_that_cannot_be_is_told_once_and_again_when_it_can(desk: Desk) 
         recorder = desk.recorder(desk.folder / "taken" / "records")
         for number in range(1, 4):
             recorder.add([of(b"{}")])
-            await eventually(partial(failed, recorder, number), 20)
+            await eventually(partial(failed, recorder, number), 30)
         assert [event for event, _ in desk.events] == ["requests are not recorded"]
         assert desk.events[0][1]["reason"] == "Not a directory"
         (desk.folder / "taken").unlink()
@@ -341,7 +341,7 @@ def test_a_bug_of_ours_loses_its_line_alone(desk: Desk, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(recording, "figures", lambda *request: 1 / 0)
             recorder.add([of(b"{}")])
-            await eventually(lambda: recorder.results()[("failed",)] == 1, 20)
+            await eventually(lambda: recorder.results()[("failed",)] == 1, 30)
         recorder.add([of(b"{}")])
         await recorder.close()
         assert recorder.results()[("written",)] == 1
@@ -385,7 +385,7 @@ def test_requests_that_end_together_are_a_line_each(desk: Desk, monkeypatch: pyt
         recorder = desk.recorder()
         for count in (1, 2):
             recorder.add(ended)
-            await eventually(partial(is_written, recorder, count * (len(ended) - 1)), 20)
+            await eventually(partial(is_written, recorder, count * (len(ended) - 1)), 30)
         await recorder.close()
         assert recorder.results() == {("written",): 2 * len(ended) - 2, ("failed",): 2, ("dropped",): 0}
 
@@ -412,7 +412,7 @@ def test_batches_are_no_longer_than_they_may_be(desk: Desk, monkeypatch: pytest.
     async def check() -> None:
         recorder = desk.recorder()
         recorder.add([of(body)])
-        await eventually(partial(is_written, recorder, 1), 20)
+        await eventually(partial(is_written, recorder, 1), 30)
         for _ in range(100):
             recorder.add([of(body)])
         await recorder.close()

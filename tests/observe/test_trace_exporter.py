@@ -50,7 +50,7 @@ def results(exporter: TraceExporter) -> tuple[int, ...]:
 
 async def told(exporter: TraceExporter, count: int) -> None:
     """Waits until it is known what became of so many requests."""
-    await eventually(lambda: sum(results(exporter)) == count, 20)
+    await eventually(lambda: sum(results(exporter)) == count, 30)
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_an_exit_exports_what_is_queued_at_once(monkeypatch: pytest.MonkeyPatch)
         exporter = stub.exporter()
         for _ in range(2 * MAX_BATCH - 1):
             exporter(TRACED)
-        await eventually(lambda: len(stub.bodies) == 1, 20)
+        await eventually(lambda: len(stub.bodies) == 1, 30)
         await exporter.close()
         assert results(exporter) == (2 * MAX_BATCH - 1, 0, 0)
 
@@ -135,7 +135,7 @@ def test_what_may_pass_is_retried(status: int) -> None:
         stub = Stub([status, status, 200])
         exporter = stub.exporter()
         exporter(TRACED)
-        await eventually(lambda: results(exporter) == (1, 0, 0), 20)
+        await eventually(lambda: results(exporter) == (1, 0, 0), 30)
         assert len(stub.bodies) == 3 and stub.events == []
 
     run(check())
@@ -146,7 +146,7 @@ def test_retries_end() -> None:
         stub = Stub([503])
         exporter = stub.exporter()
         exporter(TRACED)
-        await eventually(lambda: results(exporter) == (0, 0, 1), 20)
+        await eventually(lambda: results(exporter) == (0, 0, 1), 30)
         assert len(stub.bodies) == 3
 
     run(check())
@@ -158,7 +158,7 @@ def test_what_is_final_is_not_retried(status: int) -> None:
         stub = Stub([status])
         exporter = stub.exporter()
         exporter(TRACED)
-        await eventually(lambda: results(exporter) == (0, 0, 1), 20)
+        await eventually(lambda: results(exporter) == (0, 0, 1), 30)
         assert len(stub.bodies) == 1
 
     run(check())
@@ -183,12 +183,12 @@ def test_the_queue_is_bounded_while_the_collector_hangs() -> None:
         stub = Stub([200], hold=go.wait)
         exporter = stub.exporter()
         exporter(TRACED)
-        await eventually(lambda: stub.bodies, 20)
+        await eventually(lambda: stub.bodies, 30)
         for _ in range(MAX_QUEUED + 7):
             exporter(TRACED)
         assert results(exporter) == (0, 7, 0)
         go.set()
-        await eventually(lambda: results(exporter) == (MAX_QUEUED + 1, 7, 0), 20)
+        await eventually(lambda: results(exporter) == (MAX_QUEUED + 1, 7, 0), 30)
 
     run(check())
 

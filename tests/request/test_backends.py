@@ -98,7 +98,7 @@ def test_an_upstream_that_is_dropped_is_closed_when_its_requests_have_ended(tmp_
             a = services.routes.backends["a"]
             assert isinstance(a.upstream, Upstream)
             sending = asyncio.create_task(a.upstream.send("POST", b"/v1/x", [], b"{}"))
-            await eventually(lambda: up.requests, 20)
+            await eventually(lambda: up.requests, 30)
             reload(services, tmp_path, row("b"))
             for _ in range(2 * QUIET_SWEEPS):
                 await services.dropped.sweep()

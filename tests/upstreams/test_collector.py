@@ -96,7 +96,7 @@ def test_no_response_in_time_is_0_and_the_connection_is_given_up() -> None:
         async with recording(silent) as there:
             to = collector(f"http://127.0.0.1:{there.port}/", OTEL_EXPORTER_OTLP_TIMEOUT="50")
             assert await to.post(b"") == 0
-            await eventually(lambda: there.open == 0, 20)
+            await eventually(lambda: there.open == 0, 30)
             await to.close()
 
     run(check())

@@ -184,9 +184,10 @@ def test_deep_nesting_is_nobodys_refusal(body: bytes) -> None:
 )
 def test_no_text_holds_up_the_event_loop(word: str) -> None:
     started = time.process_time()
-    recognise(RULES, 400, (word * LOOK)[:LOOK].encode())
-    recognise(RULES, 400, error((word * LOOK)[:LOOK]))
-    assert time.process_time() - started < 0.5  # 10 ms each where it was written
+    for _ in range(60):
+        recognise(RULES, 400, (word * LOOK)[:LOOK].encode())
+        recognise(RULES, 400, error((word * LOOK)[:LOOK]))
+    assert time.process_time() - started < 30  # 0.6 s where it was written
 
 
 def test_an_answer_with_content_is_no_refusal_whatever_its_finish_reason() -> None:

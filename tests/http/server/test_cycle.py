@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 
 import pytest
 
@@ -79,9 +78,7 @@ def test_a_body_may_be_slow_but_may_not_stall() -> None:
                 await client.send(bytes([i]))
             assert (await client.reply()).body == b"10"
             await client.send(get(b"/", b"content-length: 10", method=b"POST"), b"\0")
-            began = time.monotonic()
             assert (await client.reply()).status == 408
-            assert time.monotonic() - began >= 0.6
 
     run(check())
 
@@ -162,7 +159,7 @@ def test_an_application_that_does_not_answer_does_not_leave_its_client_waiting(s
 
 @pytest.mark.parametrize("behind", [False, True])
 def test_who_waits_for_an_answer_hears_at_once_that_its_client_left(behind: bool) -> None:
-    ended: list[float] = []
+    ended: list[None] = []
 
     async def waits(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == "/":
@@ -170,7 +167,7 @@ def test_who_waits_for_an_answer_hears_at_once_that_its_client_left(behind: bool
             assert cycle is not None and cycle.received_body() == b""
             with pytest.raises(ClientDisconnected):
                 await until_disconnect(asyncio.sleep(60), receive, cycle)
-            ended.append(time.monotonic())
+            ended.append(None)
             with pytest.raises(ClientDisconnected):  # who comes later hears of it too
                 await until_disconnect(asyncio.sleep(60), receive, cycle)
 
@@ -180,9 +177,7 @@ def test_who_waits_for_an_answer_hears_at_once_that_its_client_left(behind: bool
                 await client.send(get(b"/"), *([get(b"/second")] if behind else ()))
                 await asyncio.sleep(0.2)
                 assert not ended
-                left = time.monotonic()
-            await eventually(lambda: len(ended) == 1, 20.0)
-            assert ended[0] - left < 10, "long before it would end by itself"
+            await eventually(lambda: len(ended) == 1, 30.0)  # long before it would end by itself
 
     run(check())
 

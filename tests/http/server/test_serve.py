@@ -51,7 +51,7 @@ async def started(
     beside = Config(services, "127.0.0.1", 0, error_body) if admin else None
     server = Server(Config(services, "127.0.0.1", 0, error_body, drain), beside, settle)
     task = asyncio.create_task(server.serve())
-    await eventually(lambda: server.started and len(server.ports) == 1 + admin, 20)
+    await eventually(lambda: server.started and len(server.ports) == 1 + admin, 30)
     yield server
     assert server.should_exit
     await asyncio.wait_for(task, 5)

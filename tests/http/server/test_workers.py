@@ -63,7 +63,7 @@ def born(out: IO[str], count: int = 2) -> list[int]:
     return [int(line[1]) for line in lines]
 
 
-def eventually(true: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

@@ -133,7 +133,7 @@ def test_two_at_once_ask_once(tmp_path: Path) -> None:
     async def check() -> None:
         async with counting(tmp_path, slowly) as (up, services, found):
             both = [asyncio.create_task(found.fulfil(wanted(services), ALICE)) for _ in range(2)]
-            await eventually(lambda: bool(up.requests), 20)
+            await eventually(lambda: bool(up.requests), 30)
             ready.set()
             assert await asyncio.gather(*both) == [4_500, 4_500] and len(up.requests) == 1
 

@@ -133,7 +133,7 @@ def test_what_comes_too_late_serves_a_later_turn_and_nobody_else_waits() -> None
             found.seconds = 30.0
             assert await found.fulfil(many(BATCH + 2), ALICE) == {}  # at once
             waiting.set()
-            await eventually(lambda: not found._calls, 20)
+            await eventually(lambda: not found._calls, 30)
             assert len(await found.fulfil(many(BATCH + 1), ALICE)) == BATCH + 1 and len(up.requests) == 2
 
     run(check())
@@ -219,7 +219,7 @@ def test_what_is_under_way_ends_with_the_house() -> None:
     async def check() -> None:
         async with embedding(stalls) as (up, _, found):
             asking = asyncio.create_task(found.fulfil(wanted("a"), ALICE))
-            await eventually(lambda: up.requests, 20)
+            await eventually(lambda: up.requests, 30)
         assert await asking == {}
 
     run(check())

@@ -156,7 +156,7 @@ def test_what_comes_too_late_for_one_request_serves_a_later_one_and_nobody_else_
             summaries.seconds = 30.0  # of each question; a long old part takes many
             assert await asking == "" == await summaries.fulfil(wanted(FIRST), ALICE)
             waiting.set()
-            await eventually(lambda: not summaries._calls, 20)
+            await eventually(lambda: not summaries._calls, 30)
             assert await summaries.fulfil(wanted(FIRST), ALICE) and len(up.requests) == 1
 
     run(check())
@@ -221,7 +221,7 @@ def test_what_is_under_way_ends_with_the_house() -> None:
     async def check() -> None:
         async with summing(stalls) as (up, _, summaries):
             asking = asyncio.create_task(summaries.fulfil(wanted(FIRST), ALICE))
-            await eventually(lambda: up.requests, 20)
+            await eventually(lambda: up.requests, 30)
         assert await asking == ""
 
     run(check())

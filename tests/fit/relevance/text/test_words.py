@@ -145,7 +145,7 @@ def test_no_input_is_read_more_than_once(unit: str) -> None:
     start = time.process_time()
     for token in tokens(text):
         parts(token)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 30  # quadratic, it would take hours
 
 
 def test_what_is_too_long_to_be_an_identifier_is_not_remembered() -> None:
