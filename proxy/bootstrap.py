@@ -14,6 +14,7 @@ from pathlib import Path
 from proxy import __version__
 from proxy.apis import error_body
 from proxy.app import create_admin, create_app, is_shut
+from proxy.config.doubts import doubts
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -67,6 +68,7 @@ def start(
     set_event_style(settings.log)
     for remark in (
         *remarks,
+        *doubts(settings),
         *readable(settings),
         *unused(settings, services.rules),
         *aged(services.windows, time.time()),

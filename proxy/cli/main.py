@@ -34,6 +34,7 @@ from proxy.cli.arguments import (
     value_of,
     warn_of_unknown_variables,
 )
+from proxy.config.doubts import doubts
 from proxy.config.rules import check_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variables
 from proxy.config.values import whole
@@ -284,7 +285,8 @@ def _remarks(settings: Settings) -> list[str]:
     from proxy.bootstrap import readable
 
     problem = "" if settings.record is None else problem_of(settings.record)
-    return [f"PLIMSOLL_RECORD: {settings.record} {problem}"] if problem else readable(settings)
+    recording = [f"PLIMSOLL_RECORD: {settings.record} {problem}"] if problem else readable(settings)
+    return [*doubts(settings), *recording]
 
 
 def _check_start(settings: Settings) -> None:

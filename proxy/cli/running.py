@@ -73,7 +73,7 @@ def page(arguments: argparse.Namespace) -> int:
     """`plimsoll page`: opens the page of a running proxy in a browser, and prints its URL.
 
     The browser gets the token behind a `#`, which it sends to no server, and from a file, so that it is no argument of
-    the browser's. Raises `ConfigError` if there is no URL.
+    the browser's. Returns 1 if nothing responds there. Raises `ConfigError` if there is no URL.
     """
     settings = settings_of(arguments)
     url = named_url(arguments)
@@ -82,6 +82,13 @@ def page(arguments: argparse.Namespace) -> int:
     url = f"{(url or _url_of(settings)).rstrip('/')}/"
     if url == "/":
         raise ConfigError("the proxy's address is unknown: set --url")
+    try:
+        admin_client.overview(url, settings.admin_token or admin_client.NO_TOKEN)
+    except admin_client.RequestFailed as error:
+        if not error.reached:  # a page without its token asks for it
+            return _failed(error)
+    except ValueError as error:
+        raise ConfigError(f"--url {error}") from None
     print(url, flush=True)
     if settings.admin_token:
         open_privately(f"{url}#token={quote(settings.admin_token)}")

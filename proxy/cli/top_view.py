@@ -13,7 +13,7 @@ from rich.text import Text
 
 from proxy.cli.picture import View
 
-WIDE = 100  # columns from which tables have all their columns
+WIDE = 130  # columns from which tables have all their columns
 MAX_MODELS, MAX_UPSTREAMS = 8, 6
 BAR = 10  # columns of a load
 STYLES = {
@@ -254,7 +254,9 @@ def _bar(load: float | None, view: View, wide: bool) -> Text:
         return Text("")
     style = FAILED if load > 1 else "yellow" if load >= 0.8 else "green"
     full = min(BAR, round(BAR * load))
-    drawn = view.text(("#" if view.ascii else "█") * full, style).append(" " * (BAR - full + 1)) if wide else Text()
+    sign, over = ("#", ">") if view.ascii else ("█", "▶")
+    bar = sign * full if load <= 1 else sign * (BAR - 1) + over  # a full one would not tell 100 % from 1,000 %
+    drawn = view.text(bar, style).append(" " * (BAR - full + 1)) if wide else Text()
     return drawn.append(f"{load:.0%}".rjust(4), style if load >= 0.8 else "")
 
 

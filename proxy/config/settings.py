@@ -313,11 +313,19 @@ def _text_of(setting: Setting, environ: Mapping[str, str]) -> str:
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     """One line per variable with our prefix that is not a setting, with the setting that was probably meant. Of those
-    with a prefix of other settings, which other programs may use, too, only what is nearly a setting."""
+    with a prefix of other settings, which other programs may use, too, or with one that is nearly ours, only what is
+    nearly a setting."""
     known = [*(setting.name for setting in SETTINGS), ADMIN_URL]
-    unknown = (n for n in environ if n.startswith(PREFIXES) and n not in known and not SERVICE_NAMES.search(n))
+    unknown = (n for n in environ if n not in known and _may_be_ours(n))
     found = ((name, difflib.get_close_matches(name, known, n=1, cutoff=0.85)) for name in sorted(unknown))
     return tuple(_line(name, similar) for name, similar in found if similar or name.startswith(PREFIX))
+
+
+def _may_be_ours(name: str) -> bool:
+    """Whether a variable has one of our prefixes, or one that is nearly ours, and none of Kubernetes' endings."""
+    if name.startswith(PREFIXES):
+        return not SERVICE_NAMES.search(name)
+    return bool(difflib.get_close_matches(name.partition("_")[0] + "_", (PREFIX,), cutoff=0.85))
 
 
 def _line(name: str, similar: list[str]) -> str:

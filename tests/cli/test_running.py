@@ -54,6 +54,15 @@ def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_wher
     assert (code, err) == (2, "plimsoll: the proxy's address is unknown: set --url\n")
 
 
+def test_U14_a_page_where_nothing_listens_is_not_opened(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    code, out, err = ended(capsys, "page", "--url", "http://127.0.0.1:1")
+    assert code == 1 and not out and "no proxy responds at http://127.0.0.1:1" in err and not opened
+
+
 def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +70,7 @@ def test_the_page_is_opened_and_its_url_is_printed_without_the_token(
     private: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr("proxy.cli.running.open_privately", private.append)
+    monkeypatch.setattr("proxy.cli.admin_client.overview", lambda url, token: {})
     assert ended(capsys, "page")[0] == 2  # port 0: nobody knows which
     monkeypatch.delenv("PLIMSOLL_ADMIN_PORT")
     code, _, err = ended(capsys, "page")

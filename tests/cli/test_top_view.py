@@ -22,7 +22,7 @@ SCREEN = Screen("http://127.0.0.1:9090")
 
 
 def lines(
-    snapshot: Snapshot = SNAPSHOT, screen: Screen = SCREEN, width: int = 120, encoding: str = "utf-8"
+    snapshot: Snapshot = SNAPSHOT, screen: Screen = SCREEN, width: int = 140, encoding: str = "utf-8"
 ) -> list[str]:
     file = io.TextIOWrapper(io.BytesIO(), encoding, errors="strict")
     console = Console(file=file, width=width)
@@ -50,18 +50,19 @@ def test_a_wide_screen_has_all_figures() -> None:
     assert shown[6].split() == "gpt-4o 128k ██████████ 97% 100 7 2 800k".split()
     at = time.strftime("%H:%M:%S", time.localtime(CUT["at"]))
     assert shown[9].split() == (
-        f"{at} fitted gpt-4o 140k 90.0k ██████████ 112% /v1/chat/completions prune_history 820 ms".split()
+        f"{at} fitted gpt-4o 140k 90.0k █████████▶ 112% /v1/chat/completions prune_history 820 ms".split()
     )
     assert shown[10].split()[1:5] == ["passed", "o3-mini", "512", "512"]
 
 
-@pytest.mark.parametrize("width", [60, 72, 99, 100, 200])
-def test_no_line_is_wider_than_the_terminal_and_none_is_broken(width: int) -> None:
+@pytest.mark.parametrize("width", [60, 72, 80, 99, 100, 110, 120, 129, 130, 140, 200])
+def test_U13_no_line_is_wider_than_the_terminal_and_none_is_broken(width: int) -> None:
     found = lines(width=width)
     assert all(len(line.rstrip()) <= width for line in found) and len(found) == len(lines())
     shown = "\n".join(found)
     for word in ("gpt-4o", "fitted", "97%", "112%", "90.0k", "requests", "tokens in"):
         assert word in shown
+    assert width < 80 or "…" not in shown
 
 
 def test_a_terminal_without_unicode_gets_none() -> None:

@@ -227,6 +227,8 @@ def test_a_unknown_variables_variable_is_told_with_what_was_probably_meant() -> 
     environ = {
         "PLIMSOLL_UPSTREM": "x",
         "PLIMSOLL_ZZZ": "x",
+        "PLIMSOL_PORT": "9",
+        "PLIMSOL_ZZZ": "x",
         "PLIMSOLL_PORT": "1",
         "PLIMSOLL_SERVICE_HOST": "10.0.0.1",
         "PLIMSOLL_PORT_8080_TCP_ADDR": "10.0.0.1",
@@ -241,4 +243,5 @@ def test_a_unknown_variables_variable_is_told_with_what_was_probably_meant() -> 
         "LLM_FALLBACK_ENABLE is not a setting: did you mean LLM_FALLBACK_ENABLED?",
         "PLIMSOLL_UPSTREM is not a setting: did you mean PLIMSOLL_UPSTREAM?",
         "PLIMSOLL_ZZZ is not a setting",
+        "PLIMSOL_PORT is not a setting: did you mean PLIMSOLL_PORT?",
     )
