@@ -51,7 +51,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if draft.excess > 0 and draft.reply is not None and draft.window.counted(draft.reply) > draft.held:
         draft = replace(draft, reply=draft.held)
     if draft.apart:
-        return draft.with_blocks([_alone(block, draft, facts, params) for block in draft.blocks])
+        return _with(draft, [_alone(block, draft, facts, params) for block in draft.blocks])
     if draft.excess > 0 and any(m.keep for m in draft.messages):
         draft = cut_at_ends(draft, lambda m: "" if m.keep == RULED else m.keep)
     last = next((m for m in reversed(tuple(draft.messages)) if m.kind is Kind.USER), None)

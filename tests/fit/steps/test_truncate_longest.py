@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_embeddings.request import parse as parse_embeddings
 from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply
@@ -178,3 +179,10 @@ def test_long_arguments_of_the_newest_call_give_way_and_stay_json() -> None:
     made = fields(next(m for m in after.messages if m.calls))["tool_calls"][0]["function"]["arguments"]
     assert after.excess <= 0 and contents(after)[0] == words(200)
     assert json.loads(made)["path"] == "a.py"
+
+
+def test_W23_what_is_embedded_is_left_alone() -> None:
+    sent = parse_embeddings(json.dumps({"model": "unheard-of", "input": ["word " * 300, "short"]}).encode())
+    known = facts(310, meter=meter_for(sent, "unheard-of", Remembering()))
+    before = start(sent, ladder(), known)
+    assert before.excess > 0 and apply(before, known, Params()) is before
