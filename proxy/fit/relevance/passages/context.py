@@ -8,6 +8,7 @@ from itertools import accumulate
 from proxy.fit.relevance.passages.texts import Text
 from proxy.fit.relevance.text.outline import TAG
 
+RUN = 4  # like sections in a row that are retrieved chunks, and not one of each kind of instruction
 COVERS = 0.5  # share of a section that an inner long section has, from which the inner one alone is the context
 Section = tuple[int, int]  # the first passage and the one after the last, without the line that opens the section
 
@@ -16,8 +17,9 @@ def context_places(text: Text, least: float, names: Collection[str] = ()) -> fro
     """The indices of the passages that look like retrieved context.
 
     These are sections (under a heading, in a tag, in a fence) of at least `least` characters with some text before
-    them, and sections that `names` names, whatever their length. In a text without sections: what is between the first
-    and the last paragraph.
+    them, and sections that `names` names, whatever their length; where there are neither, the longest run of like
+    sections, such as chunks in tags of one name. In a text without sections: what is between the first and the last
+    paragraph.
     """
     upto = [0, *accumulate(len(passage.text) for passage in text.passages)]
     opened = sorted(_sections(text))
@@ -27,6 +29,9 @@ def context_places(text: Text, least: float, names: Collection[str] = ()) -> fro
     wanted, lead = {name.casefold() for name in names}, _lead(text)
     named = [(start, end) for start, end in opened if wanted and _name(text, start - 1) in wanted]
     long = [(start, end) for start, end in opened if upto[end] - upto[start] >= least and lead < start - 1]
+    if not named and not long:
+        runs = [run for run in _runs(text, opened) if _size(run, upto) >= least and lead < run[0]]
+        long = [max(runs, key=lambda run: _size(run, upto))] if runs else []
     return frozenset(_places([*named, *_innermost(long, upto)]))
 
 
@@ -37,6 +42,28 @@ def _sections(text: Text) -> Iterator[Section]:
         yield place + 1, end
     for place in outline.headings:
         yield place + 1, outline.until[place]
+
+
+def _runs(text: Text, opened: Sequence[Section]) -> Iterator[Section]:
+    """Runs of at least `RUN` sections that directly follow each other, with tags of one name, or with headings of one
+    level; the lines that open and close them included. Headings of the first level are the instructions' own."""
+    outline = text.outline
+    kinds: dict[tuple[int, str | int], list[tuple[int, int]]] = {}
+    for start, end in opened:
+        place = start - 1
+        tag = place in outline.ends
+        if not tag and outline.headings[place] == 1:
+            continue
+        kind = outline.parents[place], _name(text, place) if tag else outline.headings[place]
+        kinds.setdefault(kind, []).append((place, end + 1 if tag else end))
+    for sections in kinds.values():
+        first, count = sections[0][0], 0
+        for (place, end), after in zip(sections, [*sections[1:], None], strict=True):
+            count += 1
+            if after is None or after[0] != end:
+                if count >= RUN:
+                    yield first, end
+                first, count = (place if after is None else after[0]), 0
 
 
 def _name(text: Text, place: int) -> str:

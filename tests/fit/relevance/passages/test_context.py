@@ -49,3 +49,23 @@ def test_a_section_ends_where_its_tag_ends() -> None:
 
 def test_without_sections_it_is_what_is_between_the_first_and_the_last_paragraph() -> None:
     assert gone(f"You help.\n\n{FACTS}\n\nBe short.").strip() == FACTS
+
+
+def chunks(opening: str, closing: str, count: int = 12) -> str:
+    return "\n\n".join(f"{opening.format(i)}\nFact {i}: {'so it is, ' * 20}\n{closing}" for i in range(count))
+
+
+def test_W28_a_run_of_like_sections_is_one_retrieved_context() -> None:
+    for text in (chunks('<doc id="{}">', "</doc>"), chunks("## notes/{}.md", "")):
+        found = gone(f"Answer from the notes.\n\n{text}")
+        assert all(f"Fact {i}:" in found for i in range(12)) and "Answer" not in found
+    assert gone(chunks("## notes/{}.md", "")) == ""  # no text before it
+    assert gone(f"You help.\n\n{chunks('## Rule {}', '', 3)}", 500) == ""
+
+
+def test_W28_a_long_section_comes_before_a_run_of_short_ones_and_the_longest_run_before_others() -> None:
+    short = chunks("## Rule {}", "", 5)
+    assert gone(f"You help.\n\n{short}\n\n## Context\n\n{FACTS}\n").strip() == FACTS
+    text = f"You help.\n\n{chunks('<rule n={}>', '</rule>', 5)}\n\n{chunks('<doc id={}>', '</doc>', 12)}\n"
+    found = gone(text)
+    assert "<doc id=11>" in found and "<rule" not in found
