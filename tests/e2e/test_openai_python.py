@@ -352,7 +352,7 @@ def test_a_task_that_is_cancelled_ends_the_upstream_too(here: World, way: int, d
 
 def test_a_client_that_does_not_wait_gets_its_timeout_and_the_upstream_is_let_go(here: World) -> None:
     for gone, url in enumerate(here.ways, here.simulator.disconnects + 1):
-        with client(url, **{"x-sim-delay": "20"}).with_options(timeout=0.3, max_retries=0) as ai:
+        with client(url, **{"x-sim-delay": "60"}).with_options(timeout=0.3, max_retries=0) as ai:
             with pytest.raises(openai.APITimeoutError):
                 ai.chat.completions.create(**TALKS["chat"])
         eventually(partial(here.has_lost, gone), 30)
