@@ -33,6 +33,7 @@ from proxy.observe.aggregation import Known
 from proxy.observe.gen_ai import GenAi
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics import Metrics, model_label
+from proxy.observe.outcome_metrics import OTHER
 from proxy.observe.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
 from proxy.observe.recording import Recorder
@@ -348,7 +349,7 @@ def build(
         Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
         reloader,
         make_traces(settings, rules.upstreams, event),
-        make_recorder(settings, rules.families, event, lambda model: model_label(services.windows, model)),
+        make_recorder(settings, rules.families, event, lambda model: _table_name(services.windows, model)),
     )
     services.begin(senders, folder, tell or make_access_log(settings.log))
     return services
@@ -392,6 +393,12 @@ def _known_labels(rules: Rules) -> Known:
     steps = {ladder_step.step for ladder in rules.ladders.values() for ladder_step in ladder.steps}
     refusals = [(rule.name, healed) for rule in rules.refusals.refusals for healed in ("true", "false")]
     return {("step",): [(step,) for step in sorted({*steps, ALTERNATION, SPLIT})], ("rule", "healed"): refusals}
+
+
+def _table_name(windows: Windows, model: str) -> str:
+    """What the tables call a model, of embeddings too; `OTHER` if none knows it."""
+    label = model_label(windows, model)
+    return windows.of_embeddings(model) or label if label == OTHER else label
 
 
 def _both(*observers: Callable[[Outcome], None]) -> Callable[[Outcome], None]:

@@ -138,6 +138,11 @@ class Windows:
     def _find_beta(self, model: str) -> BetaRow | None:
         return next((row for name in model_names.variants(model) if (row := self._betas.match(name))), None)
 
+    def of_embeddings(self, model: str) -> str:
+        """The name in the row of a model of embeddings, which may be a pattern; empty without one."""
+        found = (row for name in model_names.variants(model) if (row := self._inputs.match(name)))
+        return next((row.model for row in found), "")
+
     def prices(self, model: str) -> Prices | None:
         """The list prices of a model: of a `[[price]]`, else of the table; None without either. A name that only holds
         the name of another model has no price. A cached lookup."""

@@ -100,14 +100,17 @@ def test_S6_a_dictionary_of_one_caller_reads_nothing_of_another(tmp_path: Path, 
 
 @pytest.mark.parametrize("content", ["meta", "redacted"])
 def test_S6_a_model_that_no_table_knows_is_recorded_as_a_hash(tmp_path: Path, up: Recorder, content: str) -> None:
-    folder, models = tmp_path / "records", ("okafor@example.com", "okafor@example.com/gpt-4o", "my-okafor-model")
+    folder, models = (
+        tmp_path / "records",
+        ("okafor@example.com", "okafor@example.com/gpt-4o", "my-okafor-model", "text-embedding-3-okafor"),
+    )
     with running(up.url, PLIMSOLL_RECORD=str(folder), PLIMSOLL_RECORD_CONTENT=content) as proxy:
         for model in ("gpt-4o", *models):
             proxy.ask({**HELLO, "model": model}, key="sk-one-4711-0001")
         assert proxy.stop(60) == 0
     found = read(folder)
     assert found[0]["model"] == "gpt-4o" and "okafor" not in json.dumps(found)
-    assert len({line["model"] for line in found if line["model"].startswith("model-")}) == 2
+    assert len({line["model"] for line in found if line["model"].startswith("model-")}) == 3
 
 
 @pytest.mark.parametrize("kind", ["file", "dangling", "below a file", "no place"])
