@@ -3,10 +3,13 @@
 Theory of operation
 ===================
 
-A record is the time of a caller's newest accepted answer, or of its newest refused one; the newer record wins. Workers
-share records in memory that they inherit. Replicas share them through the backend, under a keyed hash and signed with
-the operator's secret: who can only write there accepts nobody, and without a secret of the operator, which all who
-read the backend could know, nothing is shared. A request reads its caller's record with its other records.
+A record is the time of a caller's newest accepted answer, or of its newest refused one; the newer record wins. One from
+the future is none: a clock was set back, and what is accepted since must count. A refusal is later than what it ends,
+whatever the clock says, so that the key is not accepted anew once the clock is there again.
+
+Workers share records in memory that they inherit. Replicas share them through the backend, under a keyed hash and
+signed with the operator's secret: who can only write there accepts nobody, and without a secret of the operator, which
+all who read the backend could know, nothing is shared. A request reads its caller's record with its other records.
 """
 
 from __future__ import annotations
@@ -105,7 +108,7 @@ class AcceptedCallers:
         self._upstream = upstream.encode()
         self._workers = SharedVerdicts()
         self._changed = asyncio.Event()
-        codec = Codec(KIND, self._parts, UNKNOWN, _newer, msgspec.msgpack.encode, _unpacked, ACCEPTED_S)
+        codec = Codec(KIND, self._parts, UNKNOWN, self._newer, msgspec.msgpack.encode, _unpacked, ACCEPTED_S)
         self._records: ReplicatedRecords[bytes, Verdict] = ReplicatedRecords(
             codec, MAX_CALLERS, self._remote, keyring, stats, clock
         )
@@ -119,11 +122,12 @@ class AcceptedCallers:
 
     def has(self, caller: bytes) -> bool:
         """Whether a caller's key was accepted within the last hour, and not refused since."""
-        verdict = self._verdict(caller)
-        return verdict.accepted and -AHEAD_S <= self._wall() - verdict.at < ACCEPTED_S
+        verdict = self._newer(self._workers.get(caller), self._records.get(caller))
+        return verdict.accepted and self._wall() - verdict.at < ACCEPTED_S
 
-    def _verdict(self, caller: bytes) -> Verdict:
-        return _newer(self._workers.get(caller), self._records.get(caller))
+    def _newer(self, one: Verdict, other: Verdict) -> Verdict:
+        latest = self._wall() + AHEAD_S
+        return _newer(one if one.at <= latest else UNKNOWN, other if other.at <= latest else UNKNOWN)
 
     def accept(self, caller: bytes) -> None:
         """The upstream accepted a caller's key."""
@@ -136,9 +140,11 @@ class AcceptedCallers:
 
     def refuse(self, caller: bytes) -> None:
         """The upstream refused a caller's key: it is accepted no longer, here at once and in all replicas soon."""
-        verdict = Verdict(self._wall(), False)
+        known = self._records.get(caller)
+        before = _newer(self._workers.get(caller), known)
+        verdict = Verdict(max(self._wall(), before.at + 0.001) if before.accepted else self._wall(), False)
         self._workers.put(caller, verdict)
-        if self._records.get(caller).accepted:
+        if known.accepted:
             self._records.put(caller, verdict)
             self._changed.set()
         elif self._remote is not None and (sealer := self._keyring.sealer) is not None:  # keys that nobody knows

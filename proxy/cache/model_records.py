@@ -263,7 +263,7 @@ class ModelRecords:
     ) -> None:
         """Records a refusal without figures that an answer of the size `answered` proved: for the conversation with
         these prefixes and, if it is `shared`, for the tenant. It is sent to replicas at once."""
-        now, key = self._wall(), (model, tenant)
+        now, key = self._now(model), (model, tenant)
         if (smaller := self.unproven(model, tenant)) > answered:
             found = replace(found, size=min(found.size, smaller))
         self._unproven.take(key)
@@ -285,9 +285,13 @@ class ModelRecords:
         local = self._local_invalidations.get(model)
         return max(local, self._invalidations.get(model)) if len(self._invalidations) else local
 
+    def _now(self, model: str) -> float:
+        """The time of a new record: later than the last invalidation, since which the clock may have been set back."""
+        return max(self._wall(), self._invalidated_at(model) + 0.001)
+
     def record_proof(self, model: str, tenant: bytes, learned: LearnedLimits, proof: Proof) -> None:
         """Records what a refusal proved, with the current time. It is sent to replicas at once."""
-        record = self._limits.get((model, tenant)).after_refusal(learned, replace(proof, at=self._wall()))
+        record = self._limits.get((model, tenant)).after_refusal(learned, replace(proof, at=self._now(model)))
         self._store((model, tenant), record)
 
     def record_answer(self, model: str, tenant: bytes, used: int, reply: int, *, agrees: bool, probed: bool) -> None:
@@ -336,8 +340,11 @@ class ModelRecords:
         self._unreachable_at = self._clock()
 
     def forget(self, model: str) -> None:
-        """Invalidates all records of a model, of every tenant: at once in all workers, soon on other replicas."""
-        now = self._wall()
+        """Invalidates all records of a model, of every tenant: at once in all workers, soon on other replicas. The
+        clock may have been set back since they were made."""
+        proven = (p.at for (name, _), record in self._limits.items() if name == model for p in record.proofs.values())
+        supposed = (found.at for (name, _), found in self._intervals.items() if name == model)
+        now = max((self._now(model), *proven, *supposed))
         self._local_invalidations.set(model, now)
         self._invalidations.put(model, now)
         self._changed.set()

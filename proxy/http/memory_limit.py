@@ -10,6 +10,7 @@ PROCESS = 160 << 20  # bytes of one process without bodies: code, encodings, bou
 WORKER = 80 << 20  # bytes of each further process; it shares the rest with the first
 LEAST = 16 << 20  # bytes; the minimum of a derived budget
 UNLIMITED = 1 << 60  # cgroup v1 reports "no limit" as a number near 2**63
+BYTES = re.compile("[0-9]{1,20}")  # Python refuses to read numbers of thousands of digits
 Read = Callable[[str], str | None]
 
 
@@ -28,7 +29,7 @@ def memory_limit(read: Read) -> int | None:
 
 
 def _limits(read: Read) -> Iterator[int]:
-    machine = re.search(r"^MemTotal:\s+(\d+) kB", read("/proc/meminfo") or "", re.MULTILINE)
+    machine = re.search(r"^MemTotal:\s+([0-9]{1,19}) kB", read("/proc/meminfo") or "", re.MULTILINE)
     if machine:
         yield int(machine[1]) * 1024
     for line in ["0::/", "1:memory:/", *(read("/proc/self/cgroup") or "").splitlines()]:
@@ -42,7 +43,7 @@ def _limits(read: Read) -> Iterator[int]:
             continue
         for folder in _upwards(path.rstrip("/")):  # a cgroup's limit applies to its children
             text = (read(f"{base}{folder}/{name}") or "").strip()
-            if text.isdecimal() and int(text) < UNLIMITED:
+            if BYTES.fullmatch(text) and int(text) < UNLIMITED:
                 yield int(text)
 
 
