@@ -264,7 +264,9 @@ def test_an_encoded_refusal_is_understood_and_one_that_we_cannot_read_is_asked_f
             reply = await proxy.chat(sent, b"accept-encoding: gzip, br")
             assert (reply.status, reply.body) == (200, REPLY)
             assert (await proxy.told()).result == "healed"
-            assert up.requests[-1].header(b"accept-encoding") == [b"gzip, br"]
+            # once one was unreadable: a further refusal must be read, too, and attempts are few
+            last = b"identity" if coding == "br" else b"gzip, br"
+            assert up.requests[-1].header(b"accept-encoding") == [last]
             assert len(up.requests) == (3 if coding == "br" else 2)
 
     run(check())
