@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
 
@@ -12,6 +13,22 @@ from proxy.model.trace import Trace
 # The endpoints of requests that are not fitted. Every other endpoint is the name of an API.
 PASSTHROUGH, WEBSOCKET = "passthrough", "websocket"
 UNFITTED = frozenset({PASSTHROUGH, WEBSOCKET})
+
+
+class Unmoved(StrEnum):
+    """Why a request that was cut was not moved to a model that its ladder allows: values of a label of metrics."""
+
+    NO_API = "no_api"
+    NOT_SERVED = "not_served"
+    NAMED = "named"
+    UNREACHED = "unreached"
+    CALLER = "caller"
+    BOUND = "bound"
+    WINDOW_UNKNOWN = "window_unknown"
+    UNABLE = "unable"
+    TOO_SMALL = "too_small"
+    NO_SPARE = "no_spare"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +147,5 @@ class Outcome(msgspec.Struct, frozen=True):
     trace_id: str = ""  # of a trace that the client or we record, where metrics want it
     phases: tuple[tuple[str, float], ...] = ()  # parts of our own time, in seconds
     unmoved: str = ""  # why it was not moved to a model that its ladder allows
+    unmoved_by: tuple[str, ...] = ()  # the same as values of `Unmoved`, each once
     upstream: str = ""  # the name of the one that was asked last, if there are several

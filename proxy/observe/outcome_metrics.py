@@ -21,7 +21,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from proxy.model.limits import Quality
-from proxy.model.outcome import UNFITTED, WEBSOCKET, Outcome
+from proxy.model.outcome import UNFITTED, WEBSOCKET, Outcome, Unmoved
 from proxy.model.plan import Mode, Note
 from proxy.observe.buffers import Labels
 from proxy.wire.paths import family
@@ -126,7 +126,7 @@ class Metric:
 def eventful(o: Outcome) -> object:
     """Whether an outcome has what rows with `samples` read; most have not, and cost nothing more."""
     changed = o.notes or o.planned_result or o.too_long
-    return changed or o.refusals or o.uncounted or o.truncated or o.bytes_in or o.bytes_out or o.phases
+    return changed or o.refusals or o.uncounted or o.truncated or o.unmoved_by or o.bytes_in or o.bytes_out or o.phases
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -293,6 +293,15 @@ METRICS = (
         ("from", "to"),
         lambda group: (group.model, group.model_sent) if group.key.model_sent not in ("", group.key.model) else None,
         base="",
+    ),
+    Metric(
+        "plimsoll_unmoved_total",
+        "Requests that were cut although their ladder allows another model, by why they were not moved to it.",
+        ("reason",),
+        labels_of=None,
+        samples=lambda o: [((reason,), 1) for reason in o.unmoved_by],
+        base="",
+        known=tuple((reason.value,) for reason in Unmoved),
     ),
     Metric(
         "plimsoll_refusals_total",

@@ -119,7 +119,7 @@ class RequestContext(msgspec.Struct):
         return [
             *notices(scanned.controls, window, messages),
             *([UNKNOWN_STORED] if self._is_uncounted() else []),
-            *([self.record.unmoved] if self.record.unmoved else []),
+            *([self.record.unmoved[0]] if self.record.unmoved[0] else []),
             *([REFUSING] if self._is_refusing else []),
             *(f"{kind} that is not known yet would be asked for" for kind in missing),
         ]
@@ -128,7 +128,7 @@ class RequestContext(msgspec.Struct):
         """Whether there may be notices; most requests ask for nothing."""
         if scanned is None:
             return False
-        asked = scanned.controls is not NOTHING_ASKED or bool(self.record.unmoved)
+        asked = scanned.controls is not NOTHING_ASKED or bool(self.record.unmoved[0])
         return asked or self._is_uncounted() or self._is_refusing
 
     @property
@@ -172,5 +172,6 @@ class RequestContext(msgspec.Struct):
             trace=None if record.trace is None else record.trace.result(),
             phases=() if record.phases is None else tuple(record.phases.items()),
             upstream=record.upstream,
-            unmoved=record.unmoved,
+            unmoved=record.unmoved[0],
+            unmoved_by=record.unmoved[1],
         )

@@ -16,7 +16,7 @@ from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import CHAT, Prompt
 from proxy.model.limits import NOTHING_LEARNED, CountUnit, LearnedLimits, Proof, Suspicion, Window
-from proxy.model.outcome import Outcome, Refusal, Usage
+from proxy.model.outcome import Outcome, Refusal, Unmoved, Usage
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -55,8 +55,8 @@ class Peers(Protocol):
     def of(self, model: str, api: str) -> Knowledge:
         """The knowledge of the upstream that requests of an API for a model go to."""
 
-    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> str:
-        """Why `serving` has none; empty if it has one."""
+    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> tuple[Unmoved, str] | None:
+        """Why `serving` has none, and the name of the upstream that has the model; None if it has one."""
 
     def caller(self, headers: Headers) -> Sequence[Lookup]:
         """The read of what other replicas know of a caller, if that decides which upstreams it may use."""

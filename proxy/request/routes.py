@@ -15,6 +15,7 @@ from proxy.config.upstreams import ANY, DEFAULT, UpstreamRow
 from proxy.errors import ClientError, bad_header
 from proxy.http.client.answer import UpstreamError
 from proxy.model.api import Api
+from proxy.model.outcome import Unmoved
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.answers import AnswerLearning
@@ -24,7 +25,7 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.prepare import SEND, Planner
 from proxy.request.stages import Planned, Scanned
-from proxy.request.unmoved import FAILED
+from proxy.request.unmoved import after_failure
 from proxy.request.web_pages import WebPages, foreign_origin
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
@@ -190,22 +191,22 @@ class Routes:
         of another API's upstreams."""
         return None if self.denied(home, model, api, headers) else self.of(model, api)
 
-    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> str:
+    def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> tuple[Unmoved, str] | None:
         """`Peers.denied`."""
         if self.routing.is_foreign(PATHS[api], model):
-            return "no upstream has it for this API"
+            return Unmoved.NO_API, ""
         backend = self.backends[self.routing.upstream(PATHS[api], model)]
         if backend.knowledge is home:
-            return ""
+            return None
         if backend.route is not None and not backend.route.serves(model):
-            return f"the upstream {backend.name} does not serve it"
+            return Unmoved.NOT_SERVED, backend.name
         if value_of(headers, UPSTREAM):
-            return "the request names its upstream"
+            return Unmoved.NAMED, backend.name
         if time.monotonic() < self._avoided_until.get(backend.name, 0.0):
-            return f"the upstream {backend.name} could not be reached"
+            return Unmoved.UNREACHED, backend.name
         if not home.offline and self._refuses(backend, headers):
-            return f"the upstream {backend.name} takes only callers whose own key was accepted within the last hour"
-        return ""
+            return Unmoved.CALLER, backend.name
+        return None
 
     def home(self, context: RequestContext) -> Backend:
         """The upstream that a request was planned for."""
@@ -242,7 +243,7 @@ class Routes:
             return False
         if again is None:
             return False
-        context.planned, context.record.unmoved = again, f"not moved: {FAILED.format(failed.name)}"
+        context.planned, context.record.unmoved = again, after_failure(failed.name)
         return True
 
     async def _without(

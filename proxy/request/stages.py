@@ -151,7 +151,7 @@ class Record(msgspec.Struct):
     attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
     `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
     `unreadable`: an answer was compressed in a way that is not decoded, and the next ones are asked for as plain text.
-    `unmoved`: why it was not moved to a model that its ladder allows.
+    `unmoved`: why it was not moved to a model that its ladder allows, in words and as values of `Unmoved`.
     `suspicion`: what the refusal before the latest attempt proves if that is answered.
     """
 
@@ -169,7 +169,7 @@ class Record(msgspec.Struct):
     upstream: str = ""
     held: bytes | None = b""
     unreadable: bool = False
-    unmoved: str = ""
+    unmoved: tuple[str, tuple[str, ...]] = ("", ())
     suspicion: Suspicion | None = None
     _sent_at: float = 0.0
     _waiting_since: float = 0.0

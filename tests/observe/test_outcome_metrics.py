@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Unmoved, Usage
 from proxy.observe.metrics import Metrics
 from proxy.observe.outcome_metrics import METRICS, eventful
 from tests.observe.scraping import CLAMPED, SWITCHED, UNCOUNTED, counted, scraped
@@ -40,6 +40,13 @@ def test_tokens_are_counted_in_sent_and_cut_by_step() -> None:
     )
     assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=clamp_output}"] == 1
     assert found["plimsoll_switches_total{from=gpt-4,to=gpt-4o}"] == 1
+
+
+def test_W12_a_move_that_was_not_made_is_counted_once_for_each_of_its_reasons() -> None:
+    both = ("caller", "too_small")
+    found = counted(FITTED, replace(FITTED, unmoved_by=both), replace(FITTED, unmoved_by=both[:1]))
+    reasons = {name.partition("reason=")[2][:-1]: n for name, n in found.items() if "plimsoll_unmoved_total" in name}
+    assert reasons == {**dict.fromkeys(map(str, Unmoved), 0), "caller": 2, "too_small": 1}
 
 
 def test_replies_are_counted_as_asked_as_granted_and_as_they_came() -> None:
