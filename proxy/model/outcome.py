@@ -148,4 +148,5 @@ class Outcome(msgspec.Struct, frozen=True):
     phases: tuple[tuple[str, float], ...] = ()  # parts of our own time, in seconds
     unmoved: str = ""  # why it was not moved to a model that its ladder allows
     unmoved_by: tuple[str, ...] = ()  # the same as values of `Unmoved`, each once
+    unplanned: str = ""  # why it was sent as it came, without a plan
     upstream: str = ""  # the name of the one that was asked last, if there are several

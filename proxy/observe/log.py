@@ -130,6 +130,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     bytes_out: int = 0
     upstream: str = ""
     unmoved: str = ""
+    unplanned: str = ""
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -170,6 +171,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.bytes_out,
         o.upstream,
         o.unmoved,
+        o.unplanned,
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -196,7 +198,7 @@ def text_line(o: Outcome, at: float) -> str:
     head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint} {o.path}".rstrip()
     how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
     more = f" upstream={o.upstream}" if o.upstream else ""
-    more += f" [{o.unmoved}]" if o.unmoved else ""
+    more += "".join(f" [{why}]" for why in (o.unmoved, o.unplanned) if why)
     more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:
         more += f" extra={o.extra_calls} calls, {o.extra_tokens:,} tokens, {o.extra_seconds:.1f}s"

@@ -24,6 +24,7 @@ from proxy.wire.report import count, header_value, notices, plan_headers, total_
 OBSERVED = (b"x-plimsoll-mode", b"observe")
 REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
+UNPLANNED = "the request was sent as it came, unmeasured: {}"
 NO_COST = CallCost()
 
 
@@ -108,7 +109,9 @@ class RequestContext(msgspec.Struct):
     def notices(self) -> list[str]:
         """What the client asked for that has no effect, and the extra calls that a dry run did not make."""
         scanned, plan = self.scanned, self.plan
-        if scanned is None:  # it was not understood
+        if self.record.unplanned:
+            return [UNPLANNED.format(self.record.unplanned)]
+        if scanned is None:
             return []
         if plan is not None:
             window: Window | None = plan.before.window
@@ -126,6 +129,8 @@ class RequestContext(msgspec.Struct):
 
     def _has_notices(self, scanned: Scanned | None) -> bool:
         """Whether there may be notices; most requests ask for nothing."""
+        if self.record.unplanned:
+            return True
         if scanned is None:
             return False
         asked = scanned.controls is not NOTHING_ASKED or bool(self.record.unmoved[0])
@@ -174,4 +179,5 @@ class RequestContext(msgspec.Struct):
             upstream=record.upstream,
             unmoved=record.unmoved[0],
             unmoved_by=record.unmoved[1],
+            unplanned=record.unplanned,
         )

@@ -85,7 +85,7 @@ class Planner:
                 await self.tell_to_refuse(context, received.api.without_truncation)
             return
         except NotUnderstood as error:
-            context.record.result = "not_understood"
+            context.record.result, context.record.unplanned = "not_understood", str(error)
             if received.mode is Mode.STRICT:
                 raise not_understood(str(error)) from None
         except ClientError:
@@ -384,8 +384,8 @@ class Planner:
             counted = await self.background_totals.count(context.received, scanned, scanned.ladder)
             context.record.phase("count", began)
             context.counted = replace(counted, proven=True)
-        except NotUnderstood:
-            context.record.result = "not_understood"
+        except NotUnderstood as error:
+            context.record.result, context.record.unplanned = "not_understood", str(error)
             context.forget()
         except Exception as error:
             report_bug(context.record, error)

@@ -152,6 +152,7 @@ class Record(msgspec.Struct):
     `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
     `unreadable`: an answer was compressed in a way that is not decoded, and the next ones are asked for as plain text.
     `unmoved`: why it was not moved to a model that its ladder allows, in words and as values of `Unmoved`.
+    `unplanned`: why it was sent as it came, without a plan.
     `suspicion`: what the refusal before the latest attempt proves if that is answered.
     """
 
@@ -170,6 +171,7 @@ class Record(msgspec.Struct):
     held: bytes | None = b""
     unreadable: bool = False
     unmoved: tuple[str, tuple[str, ...]] = ("", ())
+    unplanned: str = ""
     suspicion: Suspicion | None = None
     _sent_at: float = 0.0
     _waiting_since: float = 0.0

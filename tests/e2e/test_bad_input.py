@@ -118,7 +118,8 @@ def test_what_cannot_be_understood_goes_upstream_untouched(bad: str) -> None:
     async def check() -> None:
         async with recording() as up, plimsoll(up.url) as proxy:
             reply = await proxy.chat(NOT_UNDERSTOOD[bad])
-            assert (reply.status, reply.body, ours(reply)) == (200, b"{}", {})
+            assert (reply.status, reply.body, list(ours(reply))) == (200, b"{}", ["notice"])
+            assert ours(reply)["notice"].startswith("the request was sent as it came, unmeasured: ")
             assert [r.body for r in up.requests] == [NOT_UNDERSTOOD[bad]]
             assert (await proxy.told()).result == "not_understood"
 

@@ -116,6 +116,12 @@ def test_what_was_planned_what_else_was_asked_and_whose_request_it_was_are_told(
     )
 
 
+def test_why_a_request_was_not_planned_is_told() -> None:
+    outcome = replace(PASSED, result="not_understood", unplanned="it is empty")
+    assert told(outcome)["unplanned"] == "it is empty"
+    assert " [it is empty] " in text_line(outcome, 1.0)
+
+
 def test_a_switch_and_a_refusal_are_told() -> None:
     found = told(replace(FITTED, model_sent="gpt-4o", refusals=("openai_old", "vllm"), healed=True, result="healed"))
     assert (found["model_sent"], found["refused"], found["result"]) == ("gpt-4o", "openai_old, vllm", "healed")

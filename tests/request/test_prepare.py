@@ -166,6 +166,8 @@ def test_what_is_not_understood_stays_and_strict_refuses_it(sent: bytes) -> None
     planner, context = services().gateway.planner, arrived(sent)
     assert prepared(planner, context) is context.received.body
     assert (context.record.result, ladder_of(context), context.proven) == ("not_understood", None, False)
+    assert dict(context.headers())[b"x-plimsoll-notice"].startswith(b"the request was sent as it came, unmeasured: ")
+    assert context.record.unplanned and context.outcome().unplanned == context.record.unplanned
     with pytest.raises(ClientError) as raised:
         prepared(planner, arrived(sent, Mode.STRICT))
     assert raised.value.code == "not_understood"
