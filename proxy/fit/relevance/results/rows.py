@@ -28,6 +28,10 @@ ABOUT = 0.4  # share of the limit over which what surrounds the rows is shrunk
 EXTREME, NAMED, PLACE = 0.5, 1.0, 0.18  # value of an extreme; more if the query names its column; less per rank
 LITERAL = 1.0  # value of a row that contains a literal of the query: as much as the best match
 TROUBLED = 0.3  # value of a row with an error word, if the query is about errors
+ASKED = 0.6  # share of the best row's value from which a row is asked for, so that it stays an object
+OBJECTS = 0.7  # share of the room that rows which are asked for may take as objects
+NEAR, OTHERS = 0.2, 5  # share of the best value from which records are shown as far as they fit; of the others so many
+RECORD = 200  # characters of the longest text of a row up to which it is a record, not a passage
 NOTE = 30  # tokens of the count and the note
 WORTHWHILE = 100  # the fewest tokens to which a long row is shrunk
 PREVIEWED = 500  # characters that a preview keeps of a string (seed 004)
@@ -52,11 +56,14 @@ class ResultRows:
         """Whether the rows are entries of a map: objects with one key, their name."""
         return isinstance(self.held, dict)
 
-    def render(self, shown: Sequence[Json]) -> str:
-        """The JSON with only those rows, the count of all rows, and a note in the words of seed 004."""
+    def render(self, shown: Sequence[Json], rest: Sequence[Json] = ()) -> str:
+        """The JSON with only those rows, the count of all rows, and a note in the words of seed 004. `rest`: rows that
+        follow them as one table."""
         of_page = f" of {self.page}" if self.page else ""
-        count, note = len(self.rows), f"[Truncated: {len(self.rows)} total results{of_page}, {len(shown)} shown]"
-        listed: Json = as_table(shown) if self.tabular else list(shown)
+        count = len(self.rows)
+        note = f"[Truncated: {count} total results{of_page}, {len(shown) + len(rest)} shown]"
+        table: Json = as_table(rest) if len(rest) > 1 else list(rest)
+        listed: Json = [*shown, table] if shown and len(rest) > 1 else [*shown, *rest] if shown else table
         if self.named:
             listed = {name: value for entry in shown for name, value in entry.items()}
         if self.whole is self.held or not isinstance(self.whole, dict):
@@ -64,9 +71,9 @@ class ResultRows:
         said = {_free("result_count", self.whole): count, _free("note", self.whole): note}
         return encoded({**_replaced(self.whole, self.held, listed), **said})
 
-    def cost(self, row: Json, meter: Meter) -> int:
-        """Tokens that one more row adds."""
-        return meter.text(encoded(list(row.values()) if self.tabular and isinstance(row, dict) else row)) + 2
+    def cost(self, row: Json, meter: Meter, *, table: bool = False) -> int:
+        """Tokens that one more row adds, as it is or in the table."""
+        return meter.text(encoded(list(row.values()) if table and isinstance(row, dict) else row)) + 2
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -141,25 +148,68 @@ def shorten_rows(
     if preview is not None:  # a preview shows objects, not a table
         rows, listed = list(map(_brief, rows)), replace(listed, tabular=False)
     room = limit - meter.text(listed.render([rows[best]])) + listed.cost(rows[best], meter) - NOTE
+    shown = _shown(listed, rows, worth, order)
+    objects = _as_objects(listed, rows, shown, worth, room, meter)
 
     def cost(place: int, chosen: Collection[int]) -> int:
-        return listed.cost(rows[place], meter)
+        return listed.cost(rows[place], meter, table=listed.tabular and place not in objects)
 
-    chosen = fill(order, cost, room)
+    chosen = fill(shown, cost, room)
     if best not in chosen:  # the best row is too long: shrunk, it is still better than others whole
-        others = fill(order[1:], cost, int((1 - SLIMMED) * room))
+        others = fill(shown[1:], cost, int((1 - SLIMMED) * room))
         left = room - sum(cost(place, ()) for place in others)
         chosen = others
-        for place in order:  # the same for the following rows, as long as there is room
+        for place in shown:  # the same for the following rows, as long as there is room
             if left < WORTHWHILE:
                 break
             if place not in others:
                 rows[place] = _shrunk(rows[place], listed.named, left, wanted, meter)
                 left -= cost(place, ())
                 chosen = [place, *chosen] if place == best else [*chosen, place]
-        chosen += fill((place for place in order if place not in chosen), cost, left)  # what shrinking has left
+        chosen += fill((place for place in shown if place not in chosen), cost, left)  # what shrinking has left
     chosen = chosen[:preview]
-    return largest_fitting(lambda count: listed.render([rows[p] for p in sorted(chosen[:count])]), len(chosen), fits)
+
+    def render(count: int) -> str:
+        kept = sorted(chosen[:count])
+        whole = [p for p in kept if not listed.tabular or p in objects]
+        return listed.render([rows[p] for p in whole], [rows[p] for p in kept if p not in whole])
+
+    return largest_fitting(render, len(chosen), fits)
+
+
+def _shown(listed: ResultRows, rows: Sequence[Json], worth: Sequence[float], order: Sequence[int]) -> list[int]:
+    """The rows to show as far as they fit, the best first: of records those that come near the best, and a preview of
+    the others. Of texts, and where nothing stands out, all."""
+    best = worth[order[0]]
+    if best <= 0 or not listed.tabular or sum(map(_longest, rows[:SAMPLE])) > RECORD * len(rows[:SAMPLE]):
+        return list(order)
+    near = [place for place in order if worth[place] >= NEAR * best]
+    return [*near, *[place for place in order if worth[place] < NEAR * best][:OTHERS]]
+
+
+def _longest(row: Json) -> int:
+    """The characters of the longest text of a row."""
+    values = row.values() if isinstance(row, dict) else ()
+    return max([len(value) for value in values if isinstance(value, str)], default=0)
+
+
+def _as_objects(
+    listed: ResultRows, rows: Sequence[Json], shown: Sequence[int], worth: Sequence[float], room: int, meter: Meter
+) -> frozenset[int]:
+    """The rows that keep the form in which they came: all that are shown where the room holds them, else those that are
+    asked for. Of a question about more rows than fit, none: complete as a table is worth more."""
+    if not listed.tabular:
+        return frozenset(shown)
+    left = room
+    for place in shown:
+        left -= listed.cost(rows[place], meter)
+        if left < 0:
+            break
+    else:
+        return frozenset(shown)
+    best = worth[shown[0]]
+    asked = [place for place in shown if best > 0 and worth[place] >= ASKED * best]
+    return frozenset(asked) if sum([listed.cost(rows[p], meter) for p in asked]) <= OBJECTS * room else frozenset()
 
 
 def _shrunk(row: Json, named: bool, room: int, wanted: Collection[str], meter: Meter) -> Json:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.results.rows import as_table, find_rows, is_tabular, row_values, shorten_rows
+from proxy.fit.relevance.results.rows import OTHERS, as_table, find_rows, is_tabular, row_values, shorten_rows
 from proxy.fit.relevance.results.tables import expanded
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.model.lenient_json import Json
@@ -21,6 +21,15 @@ ORDERS = [
     {"order_id": f"#W{7000 + i}", "user": f"user_{i}", "price": 100 + (i * 37) % 101, "note": words(8, f"n{i}")}
     for i in range(120)
 ]
+
+
+def raw(whole: Json, limit: int, question: str) -> str:
+    """The shortened JSON."""
+    listed = find_rows(whole)
+    assert listed is not None
+    text = shorten_rows(listed, limit, ResultQuery(question), METER, lambda made: METER.text(made) <= limit)
+    assert text is not None and METER.text(text) <= limit
+    return text
 
 
 def shown(whole: Json, limit: int, question: str, preview: int | None = None) -> dict[str, Any]:
@@ -51,6 +60,24 @@ def test_rows_keep_their_order_and_where_nothing_bears_on_it_the_first_are_shown
     assert rows == ORDERS[: len(rows)]
     both = shown(ORDERS, 400, "Compare order #W7090 and order #W7003!")["results_preview"]
     assert both.index(ORDERS[3]) < both.index(ORDERS[90])
+
+
+def test_the_row_that_was_asked_for_stays_an_object_and_a_few_others_follow_as_a_table() -> None:
+    found = json.loads(raw(ORDERS, 250, "What are the details of order #W7077?"))["results_preview"]
+    assert found[0] == ORDERS[77] and found[-1].keys() == {"columns", "rows"}
+    assert 2 <= len(found[-1]["rows"]) <= OTHERS, "what nobody asked for is a preview, no filling"
+
+
+def test_rows_stay_objects_where_the_room_holds_all_that_is_shown() -> None:
+    found = json.loads(raw(ORDERS, 3_000, "What are the details of order #W7077?"))["results_preview"]
+    assert all(row in ORDERS for row in found) and ORDERS[77] in found
+
+
+def test_of_a_question_about_more_rows_than_fit_as_objects_a_table_shows_more() -> None:
+    rows = [{"order_id": f"#W{i}", "city": "Lima" if i % 5 == 0 else "Oslo", "price": i} for i in range(120)]
+    found = json.loads(raw(rows, 300, "List all orders to Lima."))["results_preview"]
+    assert found.keys() == {"columns", "rows"}
+    assert sum(row[1] != "Lima" for row in found["rows"]) <= OTHERS < len(found["rows"])
 
 
 def test_what_stands_beside_the_rows_stays() -> None:
