@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from proxy.fit.relevance.results.tables import expanded
 from proxy.fit.steps import compact_json
 from proxy.fit.steps.compact_json import COMPACTED, Params, apply
+from proxy.model.conversation import Message
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -21,18 +23,47 @@ from tests.makers import assistant, contents, draft, fields, system, tool_round,
 ROWS = [{"order_id": f"#W{i}", "user": f"user_{i}", "price": 9.50 + i} for i in range(20)]
 
 
-def drafted(*results: Any, name: str = "search") -> Draft:
+def drafted(*results: Any, name: str = "search", window: int = 500) -> Draft:
     """A conversation with these results, none of them the newest."""
     made = [m for i, result in enumerate(results) for m in tool_round(f"c{i}", result, name)]
-    return draft([system("s"), user("q"), *made, assistant("so")], 500, CharMeter())
+    return draft([system("s"), user("q"), *made, assistant("so")], window, CharMeter())
 
 
 def compact(before: Draft, **params: bool) -> Draft:
     return apply(before, Facts(Window(500), before.meter), Params(**params))
 
 
+def test_where_white_space_is_enough_objects_stay_objects() -> None:
+    before = drafted(json.dumps(ROWS, indent=2), json.dumps({"orders": ROWS}, indent=2), window=1_100)
+    after = compact(before)
+    assert before.excess > 0 >= after.excess and after.prompt < before.prompt
+    assert contents(after)[3] == json.dumps(ROWS, separators=(",", ":"))
+    assert json.loads(contents(after)[5]) == {"orders": ROWS}
+
+
+def test_rows_get_one_header_only_where_white_space_is_not_enough() -> None:
+    texts = [json.dumps(ROWS, indent=2)] * 3
+    forms = [contents(compact(drafted(*texts, window=window)))[3] for window in range(300, 2_400, 50)]
+    tables = ["columns" in form for form in forms]
+    assert tables == sorted(tables, reverse=True) and 3 < sum(tables) < len(tables) - 3
+    assert all(expanded(json.loads(form)) == ROWS for form in forms)
+
+
+def test_a_table_is_written_at_once_where_all_white_space_is_less_than_what_is_too_long() -> None:
+    class Counting(CharMeter):
+        def costs(self, messages: Sequence[Message]) -> tuple[int, ...]:
+            counted.extend(m.text() for m in messages)
+            return CharMeter.costs(self, messages)
+
+    counted: list[str] = []
+    before = draft([user("q"), *tool_round("a", json.dumps(ROWS)), assistant("so")], 150, Counting())
+    counted.clear()
+    assert "columns" in contents(compact(before))[2]
+    assert not any(text.startswith('[{"order_id"') for text in counted), "no time is spent on what cannot be enough"
+
+
 def test_rows_have_their_header_once_and_no_white_space() -> None:
-    before = drafted(json.dumps({"orders": ROWS, "status": "ok"}, indent=2))
+    before = drafted(json.dumps({"orders": ROWS, "status": "ok"}, indent=2), window=300)
     after = compact(before)
     short = contents(after)[3]
     assert after.prompt < before.prompt and short.count("order_id") == 1 and " " not in short

@@ -29,7 +29,6 @@ EXTREME, NAMED, PLACE = 0.5, 1.0, 0.18  # value of an extreme; more if the query
 LITERAL = 1.0  # value of a row that contains a literal of the query: as much as the best match
 TROUBLED = 0.3  # value of a row with an error word, if the query is about errors
 ASKED = 0.6  # share of the best row's value from which a row is asked for, so that it stays an object
-OBJECTS = 0.7  # share of the room that rows which are asked for may take as objects
 NEAR, OTHERS = 0.2, 5  # share of the best value from which records are shown as far as they fit; of the others so many
 RECORD = 200  # characters of the longest text of a row up to which it is a record, not a passage
 NOTE = 30  # tokens of the count and the note
@@ -197,7 +196,7 @@ def _as_objects(
     listed: ResultRows, rows: Sequence[Json], shown: Sequence[int], worth: Sequence[float], room: int, meter: Meter
 ) -> frozenset[int]:
     """The rows that keep the form in which they came: all that are shown where the room holds them, else those that are
-    asked for. Of a question about more rows than fit, none: complete as a table is worth more."""
+    asked for. Of many, as many as leave room for all of them: complete as a table is worth more."""
     if not listed.tabular:
         return frozenset(shown)
     left = room
@@ -209,7 +208,19 @@ def _as_objects(
         return frozenset(shown)
     best = worth[shown[0]]
     asked = [place for place in shown if best > 0 and worth[place] >= ASKED * best]
-    return frozenset(asked) if sum([listed.cost(rows[p], meter) for p in asked]) <= OBJECTS * room else frozenset()
+    if len(asked) <= OTHERS:
+        return frozenset(asked)
+    left, found = room, list[int]()
+    for place in asked:
+        left -= listed.cost(rows[place], meter, table=True)
+        if left < 0:  # not even a table holds them all
+            return frozenset()
+    for place in asked:
+        left -= listed.cost(rows[place], meter) - listed.cost(rows[place], meter, table=True)
+        if left < 0:
+            break
+        found.append(place)
+    return frozenset(found)
 
 
 def _shrunk(row: Json, named: bool, room: int, wanted: Collection[str], meter: Meter) -> Json:

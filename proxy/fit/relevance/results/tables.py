@@ -18,10 +18,15 @@ class Ambiguous(ValueError):
     """The JSON itself contains an object that looks like a table, so the conversion could not be undone."""
 
 
+def without_white_space(text: str | bytes) -> bytes:
+    """The JSON without white space between its values. Raises msgspec.DecodeError if `text` is not JSON."""
+    return msgspec.json.format(text if isinstance(text, bytes) else text.encode(), indent=-1)
+
+
 def compacted(text: str | bytes) -> bytes:
     """The JSON without white space, with rows of equal shape as `{"columns": [...], "rows": [[...], ...]}` wherever
     that is shorter. Numbers and strings keep their bytes. Raises msgspec.DecodeError if `text` is not JSON."""
-    small = msgspec.json.format(text if isinstance(text, bytes) else text.encode(), indent=-1)
+    small = without_white_space(text)
     try:
         return _compact(small, DEPTH)
     except Ambiguous:

@@ -75,9 +75,13 @@ def test_rows_stay_objects_where_the_room_holds_all_that_is_shown() -> None:
 
 def test_of_a_question_about_more_rows_than_fit_as_objects_a_table_shows_more() -> None:
     rows = [{"order_id": f"#W{i}", "city": "Lima" if i % 5 == 0 else "Oslo", "price": i} for i in range(120)]
-    found = json.loads(raw(rows, 300, "List all orders to Lima."))["results_preview"]
-    assert found.keys() == {"columns", "rows"}
-    assert sum(row[1] != "Lima" for row in found["rows"]) <= OTHERS < len(found["rows"])
+    lima = [row for row in rows if row["city"] == "Lima"]
+    few, more = (json.loads(raw(rows, limit, "List all orders to Lima."))["results_preview"] for limit in (240, 330))
+    assert few.keys() == {"columns", "rows"}
+    assert sum(row[1] != "Lima" for row in few["rows"]) <= OTHERS < len(few["rows"])
+    assert more[0] in lima and more[-1].keys() == {"columns", "rows"}
+    told = [*more[:-1], *expanded(more[-1])]
+    assert [row for row in told if row in lima] == lima, "all of them, before any of them as an object"
 
 
 def test_what_stands_beside_the_rows_stays() -> None:
@@ -139,7 +143,8 @@ def test_the_best_row_is_slimmed_where_it_alone_is_too_long() -> None:
 def test_a_field_that_was_left_out_is_not_shown_as_null() -> None:
     rows = [{"id": f"row-{i}", "page_url": "x" * (1_500 if i else 9), "size": i} for i in range(9)]
     found = shown(rows, 500, 'The size of "row-7"?')["results_preview"]
-    assert {"id": "row-7", "page_url": "…", "size": 7} in found and rows[0] in found
+    assert found[0] == {"id": "row-7", "size": 7, "…": "1 fields left out"}
+    assert rows[0] in found[1] and {"id": "row-4", "page_url": "…", "size": 4} in found[1]
 
 
 def test_rows_of_different_shape_stay_objects() -> None:
