@@ -40,7 +40,7 @@ REFRESH_S = 2.0  # what another replica was told arrives here within this time
 AHEAD_S = 60.0  # by how much the clock of another replica may be ahead
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """What an upstream said of a caller's key, at a time in seconds since 1970."""
 
     at: Annotated[float, msgspec.Meta(ge=0, le=1e11)] = 0.0
