@@ -122,8 +122,15 @@ class AcceptedCallers:
 
     def has(self, caller: bytes) -> bool:
         """Whether a caller's key was accepted within the last hour, and not refused since."""
-        verdict = self._newer(self._workers.get(caller), self._records.get(caller))
+        verdict = self._verdict(caller)
         return verdict.accepted and self._wall() - verdict.at < ACCEPTED_S
+
+    def knows(self, caller: bytes) -> bool:
+        """Whether a caller's key was accepted or refused within the last hour."""
+        return self._wall() - self._verdict(caller).at < ACCEPTED_S
+
+    def _verdict(self, caller: bytes) -> Verdict:
+        return self._newer(self._workers.get(caller), self._records.get(caller))
 
     def _newer(self, one: Verdict, other: Verdict) -> Verdict:
         latest = self._wall() + AHEAD_S

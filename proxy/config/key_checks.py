@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,16 +13,19 @@ from proxy.config.rows import parse_named_rows
 
 FILE = "key_checks.toml"
 TABLE = "key_check"
+PROBE = re.compile(r"/v1/[a-z0-9_/-]+(?:\?[a-z0-9_=&-]+)?")
 
 
 class KeyCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[key_check]]`: whether upstreams with one of these `hosts` (globs), or litellm's `providers` of these
-    names, check each request's key."""
+    names, check each request's key. `probe`: a path that answers GET with 2xx to a key that the upstream knows, and
+    to no other; empty: none is known."""
 
     name: str
     hosts: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     checks: bool = True
+    probe: str = ""
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -30,6 +34,10 @@ class KeyCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("needs hosts or providers")
         if any("/" in host or host.count(":") == 1 or not host.strip() for host in self.hosts):
             raise ValueError("hosts must be names or addresses, without scheme, port and path")
+        if self.probe and not PROBE.fullmatch(self.probe):
+            raise ValueError("probe must be a path that begins with /v1/, such as /v1/models")
+        if self.probe and not self.checks:
+            raise ValueError("probe needs checks = true")
 
     def is_of(self, host: str, provider: str) -> bool:
         """Whether it is the row of an upstream at a host, or of a litellm provider that has none (`host` is empty)."""
@@ -49,6 +57,12 @@ def merged(upper: Sequence[KeyCheck], lower: Sequence[KeyCheck]) -> tuple[KeyChe
     return (*upper, *(row for row in lower if row.name not in names))
 
 
+def row_of(rows: Iterable[KeyCheck], host: str, provider: str = "") -> KeyCheck | None:
+    """The first row of an upstream; None if none is about it."""
+    return next((row for row in rows if row.is_of(host, provider)), None)
+
+
 def stated(rows: Iterable[KeyCheck], host: str, provider: str = "") -> bool | None:
-    """What the first row of an upstream says; None if none is about it."""
-    return next((row.checks for row in rows if row.is_of(host, provider)), None)
+    """What the first row of an upstream says of its checks; None if none is about it."""
+    row = row_of(rows, host, provider)
+    return None if row is None else row.checks

@@ -86,6 +86,9 @@ class Accepted(Protocol):
     def has(self, caller: bytes) -> bool:
         """Whether a caller, a digest of 16 bytes, is one of them."""
 
+    def knows(self, caller: bytes) -> bool:
+        """Whether anything is known of its key within `ACCEPTED_S`: that it was accepted, or refused."""
+
     def accept(self, caller: bytes) -> None:
         """Its key was accepted."""
 

@@ -135,7 +135,7 @@ CACHE_METRICS: tuple[ReadMetric[CacheStatistics], ...] = (
 EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
     ReadMetric(
         "plimsoll_extra_calls_total",
-        "Extra calls (summaries, embeddings) by kind and result; results but ok and failed are calls not made.",
+        "Extra calls by kind (summary, embeddings, count, key) and result; but for ok and failed none was made.",
         ("kind", "result"),
         lambda extra_calls: extra_calls.calls().items(),
     ),

@@ -24,6 +24,7 @@ from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
 from proxy.upstreams.key_checks import KeyChecks
+from proxy.upstreams.key_probe import KeyProbe
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.routing import Route, routing
@@ -57,7 +58,10 @@ class Builder:
         backends = {self.default.name: self.default}
         for route in table.routes:
             backends[route.row.name] = self._backend(route)
-        routes = Routes(table, backends, self.extra_calls, web_pages(self.settings))
+        probe = KeyProbe(self.default.upstream, self.default.knowledge.keys, self.extra_calls)
+        if self.before is not None and self.before.probe is not None:
+            probe = self.before.probe
+        routes = Routes(table, backends, self.extra_calls, web_pages(self.settings), probe)
         for backend in backends.values():
             backend.knowledge.peers = routes
         return routes
@@ -131,6 +135,8 @@ def _reached(row: UpstreamRow) -> tuple[str | None, ...]:
 
 async def close(routes: Routes) -> None:
     """Ends the extra calls for requests to the upstreams of rows, and closes these."""
+    if routes.probe is not None:
+        await routes.probe.close()
     for backend in routes.backends.values():
         if backend.row is not None:
             await _close(backend, routes.backends[DEFAULT])

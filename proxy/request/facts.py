@@ -58,6 +58,9 @@ class Peers(Protocol):
     def denied(self, home: Knowledge, model: str, api: str, headers: Headers) -> tuple[Unmoved, str] | None:
         """Why `serving` has none, and the name of the upstream that has the model; None if it has one."""
 
+    async def introduce(self, home: Knowledge, models: Sequence[str], api: str, headers: Headers) -> None:
+        """Has a caller's own key tried where `serving` depends on that for one of these models. Never raises."""
+
     def caller(self, headers: Headers) -> Sequence[Lookup]:
         """The read of what other replicas know of a caller, if that decides which upstreams it may use."""
 
@@ -258,14 +261,16 @@ class Knowledge:
     ) -> Facts:
         """The facts for this prompt, with what was `learned` of its model."""
         model = prompt.model
+        moves = not (prompt.embeds or prompt.placed)  # a vector of another model means nothing beside its client's
+        if moves and ladder.models and self.peers is not None and not prompt.bound:
+            await self.peers.introduce(self, ladder.models, prompt.api, headers)
         await self.ready(model, ladder, cap, headers, learned, prompt.api)
         window = self.window_now(model, ladder, cap, learned)
         if window.source == LOADED:
             window = self.under_caps(_doubtful(self.known(model, learned)), ladder, cap)
         if prompt.embeds and window.max_inputs is None and window.source in (TABLE, GAP):
             window = replace(window, guessed=True)  # it is that of a model with a similar name which writes text
-        found = {} if prompt.embeds or prompt.placed else self.candidates(ladder, prompt.api, headers, prompt.bound)
-        allowed = found.items()  # a vector of another model means nothing beside those that its client has
+        allowed = self.candidates(ladder, prompt.api, headers, prompt.bound).items() if moves else ()
         candidates = tuple(one.candidate(prompt, name, ladder, cap, tenant) for name, one in allowed)
         return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)
 

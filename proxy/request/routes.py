@@ -29,6 +29,7 @@ from proxy.request.unmoved import after_failure
 from proxy.request.web_pages import WebPages, foreign_origin
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
+from proxy.upstreams.key_probe import KeyProbe
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.routing import Route, Routing, is_plain
 from proxy.upstreams.upstream import Sender
@@ -67,12 +68,13 @@ class Backend:
 @dataclass(slots=True)
 class Routes:
     """The upstreams by name, and the rows that choose among them. `extra_calls` knows whose own key the default
-    upstream accepted. No page of a stranger (`pages`) spends the key of a row."""
+    upstream accepted; `probe` asks it. No page of a stranger (`pages`) spends the key of a row."""
 
     routing: Routing
     backends: Mapping[str, Backend]
     extra_calls: ExtraCalls
     pages: WebPages = field(default_factory=WebPages)
+    probe: KeyProbe | None = None
     _avoided_until: dict[str, float] = field(default_factory=dict)
 
     async def begin(self, context: RequestContext) -> Backend:
@@ -81,6 +83,8 @@ class Routes:
         backend = await self.choose(context)
         if backend.row is not None:
             await self._learn_of_caller(backend, context)
+            if self._refuses(backend, context.received.headers):
+                await self._ask_for(context.received.headers)
         self._check(backend, context.received.headers)
         return backend
 
@@ -207,6 +211,18 @@ class Routes:
         if not home.offline and self._refuses(backend, headers):
             return Unmoved.CALLER, backend.name
         return None
+
+    async def introduce(self, home: Knowledge, models: Sequence[str], api: str, headers: Headers) -> None:
+        """`Peers.introduce`."""
+        if home.offline:
+            return
+        denials = (self.denied(home, model, api, headers) for model in models)
+        if any(denial is not None and denial[0] is Unmoved.CALLER for denial in denials):
+            await self._ask_for(headers)
+
+    async def _ask_for(self, headers: Headers) -> None:
+        if self.probe is not None and not self.pages.is_strange(headers):
+            await self.probe.ask(headers)
 
     def home(self, context: RequestContext) -> Backend:
         """The upstream that a request was planned for."""

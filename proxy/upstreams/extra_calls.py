@@ -44,6 +44,10 @@ class AcceptedHere:
         """Whether a caller is accepted."""
         return time.monotonic() < (self._until.get(caller) or 0.0)
 
+    def knows(self, caller: bytes) -> bool:
+        """Whether a caller is accepted: refused ones are not remembered."""
+        return self.has(caller)
+
     def accept(self, caller: bytes) -> None:
         """Its key was accepted."""
         self._until.put(caller, time.monotonic() + ACCEPTED_S)

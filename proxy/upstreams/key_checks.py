@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.config.key_checks import KeyCheck, stated
+from proxy.config.key_checks import KeyCheck, row_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import CREDENTIALS, QUERY, value_of
 from proxy.wire.paths import KEY_IN_QUERY
@@ -22,16 +22,18 @@ FROM_A_PAGE = b"origin"  # servers on one's own machine answer 403 to pages of o
 @dataclass(slots=True)
 class KeyChecks:
     """What is known of one upstream: its `host` or litellm's name of its `provider`, what the rows `say`, and whether
-    it refused a key since the start."""
+    it refused a key since the start. `probe`: the path by which it can be asked for a key; empty if there is none."""
 
     host: str = ""
     provider: str = ""
     says: bool | None = None
     refused: bool = False
+    probe: str = ""
 
     def use_rows(self, rows: Sequence[KeyCheck]) -> None:
         """Uses these rows from now on."""
-        self.says = stated(rows, self.host, self.provider)
+        row = row_of(rows, self.host, self.provider)
+        self.says, self.probe = (None, "") if row is None else (row.checks, row.probe)
 
     @property
     def checked(self) -> bool:

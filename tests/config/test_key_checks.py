@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.key_checks import KeyCheck, merged, parse_key_checks, stated
+from proxy.config.key_checks import KeyCheck, merged, parse_key_checks, row_of, stated
 from proxy.config.rules import load_rules
 
 
@@ -51,6 +51,7 @@ def test_a_users_row_comes_first_and_replaces_the_row_of_its_name() -> None:
         ("us-east5-aiplatform.googleapis.com", "", True),
         ("bedrock-runtime.eu-west-1.amazonaws.com", "", True),
         ("openrouter.ai", "", True),
+        ("api.groq.com", "", True),
         ("api.openai.com.example.com", "", None),
         ("127.0.0.1", "", None),
         ("::1", "", None),
@@ -62,3 +63,25 @@ def test_a_users_row_comes_first_and_replaces_the_row_of_its_name() -> None:
 )
 def test_the_known_providers_check_keys_and_nothing_is_said_of_others(host: str, provider: str, says: bool) -> None:
     assert stated(load_rules(None).key_checks, host, provider) is says
+
+
+@pytest.mark.parametrize(
+    ("host", "probe"),
+    [("api.openai.com", "/v1/models"), ("api.anthropic.com", "/v1/models?limit=1"), ("openrouter.ai", "/v1/key")],
+)
+def test_W13_a_row_may_say_by_which_path_a_key_can_be_tried(host: str, probe: str) -> None:
+    found = row_of(load_rules(None).key_checks, host)
+    assert found is not None and found.probe == probe
+    open_to_all = row_of(load_rules(None).key_checks, "integrate.api.nvidia.com")
+    assert open_to_all is not None and not open_to_all.probe
+
+
+def test_a_probe_is_a_path_of_an_upstream_that_checks_keys() -> None:
+    wrong = [row("a", probe="https://h/v1/models"), row("b", probe="/v1/../x"), row("c", probe="/v1/m", checks=False)]
+    rows, problems = parse_key_checks({"key_check": wrong})
+    must = "probe must be a path that begins with /v1/, such as /v1/models"
+    assert not rows and problems == [
+        f"key_check 1 (a): {must}",
+        f"key_check 2 (b): {must}",
+        "key_check 3 (c): probe needs checks = true",
+    ]

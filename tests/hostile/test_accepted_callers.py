@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.harness import HELLO, Running, eventually, friendly, running, upstream
+from tests.hostile.harness import CHAT, HELLO, Running, eventually, friendly, running, upstream
 from tests.keys import checking_keys
 from tests.recorder import Peer, Recorder, Request, answer
 from tests.redis_server import RedisServer, redis_server
@@ -29,7 +29,7 @@ async def checking(request: Request, peer: Peer) -> None:
 
 @contextmanager
 def replicas(
-    folder: Path, count: int, workers: int = 1, redis: RedisServer | None = None, **environment: str
+    folder: Path, count: int, workers: int = 1, redis: RedisServer | None = None, probe: str = "", **environment: str
 ) -> Iterator[tuple[Recorder, Recorder, list[Running]]]:
     """The default upstream, that of a row with a key for accepted callers, and so many proxies before both."""
     with ExitStack() as stack:
@@ -40,7 +40,11 @@ def replicas(
         rows = (f'[[window]]\nmodel = "{name}"\ntokens = {size}\n' for name, size in sizes.items())
         (folder / "windows.toml").write_text("".join(rows))
         settings: dict[str, Any] = {
-            **{"PLIMSOLL_RULES": checking_keys(folder), "LARGE_KEY": "sk-operator", "PLIMSOLL_SECRET": SECRET},
+            **{
+                "PLIMSOLL_RULES": checking_keys(folder, probe=probe),
+                "LARGE_KEY": "sk-operator",
+                "PLIMSOLL_SECRET": SECRET,
+            },
             **{"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "large-1"},
             **({} if redis is None else {"PLIMSOLL_REDIS": redis.url}),
             **environment,
@@ -134,3 +138,65 @@ def test_W12_a_move_that_was_allowed_and_not_made_is_told_with_its_reason(tmp_pa
         assert "x-plimsoll-notice" not in proxy.ask(HELLO, key=ALICE).headers
         eventually(lambda: proxy.metric("plimsoll_unmoved_total", reason="failed") == 1.0)
         assert proxy.metric("plimsoll_unmoved_total", reason="caller") == 1.0
+
+
+def reads(recorder: Recorder) -> list[bytes]:
+    """The keys with which an upstream's list of models was read."""
+    return [request.header(b"authorization")[0] for request in recorder.requests if request.method == b"GET"]
+
+
+def test_W13_the_very_first_request_of_a_caller_moves_where_its_key_can_be_tried(tmp_path: Path, workers: int) -> None:
+    with replicas(tmp_path, 1, workers, probe="/v1/models") as (here, there, (proxy,)):
+        assert proxy.ask(LONG, key=ALICE).headers["x-plimsoll-model"] == "large-1"
+        assert proxy.ask(LARGE, key=ALICE).status == 200
+        assert not [request for request in here.requests if request.method == b"POST"]
+        assert all(request.header(b"authorization") == [b"Bearer sk-operator"] for request in there.requests)
+        assert reads(here).count(b"Bearer sk-alice") == 1 and len(reads(here)) == 2  # and an invented key's
+        eventually(lambda: proxy.metric("plimsoll_extra_calls_total", kind="key", result="ok") == 1.0)
+        assert [proxy.ask(LARGE, key="sk-mallory").status for _ in range(4)] == [403] * 4
+        assert reads(here).count(b"Bearer sk-mallory") <= workers
+
+
+def test_W13_a_direct_request_to_a_rows_model_is_the_first_one_too(tmp_path: Path) -> None:
+    with replicas(tmp_path, 1, 1, probe="/v1/models") as (_, there, (proxy,)):
+        assert proxy.ask(LARGE, key=ALICE).status == 200
+        assert [request.header(b"authorization") for request in there.requests] == [[b"Bearer sk-operator"]]
+
+
+def test_W13_a_list_that_is_open_to_everybody_accepts_nobody(tmp_path: Path, workers: int) -> None:
+    with replicas(tmp_path, 1, workers, probe="/v1/models") as (here, there, (proxy,)):
+
+        async def open_list(request: Request, peer: Peer) -> None:
+            await (friendly if request.method == b"GET" else checking)(request, peer)
+
+        here.script = open_list
+        assert [proxy.ask(LARGE, key=f"sk-mallory-{number}").status for number in range(6)] == [403] * 6
+        assert not there.requests
+        invented = [key for key in reads(here) if b"mallory" not in key]
+        assert 1 <= len(invented) <= workers  # the path is known to be open
+
+
+def test_W13_who_brings_no_key_or_is_refused_is_not_asked_for(tmp_path: Path) -> None:
+    with replicas(tmp_path, 1, 1, probe="/v1/models") as (here, _, (proxy,)):
+        assert proxy.ask(LARGE, key=None).status == 403
+        assert proxy.ask(LARGE, f"{CHAT}?key=sk-alice", key=None).status == 403
+        assert proxy.ask(HELLO, key="sk-mallory").status == 401
+        assert proxy.ask(LARGE, key="sk-mallory").status == 403
+        assert not reads(here)
+        assert proxy.ask(LARGE, key=ALICE, headers={"origin": "https://evil.example"}).status == 403
+        assert not reads(here)
+
+
+def test_W13_a_key_that_cannot_be_tried_in_time_holds_no_request_up(tmp_path: Path) -> None:
+    with replicas(tmp_path, 1, 1, probe="/v1/models") as (here, _, (proxy,)):
+
+        async def silent(request: Request, peer: Peer) -> None:
+            if request.method == b"POST":
+                await friendly(request, peer)
+
+        here.script = silent
+        assert proxy.ask(LARGE, key=ALICE, timeout=30).status == 403
+        turns = [{"role": "user" if i % 2 == 0 else "assistant", "content": "A load line. " * 150} for i in range(13)]
+        got = proxy.ask({"model": "gpt-4", "messages": turns}, key=ALICE, timeout=30)
+        assert (got.status, "x-plimsoll-model" in got.headers) == (200, False)
+        assert "own key was accepted" in got.headers["x-plimsoll-notice"]
