@@ -21,6 +21,10 @@ VERSION_ENDS = (*"0123456789", "latest", "default")
 # is a version: gpt-4.1, qwen2.5.
 VENDOR = re.compile(r"([a-z][a-z0-9-]*\.)+(?=[a-z])", re.ASCII)
 DELIMITER = re.compile(r"([/:_@-])")
+# How a host serves a model, at the end of OpenRouter's names. `:extended` and `:thinking` are models of their own.
+SERVED = re.compile(r":(free|online|nitro|floor|exacto)\Z")
+TUNED = re.compile(r"ft:([^:]+)")  # a fine-tuned model of OpenAI's: ft:gpt-4o-mini-2024-07-18:org::id
+STEM_END = re.compile(r"[/:_@.-]")
 # Words that many vendors use: a part made of these alone (chat-latest, model_router) identifies no model.
 GENERIC = frozenset(
     "ai api auto base beta chat chatbot code coder completion default fast flash free instruct it large latest lite "
@@ -52,6 +56,28 @@ def variants(name: str) -> tuple[str, ...]:
     found = ["/".join(segments[start:]) for start in range(len(segments))]
     found.append(without_vendor(name))
     return tuple(dict.fromkeys(variant for variant in (*found, *map(without_version, found)) if variant))
+
+
+def served(name: str) -> tuple[str, ...]:
+    """The variants of a name, then those of the same model as another host or its maker names it: `gpt-4o:free` and
+    `ft:gpt-4o:org::id` have the window of `gpt-4o`, though not its price."""
+    found = variants(name)
+    bare = SERVED.sub("", name.strip().lower())
+    tuned = TUNED.match(bare.rpartition("/")[2])
+    return tuple(dict.fromkeys((*found, *variants(tuned[1] if tuned else bare)))) if found else ()
+
+
+def stems(name: str) -> tuple[str, ...]:
+    """The beginnings of a name that end where a word or a version does, longest first, as far as they are distinctive:
+    `gemini-3.7-pro`, `gemini-3.7`, `gemini-3`, `gemini`."""
+    bare = without_version(without_vendor(name.strip().lower()))
+    ends = (len(bare), *(match.start() for match in reversed(list(STEM_END.finditer(bare)))))
+    return tuple(bare[:end] for end in ends if _begins_a_family(bare[:end]))
+
+
+def _begins_a_family(stem: str) -> bool:
+    words = STEM_END.split(stem)
+    return len(stem) >= MIN_PART_LENGTH and not all(word in GENERIC or word.isdigit() for word in words)
 
 
 def parts(name: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ another limit, or come from a temporary failure of a gateway.
 from __future__ import annotations
 
 from proxy.fit import alternation
-from proxy.model.limits import NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Suspicion, Window
+from proxy.model.limits import GUESS, NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -165,7 +165,7 @@ def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
     """The limit that the upstream named, if it differs from the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
-    if limit is None and sent.window.guessed and sent.prompt + _least(sent) > UNKNOWN_WINDOW:
+    if limit is None and sent.window.guessed and sent.prompt + _least(sent) > _guess(sent.window):
         limit, supposed = _supposed(sent), True
     if limit is None or limit <= 0:
         return learned
@@ -178,12 +178,17 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
 
 
 def _supposed(sent: Draft) -> int:
-    """The window of an unknown model that refused without a figure, in tokens: that of most small models, unless what
-    cannot be cut of this request is larger: then it was not the first of its kind that was sent."""
-    kept = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned)
-    if kept + sent.meter.margin.of(kept) + min(sent.floor, _least(sent)) <= UNKNOWN_WINDOW:
-        return UNKNOWN_WINDOW
-    return max(UNKNOWN_WINDOW, int(UNKNOWN_REFUSAL_SHRINK * (sent.prompt + _least(sent))))
+    """The window of an unknown model that refused without a figure, in tokens: the guess, unless what cannot be cut of
+    this request is larger: then it was not the first of its kind that was sent."""
+    kept, guess = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned), _guess(sent.window)
+    if kept + sent.meter.margin.of(kept) + min(sent.floor, _least(sent)) <= guess:
+        return guess
+    return max(guess, int(UNKNOWN_REFUSAL_SHRINK * (sent.prompt + _least(sent))))
+
+
+def _guess(window: Window) -> int:
+    """The window to guess, in tokens: that of most small models, or a larger one of models with such a name."""
+    return max(UNKNOWN_WINDOW, window.tokens) if window.source == GUESS else UNKNOWN_WINDOW
 
 
 def _limit(sent: Draft, refusal: Refusal) -> int | None:

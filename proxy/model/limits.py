@@ -19,6 +19,7 @@ MAX_RESERVE_SHARE = 0.5
 LARGE_RESERVE_SHARE = 0.25
 FLOOR = 500  # seed 001: the smallest useful reply
 UNKNOWN_WINDOW = 8192  # seed 000: the window of an unknown model
+GUESS = "guess"  # the source of the window of a model whose name is unknown, or only like those of known ones
 # Floor and margin are constants for large windows. In a window below this many tokens the floor is at most a 16th of it
 # (500 of 8,000) and the base of the margin at most a 25th (100 of 2,500): what the upstream would answer is not
 # cut.

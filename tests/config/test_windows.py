@@ -56,21 +56,45 @@ def test_the_row_of_the_very_name_comes_before_that_of_its_stem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "tokens"),
-    [
-        ("gpt-4o-mini-foo", 128_000),
-        ("my-gpt-4-proxy", 8192),
-        ("team:gpt-4@prod", 8192),
-        ("ft:gpt-4o-mini:org::id", 128_000),
-    ],
+    ("name", "tokens"), [("gpt-4o-mini-foo", 128_000), ("my-gpt-4-proxy", 8192), ("team:gpt-4o@prod", 128_000)]
 )
-def test_a_name_is_known_by_its_longest_known_part(name: str, tokens: int) -> None:
+def test_a_name_that_only_contains_known_ones_is_a_guess_by_the_longest_of_them(name: str, tokens: int) -> None:
+    can = frozenset({"tools"}) if name == "my-gpt-4-proxy" else made().find(name).can
+    assert made().find(name) == Window(tokens, source="guess", guessed=True, can=can)
+
+
+@pytest.mark.parametrize("name", ["ft:gpt-4o-mini:org::id", "openai/gpt-4o:free", "gpt-4o:online", "FT:gpt-4o:a::b"])
+def test_a_model_under_the_name_of_its_host_or_of_a_fine_tune_is_known(name: str) -> None:
     window = made().find(name)
-    assert (window.tokens, window.guessed) == (tokens, False)
+    assert (window.tokens, window.guessed) == (128_000, False)
+
+
+GRANITE = 'gap = [{model="granite-9-tiny", tokens=33000}, {model="granite-9-large:*", tokens=131000, max_output=500}]'
 
 
 @pytest.mark.parametrize(
-    "name", ["unknown-model", "my-gpt", "gpt-4.7", "gpt-4omni", "xgpt-4", "", "/", "-", "é", "x" * 10_000]
+    ("name", "tokens"),
+    [
+        ("granite-9-medium", 33_000),
+        ("ibm/granite-9.1-nano-2031-01-01", 33_000),
+        ("granite-9-large-x", 131_000),
+        ("granite-8", 33_000),
+        ("gpt-4.7", 8192),
+        ("gpt-5.7-max", 272_000),
+    ],
+)
+def test_a_name_that_begins_as_known_ones_is_a_guess_of_the_smallest_window_of_those(name: str, tokens: int) -> None:
+    assert made(GRANITE).find(name) == Window(tokens, source="guess", guessed=True)
+
+
+def test_what_is_guessed_gives_way_to_a_cap_and_to_a_row_of_the_user() -> None:
+    assert capped(made(GRANITE).find("granite-8"), 64_000) == Window(64_000, source="cap")
+    stated = made(f'{GRANITE}\n[[window]]\nmodel = "granite-8*"\ntokens = 5000')
+    assert stated.find("granite-8-b") == Window(5000, source="rules")
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown-model", "my-gpt", "gpt-9", "gpt-4omni", "xgpt-4", "chat-9", "", "/", "-", "é", "x" * 10_000]
 )
 def test_what_nobody_knows_is_a_guess_of_8192(name: str) -> None:
     assert made().find(name) == Window(UNKNOWN_WINDOW, source="guess", guessed=True)
@@ -122,7 +146,7 @@ def test_a_gap_gives_way_to_the_tables_own_row_and_comes_before_rows_that_only_s
 def test_a_gap_is_found_by_pattern_and_by_part() -> None:
     windows = made('gap = [{model="llama3.2:*", tokens=128000}, {model="grok-beta", tokens=131072, can=["tools"]}]')
     assert windows.find("llama3.2:3b").tokens == 128_000
-    assert windows.find("my-grok-beta") == Window(131_072, source="gap", can=frozenset({"tools"}))
+    assert windows.find("my-grok-beta") == Window(131_072, source="guess", guessed=True, can=frozenset({"tools"}))
 
 
 def test_the_tokenizer_is_the_users(tmp_path: Path) -> None:

@@ -99,6 +99,13 @@ def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
     assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
 
 
+def test_a_window_that_was_guessed_by_its_name_is_that_guess_where_the_refusal_names_none() -> None:
+    told = [user(words(4000)), assistant(words(40_000)), user("?")]
+    guess = Facts(Window(40_960, source="guess", guessed=True), WordMeter())
+    taught = learn(guess, plan(prompt(told), ladder(), guess).draft, Refusal("r"))
+    assert taught is not None and taught.window.tokens == 40_960 and taught.learned.supposed
+
+
 def test_a_guessed_window_is_a_share_of_what_was_sent_where_8192_cannot_hold_what_must_stay() -> None:
     told = [user(words(9000)), assistant(words(20_000)), user("?")]
     guess = Facts(Window(8192, guessed=True), WordMeter())

@@ -185,3 +185,21 @@ def test_W24_calls_and_results_without_ids_go_byte_for_byte_are_measured_and_sta
     roles = [message["role"] for message in json.loads(second)["messages"]]
     assert all(roles[place - 1] == "assistant" for place, role in enumerate(roles) if role == "tool")
     assert roles.count("tool") == roles.count("assistant") > 1
+
+
+@pytest.mark.parametrize("name", ["my-qwen3-8b-q4", "gemini-3-harbour-7", "ibm/granite4-pilot"])
+def test_W18_a_name_that_is_only_like_known_ones_cuts_nothing_and_a_refusal_heals_it(place: Place, name: str) -> None:
+    turns = ["tide crane cargo pilot " * 2_000, *("cargo of the tide " * 2_000 for _ in range(4)), "Where is it?"]
+    told = [{"role": ("user", "assistant")[number % 2], "content": turn} for number, turn in enumerate(turns[:-1])]
+    sent = json.dumps({"model": name, "messages": [*told, {"role": "user", "content": turns[-1]}] * 40}).encode()
+    place.scripted(reporting(200_000))
+    assert place.proxy.ask(sent, key=f"sk-like-{name}").status == 200
+    assert [request.body for request in place.seen()] == [sent]
+
+    async def script(request: Request, peer: Peer) -> None:
+        await peer.send(refused(TOO_LONG.format(2_000_000)) if len(request.body) > 500_000 else ok(100_000))
+
+    place.scripted(script)
+    assert place.proxy.ask(sent, key=f"sk-healed-{name}").status == 200
+    first, *_, last = (request.body for request in place.seen() if request.method == b"POST")
+    assert first == sent and len(last) <= 500_000
