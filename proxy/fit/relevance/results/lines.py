@@ -44,6 +44,7 @@ CHARACTERS = 4  # of a token, estimated; only the order of preference depends on
 RARE_WORTH = (0.12, 0.3)
 REPEATED = 0.5  # what a rare line is worth more, the more the lines of a text repeat each other: nearly all do in a log
 TROUBLE_WORTH = {WORD: (0.08, 0.35), EXCEPTION: (0.25, 1.2), WARNING: (0.15, 0.8), ERROR: (0.25, 1.5)}
+SELDOM = 0.05  # share of the lines under which the worst trouble of a text is worth as much as errors, whatever it is
 COMMONEST = 0.4  # share of that value that trouble keeps which most lines tell of
 BODY, BODY_LINES = 0.5, 60  # what a section that is asked for adds to its lines: share of its heading's score, at first
 HEADED = 0.7  # share of the best heading's score from which a heading matches
@@ -239,8 +240,13 @@ def _novelty(read: Survey, about_trouble: bool) -> list[float]:
     rarities = [times[shape] ** -0.5 for shape in read.shapes]
     rare_worth = RARE_WORTH[about_trouble] + REPEATED * (1 - len(times) / max(1, len(rarities))) ** 2
     found = [rare_worth * rare for rare in rarities]
+    worst = max(read.severities.values(), default=0)
+    told = sum([severity == worst for severity in read.severities.values()])
+    few = about_trouble * max(0.0, 1 - told / (SELDOM * max(1, len(rarities))))
     for place, severity in read.severities.items():
-        found[place] += TROUBLE_WORTH[severity][about_trouble] * (COMMONEST + (1 - COMMONEST) * rarities[place])
+        worth = TROUBLE_WORTH[severity][about_trouble]
+        raised = few * (TROUBLE_WORTH[ERROR][about_trouble] - worth) if severity == worst else 0.0
+        found[place] += worth * (COMMONEST + (1 - COMMONEST) * rarities[place]) + raised
     return found
 
 

@@ -37,8 +37,9 @@ def _stated(names: str, letters: str, more: str = "") -> re.Pattern[str]:
 
 
 SERVER_ERROR = r"|(?:HTTP/[\d.]+|(?i:status|code))\W{1,4}5\d\d\b"
+SHOUTS = r"|\b[A-Z]{3,}(?:[ -][A-Z]{2,})+\s?!|!!"  # beside a word about trouble: OUT OF MEMORY!
 STATES_ERROR = _stated(
-    r"(?:fatal )?error|err|crit(?:ical)?|emerg(?:ency)?|alert|fatal|panic|fault|severe", "EF", SERVER_ERROR
+    r"(?:fatal )?error|err|crit(?:ical)?|emerg(?:ency)?|alert|fatal|panic|fault|severe", "EF", SERVER_ERROR + SHOUTS
 )
 STATES_WARNING = _stated(r"warn(?:ing)?", "W")
 HEAD, SEARCHED = (

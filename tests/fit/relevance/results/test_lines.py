@@ -66,6 +66,37 @@ def test_trouble_stands_out_most_of_all_where_it_is_asked_for() -> None:
     assert lines[123] in shortened("\n".join(lines), 200, "Why did it fail?")
 
 
+def test_of_a_system_that_writes_no_levels_the_few_lines_with_words_of_trouble_stay() -> None:
+    lines = [
+        f"10:00:{i % 60:02}|pump_{i % 40}_{words(1, f'p{i % 40}_')}|flow_{i % 90}y is {i} of {i * 7}"
+        for i in range(500)
+    ]
+    lines[90] = "10:01:30|valve_sync|closing the valve failed type=3"
+    lines[91] = "10:01:31|valve_sync|closing the valve failed type=5"
+    lines[300] = "10:05:00|tank_store|write fail code=4"
+    for question in ("Is there a problem visible in this log?", "Did anything go wrong?"):
+        found = shortened("\n".join(lines), 300, question).split("\n")
+        assert all(lines[place] in found for place in (90, 91, 300))
+
+
+def test_warnings_count_as_much_as_errors_where_nothing_worse_is_told() -> None:
+    lines = [f"10:00:{i % 60:02} INFO worker {i} checked unknown part {i}" for i in range(300)]
+    lines[150] = "10:02:30 WARNING the lock is held for long"
+    alone = worths(lines, "Did anything go wrong?")
+    assert alone[150] == max(alone)
+    lines[200] = "10:03:20 ERROR the lock is lost"
+    beside = worths(lines, "Did anything go wrong?")
+    assert beside[200] == max(beside) and beside[150] < alone[150] - 0.5
+
+
+def test_a_line_that_shouts_of_trouble_stands_out_among_many_with_words_of_trouble() -> None:
+    lines = [
+        f"sshd[{i}]: Failed password for invalid user {words(1, f'u{i}_')} from 10.0.0.{i % 250}" for i in range(300)
+    ]
+    lines[100] = "sshd[100]: lookup of host 10.1.1.1 failed - POSSIBLE NAME SPOOFING!"
+    assert lines[100] in shortened("\n".join(lines), 300, "Is there a problem visible in this log?")
+
+
 def test_a_shape_of_line_that_is_seldom_met_is_worth_more() -> None:
     lines = [*log(99), "something else entirely"]
     worth = worths(lines, "")
