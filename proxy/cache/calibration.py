@@ -56,6 +56,7 @@ SLACK, EXACT_SLACK = 20, 50
 # better than that of a model which no family is for.) They say how an error divides into offset and ratio: that of a
 # short prompt is an offset first, that of a long one a ratio.
 OFFSET_SPREAD, RATIO_SPREAD = 150.0, 0.25
+LEAST_FAMILY_SHARE = 0.1  # a narrower margin of a family does not bind the ratio of a deployment with its name
 NOISE_TOKENS, NOISE_SHARE = 8.0, 0.03  # errors of single prompts around the line
 HUBER = 1.5  # a pair that is further off, in multiples of that noise, pulls no harder
 LEAST_OFFSET, MOST_OFFSET = -400, 1_900  # tokens; the byte proof allows for 1,900 that are not in the body
@@ -152,9 +153,10 @@ def fitted(pairs: tuple[Pair, ...], family_ratio: float, family_share: float) ->
     three times, from a start that no outlier moves. It leaves the family's line as far as the pairs outweigh how far
     families are usually off."""
     slope, offset = median([used / n for n, used in pairs]) - family_ratio, 0.0
+    share = max(family_share, LEAST_FAMILY_SHARE)
     rows = [(n, used - family_ratio * n, 1 / (NOISE_TOKENS + NOISE_SHARE * family_ratio * n)) for n, used in pairs]
     for _ in range(3):
-        w_0, w_1, w_2 = OFFSET_SPREAD**-2, 0.0, (RATIO_SPREAD * (4 * family_share) ** 2 * family_ratio) ** -2
+        w_0, w_1, w_2 = OFFSET_SPREAD**-2, 0.0, (RATIO_SPREAD * (4 * share) ** 2 * family_ratio) ** -2
         y_0 = y_1 = 0.0
         for n, off, certainty in rows:
             z = abs(off - offset - slope * n) * certainty

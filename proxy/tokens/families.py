@@ -120,7 +120,8 @@ class Exact(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a prompt costs besides its texts, in the model's own tokens (`recipes.approximate`).
 
-    The byte proof allows for 1,900 tokens that are not in the body: `prompt` and `tools` together stay below that.
+    The byte proof allows for 1,900 tokens that are not in the body: `prompt`, `tools` and `no_system` together stay
+    below that.
     """
 
     prompt: Annotated[float, msgspec.Meta(ge=0, le=900)]
@@ -128,6 +129,11 @@ class Overhead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: Annotated[float, msgspec.Meta(ge=0, le=900)]
     tool_json: Annotated[float, msgspec.Meta(ge=0, le=8)]
     schema_text: Annotated[float, msgspec.Meta(ge=1, le=3)] = 1
+    no_system: Annotated[float, msgspec.Meta(ge=0, le=900)] = 0
+
+    def __post_init__(self) -> None:
+        if self.prompt + self.no_system > 900:
+            raise ValueError("prompt and no_system together must be at most 900")
 
 
 class MarginRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,8 +200,8 @@ def _approximate(found: Approximate) -> Family:
         images=found.images,
         encoding=found.encoding,
         ratio=found.ratio,
-        margin=Margin(found.margin.base, found.margin.share),
         second=found.audio_per_second,
+        **_margins(found.margin),
     )
     return (
         family if found.messages is None else replace(family, apis={"messages": _of_messages(family, found.messages)})
@@ -206,7 +212,13 @@ def _of_messages(family: Family, row: MessagesRow) -> Family:
     tools, thinking = (row.tools, row.forced_tools, row.barred_tools), (row.thinking, row.thinking_tools)
     figures = (row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking, row.schema)
     recipe = of_messages(row.ratio, *figures)
-    return replace(family, recipe=recipe, ratio=row.ratio, margin=Margin(row.margin.base, row.margin.share))
+    return replace(family, recipe=recipe, ratio=row.ratio, **_margins(row.margin))
+
+
+def _margins(row: MarginRow) -> dict[str, Margin]:
+    """The margin of a row, and that of counts with a learned ratio, which is no wider."""
+    learned = Margin(min(row.base, LEARNED_MARGIN.base), min(row.share, LEARNED_MARGIN.share))
+    return {"margin": Margin(row.base, row.share), "calibrated": learned}
 
 
 def _pattern(row: Row) -> re.Pattern[str]:

@@ -14,7 +14,8 @@ class Recipe:
     """What a prompt costs besides its texts, in tokens of the encoding. The defaults are those of OpenAI's chat models
     since November 2023.
 
-    `base`: once per prompt. `message`: per message. `name_overhead`: per message with a name, besides the name.
+    `base`: once per prompt; `no_system` more if no system message begins it, because the chat template adds its own.
+    `message`: per message. `name_overhead`: per message with a name, besides the name.
     `assistant_text`: per assistant message with text. `call_turn`: per message with calls, besides `message` for each
     call. `result`: per tool result.
 
@@ -38,6 +39,7 @@ class Recipe:
 
     name: str
     base: int = 3
+    no_system: int = 0
     message: int = 4
     name_overhead: int = 1
     assistant_text: int = 0
@@ -108,19 +110,26 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def approximate(
-    ratio: float, prompt: float, message: float, tools: float, tool_json: float, schema_text: float = 1.0
+    ratio: float,
+    prompt: float,
+    message: float,
+    tools: float,
+    tool_json: float,
+    schema_text: float = 1.0,
+    no_system: float = 0.0,
 ) -> Recipe:
     """The recipe of models whose encoding is not public, from figures in the model's own tokens: `prompt` once,
     `message` for each message, `tools` once if there are tools, `tool_json` for one token of the encoding in a tool's
-    JSON; `schema_text` is how often a response schema is read. `ratio` is tokens of the model per token of the
-    encoding. Equal figures give equal names."""
-    base, message_tokens, result, tools_tokens = (
-        round(tokens / ratio) for tokens in (prompt, message, message + 4, tools)
+    JSON; `schema_text` is how often a response schema is read; `no_system` once if there is no system message. `ratio`
+    is tokens of the model per token of the encoding. Equal figures give equal names."""
+    base, message_tokens, result, tools_tokens, template = (
+        round(tokens / ratio) for tokens in (prompt, message, message + 4, tools, no_system)
     )
     tool_json_rate = tool_json / ratio
     return Recipe(
-        name=f"approximate-{base}-{message_tokens}-{result}-{tools_tokens}-{tool_json_rate:.6g}-{schema_text:g}",
+        name=f"approximate-{base}-{message_tokens}-{result}-{tools_tokens}-{tool_json_rate:.6g}-{schema_text:g}-{template}",
         base=base,
+        no_system=template,
         message=message_tokens,
         result=result,
         wraps_parallel=False,

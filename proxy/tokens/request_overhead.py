@@ -25,6 +25,12 @@ KEYS = (
 SCHEMA_SEPARATOR = "\n\n"  # between a system message and the response schema
 
 
+def chat_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:
+    """`fixed_costs` of a chat request: where no system message begins it, some chat templates add their own."""
+    base, tools, choice, schema = fixed_costs(head, system, rules)
+    return base + (rules.recipe.no_system if system is None else 0), tools, choice, schema
+
+
 def fixed_costs(head: Mapping[str, bytes], system: str | None, rules: CountingRules) -> tuple[int, int, int, int]:
     """Tokens of the encoding, in the order of `PARTS`. `head` are the body's fields as raw JSON; `system` is the text
     of the system message at the start, None if there is none."""

@@ -212,7 +212,7 @@ def test_an_edit_that_keeps_everything_removes_no_tokens(kept: object) -> None:
 def test_a_family_has_other_figures_for_this_api() -> None:
     family = BUILT_IN.find("claude-sonnet-4-5")
     assert (family.ratio, family.of("messages").ratio, family.of("chat")) == (1.18, 1.07, family)
-    assert meter().margin == Margin(100, 0.10) and meter().quality is Quality.ESTIMATED
+    assert meter().margin == Margin(40, 0.07) and meter().quality is Quality.ESTIMATED
 
 
 def test_the_same_bytes_cost_what_each_api_says() -> None:

@@ -94,6 +94,9 @@ APPROXIMATE: Mapping[str, Any] = {
         ("open-mixtral-8x7b", "mistral"),
         ("mistral-small-latest", "mistral"),
         ("mistralai/mistral-small-3.2-24b-instruct", "mistral-open"),
+        ("mistralai/devstral-small-2505:free", "devstral-open"),
+        ("minimax/minimax-01", "minimax-open"),
+        ("MiniMax-M1", "minimax-open"),
         ("Mistral-Small-3.2-24B-Instruct-2506-Q4_K_M", "mistral-open"),
         ("x-ai/grok-4-fast", "grok-fast"),
         ("grok-4-1-fast-non-reasoning", "grok-4-1"),
@@ -171,8 +174,20 @@ def test_only_openai_counts_are_exact_and_an_unknown_model_has_the_widest_share(
     assert BUILT_IN.rows[-1].margin.share == max(family.margin.share for family in BUILT_IN.rows)
 
 
-def test_what_usage_has_calibrated_needs_no_wider_share() -> None:
-    assert all(f.calibrated.share <= f.margin.share for f in BUILT_IN.rows if f.ratio is not None)
+def test_what_usage_has_calibrated_needs_no_wider_margin() -> None:
+    found = [f.of(api) for f in BUILT_IN.rows for api in ("chat", "messages") if f.ratio is not None]
+    assert all(f.calibrated.share <= f.margin.share and f.calibrated.base <= f.margin.base for f in found)
+
+
+def test_W16_no_family_keeps_more_than_320_tokens_free_whatever_the_size_of_a_prompt() -> None:
+    assert max(f.of(api).margin.base for f in BUILT_IN.rows for api in ("chat", "messages")) == 320
+
+
+def test_W16_a_row_may_say_what_its_template_adds_where_no_system_message_begins_a_prompt() -> None:
+    overhead = {**APPROXIMATE["overhead"], "no_system": 500}
+    assert parse_family({**APPROXIMATE, "overhead": overhead}).recipe.no_system == 250
+    with pytest.raises(ValueError, match="together"):
+        parse_family({**APPROXIMATE, "overhead": {**overhead, "prompt": 401}})
 
 
 def test_a_row_with_a_recipe_is_counted_exactly() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import BUILT_IN
-from proxy.tokens.meter import meter_for
+from proxy.tokens.meter import meter_for, prompt_tokens
 from tests import makers
 from tests.tokens.remembering import Remembering
 
@@ -122,3 +122,12 @@ def test_tools_of_large_agents_cost_deepseek_one_tenth_more_than_their_json() ->
     assert more == pytest.approx(230 + 1.1 * count(text), rel=0.001)
     found = counted(said, "deepseek-v3.1", tools=[TOOL]) - counted(said, "deepseek-v3.1")
     assert found == pytest.approx(90 + 1.4 * count(json.dumps([TOOL["function"]], separators=(",", ":"))), abs=2)
+
+
+@pytest.mark.parametrize(("model", "added"), [("mistral-small-3.2", 540), ("minimax-m1", 500), ("mistral-large", 0)])
+def test_W16_a_template_that_has_a_system_prompt_of_its_own_costs_it_where_the_client_sends_none(
+    model: str, added: int
+) -> None:
+    told, said = (("system", b'{"role":"system","content":"Hi"}'), ("user", b'{"role":"user","content":"Hi"}'))
+    one, two, led = (prompt_tokens(model, {}, [[m] for m in found]) for found in ([said], [said, said], [told, said]))
+    assert two - led == pytest.approx(added, abs=2) and two > one
