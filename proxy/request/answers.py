@@ -58,7 +58,7 @@ class AnswerLearning:
         tenant = figures.tenant or tenant_of(sender)
         if figures.media:
             self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, outcome.usage.prompt)
-        caller = voter_of(sender, context.received.address, self.keyed)
+        caller = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
         counted = outcome.prompt_sent, figures.unit
         self.knowledge.record_usage(model, outcome.endpoint, tenant, counted, outcome.usage, caller)
 

@@ -30,6 +30,10 @@ INLINE_BYTES = 65_536  # a longer response is parsed in a thread
 # Headers by which an upstream or a gateway may distinguish its tenants. A client can invent values for some of them, so
 # they separate what is learned (`tenant_of`), but they never decide who is billed (`caller_of`).
 TENANT_HEADERS = CREDENTIALS | {b"cookie", b"openai-organization", b"openai-project"}
+# The headers in which an API reads the key of its caller: OpenAI and Azure, Anthropic. What else a client sends as a
+# key, an upstream with a key of its own (or a gateway) may ignore.
+OPENAI_KEYS = frozenset((b"authorization", b"api-key"))
+READ_KEYS = {"messages": frozenset((b"authorization", b"x-api-key"))}
 BYTES_PER_TOKEN = 4  # estimates the cost of a request whose response reports no usage
 
 
@@ -169,12 +173,12 @@ def tenant_of(headers: Headers) -> bytes:
     return _digest(headers, TENANT_HEADERS)
 
 
-def voter_of(headers: Headers, address: str, accepted: bool) -> bytes:
-    """The caller as a voter on what others get, behind an answer with 2xx: whose key it is, if the upstream `accepted`
-    keys, else the client's address. A client that sends several keys, or one that can be written in several ways, may
-    use one of them and invent the others: it counts by its address."""
+def voter_of(headers: Headers, address: str, accepted: bool, api: str = "") -> bytes:
+    """The caller as a voter on what others get, behind an answer of an `api` with 2xx: whose key it is, if the upstream
+    `accepted` keys, else the client's address. A client that sends several keys, one that the API does not read, or one
+    that can be written in several ways, may invent what its upstream ignores: it counts by its address."""
     keys = [(name, value) for name, value in headers if name in CREDENTIALS or name == QUERY]
-    if accepted and len(keys) == 1 and keys[0][0] != QUERY:
+    if accepted and len(keys) == 1 and keys[0][0] in READ_KEYS.get(api, OPENAI_KEYS):
         words = keys[0][1].split()
         if len(words) == 1 or (len(words) == 2 and words[0].lower() == b"bearer"):
             return b"key:" + words[-1]

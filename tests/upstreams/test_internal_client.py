@@ -6,7 +6,7 @@ import pytest
 
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
-from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
+from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of, voter_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import QUERY
 from tests.recorder import Peer, Request, answer, recording
@@ -93,3 +93,35 @@ def test_a_free_call_without_a_result_raises(given: bytes) -> None:
             await upstream.close()
 
     run(check())
+
+
+# Votes on what others are counted with.
+
+VALID = (b"authorization", b"Bearer sk-valid")
+
+
+@pytest.mark.parametrize(
+    ("api", "name"),
+    [
+        *(("chat", b"x-goog-api-key"), ("chat", b"x-api-key"), ("responses", b"helicone-auth")),
+        *(("messages", b"api-key"), ("messages", b"x-portkey-api-key"), ("chat", b"x-litellm-api-key")),
+    ],
+)
+def test_S2_a_header_that_the_api_does_not_read_makes_no_further_voters(api: str, name: bytes) -> None:
+    alone = {voter_of([(name, b"sk-%d" % n)], "10.0.0.1", True, api) for n in range(20)}
+    beside = {voter_of([VALID, (name, b"sk-%d" % n)], "10.0.0.1", True, api) for n in range(20)}
+    assert alone == beside == {b"address:10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "value"),
+    [
+        ("chat", *VALID),
+        ("chat", b"api-key", b"sk-valid"),
+        ("messages", b"x-api-key", b"sk-valid"),
+        ("messages", *VALID),
+    ],
+)
+def test_S2_a_key_that_the_api_reads_is_one_voter_from_every_address(api: str, name: bytes, value: bytes) -> None:
+    assert voter_of([(name, value)], "10.0.0.1", True, api) == voter_of([(name, value)], "10.0.0.2", True, api)
+    assert voter_of([(name, value)], "10.0.0.1", False, api) == b"address:10.0.0.1"
