@@ -131,6 +131,9 @@ class Shape(StrEnum):
 
 REACH = 4  # a ratio holds for prompts up to so many times the largest one that taught it
 CLOSE_REACH, FAR_SHARE = 3, 0.05  # from so many times it on, the margin is at least this share of the prompt
+# Prompts of one size cannot tell an offset from a ratio: the margin of longer ones also covers the family's ratio. In
+# steps, because counts are cached for each correction.
+REACHES = (1.1, 1.5, 2, 3, REACH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ class Correction:
 
     `ratio`: tokens of the model per token of the encoding; None: that of the model's family. `share`: the margin's
     share of the prompt for such counts; None: the margin of the family. `sure`: enough responses taught it. `taught`:
-    the largest prompt that taught it, in tokens of the encoding; 0: it holds for all.
+    the largest prompt that taught it, in tokens of the encoding; 0: it holds for all. `reach`: at most so many times as
+    long as that one is the prompt that it is for.
     """
 
     ratio: float | None
@@ -147,16 +151,22 @@ class Correction:
     offset: int = 0
     sure: bool = True
     taught: int = 0
+    reach: float = 1.0
 
     def at(self, size: int) -> Correction:
         """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it."""
-        if not self.taught or size <= CLOSE_REACH * self.taught:
+        if not self.taught or self.ratio is None:  # exact counts: an offset is one everywhere
             return replace(self, taught=0)
-        if self.ratio is None:  # exact counts: an offset is one everywhere
-            return replace(self, taught=0)
-        if size <= REACH * self.taught:
-            return replace(self, share=None if self.share is None else max(self.share, FAR_SHARE), taught=0)
-        return Correction(None, None, self.offset, sure=False)
+        reach = next((reach for reach in REACHES if size <= reach * self.taught), None)
+        if reach is None:
+            return Correction(None, None, self.offset, sure=False)
+        share = self.share if self.share is None or reach <= CLOSE_REACH else max(self.share, FAR_SHARE)
+        return replace(self, share=share, taught=0, reach=1.0 if reach == REACHES[0] else reach)
+
+    def doubt(self, family: float) -> float:
+        """By how much prompts beyond those that taught it may cost more, as a share of them: they do if the family's
+        ratio is right after all, and what was learned of it was an offset."""
+        return 0.0 if self.ratio is None else max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)
 
 
 @dataclass(frozen=True, slots=True)

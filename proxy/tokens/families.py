@@ -200,8 +200,9 @@ def _approximate(found: Approximate) -> Family:
         images=found.images,
         encoding=found.encoding,
         ratio=found.ratio,
+        margin=Margin(found.margin.base, found.margin.share),
+        calibrated=_calibrated(found.margin),
         second=found.audio_per_second,
-        **_margins(found.margin),
     )
     return (
         family if found.messages is None else replace(family, apis={"messages": _of_messages(family, found.messages)})
@@ -212,13 +213,13 @@ def _of_messages(family: Family, row: MessagesRow) -> Family:
     tools, thinking = (row.tools, row.forced_tools, row.barred_tools), (row.thinking, row.thinking_tools)
     figures = (row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking, row.schema)
     recipe = of_messages(row.ratio, *figures)
-    return replace(family, recipe=recipe, ratio=row.ratio, **_margins(row.margin))
+    margin = Margin(row.margin.base, row.margin.share)
+    return replace(family, recipe=recipe, ratio=row.ratio, margin=margin, calibrated=_calibrated(row.margin))
 
 
-def _margins(row: MarginRow) -> dict[str, Margin]:
-    """The margin of a row, and that of counts with a learned ratio, which is no wider."""
-    learned = Margin(min(row.base, LEARNED_MARGIN.base), min(row.share, LEARNED_MARGIN.share))
-    return {"margin": Margin(row.base, row.share), "calibrated": learned}
+def _calibrated(row: MarginRow) -> Margin:
+    """The margin of counts with a learned ratio: no wider than the row's."""
+    return Margin(min(row.base, LEARNED_MARGIN.base), min(row.share, LEARNED_MARGIN.share))
 
 
 def _pattern(row: Row) -> re.Pattern[str]:

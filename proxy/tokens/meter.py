@@ -183,10 +183,10 @@ class RequestMeter:
         else:
             margin = family.margin if self.quality is Quality.ESTIMATED else family.calibrated
         share = self.correction.share if self.correction is not None else None
-        if share is None:
+        if self.correction is None or share is None:
             return Margin(margin.base + self.allowance, margin.share)
         base = margin.base if family.ratio is None else min(margin.base, LEARNED_BASE)
-        return Margin(base + self.allowance, share)
+        return Margin(base + self.allowance, share + self.correction.doubt(family.factor))
 
     @cached_property
     def certain(self) -> bool:

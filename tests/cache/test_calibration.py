@@ -32,7 +32,11 @@ from proxy.cache.calibration import (
     unpack,
     unpack_votes,
 )
-from proxy.model.limits import Correction, Shape
+from proxy.model.conversation import Prompt
+from proxy.model.limits import Correction, Corrections, LearnedLimits, Margin, Shape
+from proxy.tokens.families import Families, parse_family
+from proxy.tokens.meter import meter_for
+from tests.tokens.remembering import Remembering
 
 FAMILY = Correction(1.0, 0.25)
 LONG = 10_000
@@ -129,22 +133,34 @@ def test_W3_a_hidden_constant_is_learned_as_one_where_counts_are_exact(constant:
         assert told(found, 90_000) == 90_000 + constant
 
 
+def product_margin(found: Correction, family: float, margin: Margin) -> Margin:
+    """The margin that a model of a family with a ratio and a margin has with a correction."""
+    row = {
+        **{"name": "mine", "models": ["*"], "ratio": family, "images": {"formula": "crops"}},
+        "overhead": {"prompt": 4, "message": 4, "tools": 0, "tool_json": 1},
+        "margin": {"base": margin.base, "share": margin.share},
+    }
+    learned = LearnedLimits(correction=Corrections(found))
+    families = Families((parse_family(row),))
+    return meter_for(Prompt("mine", (), {}), "mine", Remembering(), learned, families=families).margin
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("margin", [Margin(40, 0.07), Margin(120, 0.12), Margin(320, 0.25)])
 def test_W3_after_a_hidden_constant_in_short_prompts_a_long_one_is_within_its_margin(
-    constant: int, family: float
+    margin: Margin, constant: int, family: float
 ) -> None:
-    start = Correction(family, 0.12)
+    start = Correction(family, margin.share)
     for seed in range(10):
         line = taught(of_small_prompts(constant, family, seed), start)
         correction = line.correction
         assert correction is not None
-        for size in (1_500, 3_500, 7_500, 90_000):
+        for size in (1_500, 2_500, 3_500, 5_000, 7_500, 90_000):
             found = correction.at(size)
-            counted, truth = found.offset + (found.ratio or family) * size, constant + family * size
-            share = found.share if found.share is not None else 0.10  # of the family's, or of calibrated counts
-            assert counted * (1 + share) + 150 >= truth, (size, found)
-            assert abs(counted - truth) <= 0.1 * truth + 60, (size, found)
+            counted, truth = round(found.offset + (found.ratio or family) * size), constant + family * size
+            assert counted + product_margin(found, family, margin).of(counted) >= truth, (size, found)
+            assert abs(counted - truth) <= margin.share * truth + 100, (size, found)
         assert abs(told(line, 90_000, family) / (constant + family * 90_000) - 1) < 0.01
 
 

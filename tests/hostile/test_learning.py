@@ -622,14 +622,14 @@ def plan_of(proxy: Any, headers: dict[str, str], workers: int) -> set[bytes]:
 def test_S2_a_key_with_forty_cookies_and_organisations_changes_nothing_for_a_stranger(
     checks: bool, workers: int
 ) -> None:
-    """Usage doubled, then halved; at an upstream that checks keys, and at one that takes any."""
+    """Usage doubled, then a quarter lower, then halved; at an upstream that checks keys, and at one that takes any."""
     factor, stranger = {"now": 1.0}, {"authorization": "Bearer sk-victim", "x-plimsoll-window": "7000"}
     script = usage_of(factor, ("sk-attacker", "sk-victim") if checks else ())
     with upstream(script) as up, running(up.url, workers=workers) as proxy:
         assert proxy.ask(talk(2), headers={"authorization": "Bearer sk-wrong"}).status == (401 if checks else 200)
         before = plan_of(proxy, stranger, workers)
         assert len(before) == 1
-        for factor["now"] in (2.0, 0.75):
+        for factor["now"] in (2.0, 0.75, 0.5):
             for number in range(40 * workers):
                 names = {"cookie": f"a={number % 40}", "openai-organization": f"org-{number % 40}"}
                 more = {"x-api-key": f"sk-{number}"} if number % 2 else {}
