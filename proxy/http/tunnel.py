@@ -6,8 +6,10 @@ It does not interpret the bytes and sends none of its own.
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import NamedTuple
 
+STALLED_SECONDS = 5.0  # between two looks at connections that are not read: the event loop reports nothing of them
 CLOSING_SECONDS = 30.0  # idle timeout after a half-close: then both connections are closed
 
 
@@ -24,15 +26,17 @@ class Tunnel:
     """A tunnel between a client's and an upstream's connection. It starts on creation and ends when both are closed.
 
     Reading from one end is paused while writing to the other end is paused. So the buffers of the two transports bound
-    the memory. An open tunnel has no idle timeout; a half-closed one has.
+    the memory. An open tunnel has no idle timeout; a half-closed one has. So has one whose client or upstream has gone
+    while nothing is read from it, because its peer takes no more.
     """
 
-    closing_seconds = CLOSING_SECONDS
+    closing_seconds, stalled_seconds = CLOSING_SECONDS, STALLED_SECONDS
 
     def __init__(self, client: Detached, upstream: Detached) -> None:
         self._loop = asyncio.get_running_loop()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
         self._moved_before = 0
         self.client, self.upstream = End(self, client), End(self, upstream)
         self.client.other, self.upstream.other = self.upstream, self.client
@@ -53,8 +57,9 @@ class Tunnel:
     def on_end_closed(self) -> None:
         """Handles a half-close or the loss of one connection: ends the tunnel, or starts the idle timeout."""
         if self.client.lost and self.upstream.lost:
-            if self._timer is not None:
-                self._timer.cancel()
+            for timer in (self._timer, self._stalled):
+                if timer is not None:
+                    timer.cancel()
             if not self._closed.done():
                 self._closed.set_result(None)
         elif self._timer is None:
@@ -68,19 +73,32 @@ class Tunnel:
         self._moved_before = moved
         self._timer = self._loop.call_later(self.closing_seconds, self._check_idle)
 
+    def on_stalled(self) -> None:
+        """Handles that one end is not read from now on: looks now and then whether its connection has ended."""
+        if self._stalled is None and hasattr(select, "POLLRDHUP"):  # Linux
+            self._stalled = self._loop.call_later(self.stalled_seconds, self._check_stalled)
+
+    def _check_stalled(self) -> None:
+        self._stalled = None
+        unread = [end for end in (self.client, self.upstream) if not end.lost and end.other.write_paused]
+        if any(end.has_hung_up() for end in unread):
+            self.on_end_closed()
+        elif unread:
+            self.on_stalled()
+
 
 class End(asyncio.Protocol):
     """One end of a tunnel. `received` counts the bytes from its peer. `error` is what closed the connection."""
 
     __slots__ = (
-        "_eof_received", "_protocol", "_transport", "_tunnel", "_write_paused", "error", "lost", "other", "received",
+        "_eof_received", "_protocol", "_transport", "_tunnel", "error", "lost", "other", "received", "write_paused",
     )  # fmt: skip
 
     other: End
 
     def __init__(self, tunnel: Tunnel, detached: Detached) -> None:
         self._tunnel, self._transport, self._protocol = tunnel, detached.transport, detached.protocol
-        self._write_paused, self._eof_received = detached.write_paused, False
+        self.write_paused, self._eof_received = detached.write_paused, False
         self.lost = False
         self.received = 0
         self.error: Exception | None = None
@@ -89,7 +107,7 @@ class End(asyncio.Protocol):
         """Forwards the bytes received before, and starts reading."""
         if trailing_data:
             self.data_received(trailing_data)
-        if self.other._write_paused:
+        if self.other.write_paused:
             self._transport.pause_reading()
         self._resume_reading()
 
@@ -98,13 +116,19 @@ class End(asyncio.Protocol):
         """A count that changes with every byte received from the peer or written to it."""
         return self.received - (0 if self.lost else self._transport.get_write_buffer_size())
 
+    def has_hung_up(self) -> bool:
+        """Whether the peer has closed or lost its connection, although not all that it sent was read."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def abort(self) -> None:
         """Closes immediately. Buffered bytes are lost."""
         if not self.lost:
             self._transport.abort()
 
     def _resume_reading(self) -> None:
-        if not (self._eof_received or self.other._write_paused or self._transport.is_closing()):
+        if not (self._eof_received or self.other.write_paused or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def _write(self, data: bytes) -> None:
@@ -130,13 +154,14 @@ class End(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Pauses reading from the other end."""
-        self._write_paused = True
+        self.write_paused = True
+        self._tunnel.on_stalled()
         if not self.other._transport.is_closing():
             self.other._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Resumes reading from the other end."""
-        self._write_paused = False
+        self.write_paused = False
         self.other._resume_reading()
 
     def eof_received(self) -> bool:

@@ -270,8 +270,7 @@ class ResponseReader:
         if 100 <= self.status < 200:
             self._on_interim_response()
             return
-        too_large = self._head_bytes > MAX_HEAD and self._head_size() > MAX_HEAD
-        if too_large or not 200 <= self.status <= LAST_STATUS:
+        if self._is_head_too_large() or not 200 <= self.status <= LAST_STATUS:
             raise ValueError("an invalid status, or a head that is too large")
         self._read_to_eof = self._ends_with_connection()
         self.head_received = True
@@ -285,13 +284,15 @@ class ResponseReader:
             self.headers.clear()
             return
         protocols = [value.lower() for name, value in self.headers if name == b"upgrade"]
-        if not self._upgrades or protocols != [WEBSOCKET] or self.overlong:
+        if not self._upgrades or protocols != [WEBSOCKET] or self._is_head_too_large():
             raise ValueError("an upgrade to a protocol that was not requested")
         self.switched = self.head_received = True
         self._wake()
 
-    def _head_size(self) -> int:
-        return sum(len(name) + len(value) + 4 for name, value in self.headers)
+    def _is_head_too_large(self) -> bool:
+        """Whether a complete head exceeds `MAX_HEAD`: what came with it, in the same packet, is no part of it."""
+        size = sum(len(name) + len(value) + 4 for name, value in self.headers) if self._head_bytes > MAX_HEAD else 0
+        return size > MAX_HEAD
 
     def _ends_with_connection(self) -> bool:
         framed = self._is_head_request or self.status in NO_BODY
