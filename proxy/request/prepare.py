@@ -236,8 +236,8 @@ class Planner:
 
     def _window_to_prove(self, api: Api, scanned: Scanned, ladder: Ladder) -> Window | None:
         """The window that the body's bytes are compared with; None if they prove nothing."""
-        if scanned.scan.most is None:
-            return None
+        if scanned.scan.most is None or self.knowledge.families.find(scanned.scan.model).inline:
+            return None  # an image inside a text may cost more than its bytes
         window = self.knowledge.window_now(scanned.scan.model, ladder, scanned.controls.window, scanned.learned)
         if api.without_truncation is not None and window.source not in SERVED and not _is_tiny(scanned.scan):
             return None  # the server may have loaded a smaller one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -12,6 +13,7 @@ from proxy.model.conversation import CHAT
 from proxy.model.names import name_of
 from proxy.tokens.encodings import encoding, own
 from proxy.tokens.families import BUILT_IN, Families, Family, counted_with
+from proxy.tokens.inline_images import with_inline_images
 from proxy.tokens.messages import CountingRules
 
 SEED = int.from_bytes(os.urandom(8))  # per process, so that no client can construct two messages with the same key
@@ -52,11 +54,15 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
         family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / family.factor
     assistant_text = recipe.assistant_text + (recipe.schema_assistant_text[schema - 1] if schema else 0)
-    count = partial(_count, family.encoding)
+    count: Callable[[str], int] = partial(_count, family.encoding)
+    if family.inline:
+        count = partial(with_inline_images, count, family.images, unit)
     rules = CountingRules(count, recipe, family.images, assistant_text, unit, family.second, model)
     encoded = encoding(family.encoding).name if family.own else family.encoding
     name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}|{model}")
-    if opaque:
+    if family.inline:
+        name += "|inline"
+    if opaque or family.inline:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
     return CountingKey(family, rules, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
 

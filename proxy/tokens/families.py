@@ -40,9 +40,9 @@ class Family:
 
     `ratio` is tokens of the model for one token of the encoding; None if the encoding is the model's own, and counts
     are exact. `margin` is for its counts, `calibrated` for counts with a learned ratio. `second`
-    is tokens of one second of audio. `own` is true if the encoding is a file of the user's: texts are counted with the
-    model's own encoding, and only the overhead is estimated. `apis`: by its name, an API whose bodies have other
-    figures.
+    is tokens of one second of audio. `inline`: a data URI of an image inside a text is an image. `own` is true if the
+    encoding is a file of the user's: texts are counted with the model's own encoding, and only the overhead is
+    estimated. `apis`: by its name, an API whose bodies have other figures.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Family:
     margin: Margin = EXACT_MARGIN
     calibrated: Margin = LEARNED_MARGIN
     second: int = 32
+    inline: bool = False
     own: bool = False
     apis: Mapping[str, Family] = field(default_factory=dict)
 
@@ -97,6 +98,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     images: Formula
     encoding: str = "o200k_base"
     audio_per_second: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 32
+    inline_images: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.models:
@@ -188,6 +190,7 @@ def parse_family(row: Any) -> Family:
         images=found.images,
         encoding=found.encoding,
         second=found.audio_per_second,
+        inline=found.inline_images,
     )
 
 
@@ -203,6 +206,7 @@ def _approximate(found: Approximate) -> Family:
         margin=Margin(found.margin.base, found.margin.share),
         calibrated=_calibrated(found.margin),
         second=found.audio_per_second,
+        inline=found.inline_images,
     )
     return (
         family if found.messages is None else replace(family, apis={"messages": _of_messages(family, found.messages)})

@@ -68,7 +68,8 @@ class Tiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 class Patches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="formula", tag="patches"):
     """A grid of squares of `side` pixels, at most `max_patches` of them: a larger image is scaled down.
 
-    An image costs `per_patch` for each patch and `extra` once, at least `min_tokens`.
+    An image costs `per_patch` for each patch and `extra` once, at least `min_tokens`. `nearest`: its sides are scaled
+    to the nearest number of patches, else to the next.
     """
 
     side: Positive
@@ -76,17 +77,22 @@ class Patches(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
     per_patch: Rate = 1.0
     extra: Figure = 1
     min_tokens: Figure = 0
+    nearest: bool = False
 
     @property
     def name(self) -> str:
-        return f"patches{self.side}*{self.per_patch}+{self.extra}<{self.max_patches}>{self.min_tokens}"
+        figures = f"{self.side}*{self.per_patch}+{self.extra}<{self.max_patches}>{self.min_tokens}"
+        return f"patches{figures}{'~' * self.nearest}"
 
     def cost(self, size: Size | None, low: bool) -> int:
         patches = min(self.max_patches, self._patches(*(size or ASSUMED_SIZE)))
         return max(self.min_tokens, ceil(patches * self.per_patch) + self.extra)
 
+    def _across(self, length: int) -> int:
+        return max(1, round(length / self.side)) if self.nearest else ceil(length / self.side)
+
     def _patches(self, width: int, height: int) -> int:
-        across, down = ceil(width / self.side), ceil(height / self.side)
+        across, down = self._across(width), self._across(height)
         if across * down <= self.max_patches:
             return across * down
         scale = self.side * sqrt(self.max_patches / (width * height))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
+import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -203,3 +206,31 @@ def test_W18_a_name_that_is_only_like_known_ones_cuts_nothing_and_a_refusal_heal
     assert place.proxy.ask(sent, key=f"sk-healed-{name}").status == 200
     first, *_, last = (request.body for request in place.seen() if request.method == b"POST")
     assert first == sent and len(last) <= 500_000
+
+
+def test_W14_an_image_inside_a_text_goes_byte_for_byte_to_a_model_that_reads_it_and_is_text_for_others(
+    place: Place,
+) -> None:
+    head = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 1_240, 1_754)
+    data = b64encode(head + random.Random(14).randbytes(250_000)).decode()
+    for model in ("nvidia/nemotron-parse", "nvidia/nemotron-nano-12b-v2-vl", "acme/harbour-9b"):
+        content = f'<img src="data:image/png;base64,{data}" />'
+        sent = json.dumps({"model": model, "messages": [{"role": "user", "content": content}]}).encode()
+        prompt = place.proxy.ask(sent, f"/inspect{CHAT}").json["tokens"]["prompt"]
+        place.scripted(reporting(1_500))
+        got = place.proxy.ask(sent, headers={"x-plimsoll-window": "16000"}, key="sk-inline")
+        if model.startswith("nvidia/"):
+            assert prompt < 3_000 and got.status == 200, (model, prompt, got.body)
+            assert [request.body for request in place.seen()] == [sent]
+        else:
+            assert prompt > 200_000 and [request.body for request in place.seen()] != [sent]
+
+
+def test_W14_a_small_file_of_a_large_picture_is_not_proven_to_fit_by_its_bytes(place: Place) -> None:
+    head = b64encode(b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 2_048, 2_048)).decode()
+    content = f'<img src="data:image/png;base64,{head}" />' * 20
+    model = "nvidia/nemotron-nano-12b-v2-vl"
+    sent = json.dumps({"model": model, "messages": [{"role": "user", "content": content}]}).encode()
+    place.scripted(reporting(1_500))
+    got = place.proxy.ask(sent, headers={"x-plimsoll-window": "16000"}, key="sk-small")
+    assert len(sent) < 3_000 and [request.body for request in place.seen()] != [sent], got.body

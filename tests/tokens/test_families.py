@@ -275,3 +275,15 @@ def test_a_row_that_is_wrong_is_refused_with_the_reason(row: Any, problem: str) 
     with pytest.raises(ValueError) as caught:
         parse_family(row)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"), [("qwen/qwen3-vl-8b-instruct", 90), ("qwen3.5:9b", 90), ("qwen2.5-vl-7b", 152)]
+)
+def test_W21_images_of_qwen_since_3_are_squares_of_32_to_the_nearest(model: str, tokens: int) -> None:
+    assert BUILT_IN.find(model).images.cost((330, 291), False) == tokens
+
+
+def test_W21_texts_of_gpt_oss_are_those_of_its_public_encoding() -> None:
+    family = BUILT_IN.find("openai/gpt-oss-120b")
+    assert (family.factor, family.encoding) == (1.0, "o200k_base")

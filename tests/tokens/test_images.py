@@ -96,6 +96,8 @@ def test_line_breaks_and_missing_padding_do_no_harm() -> None:
         (Patches(32, 2500, 1.2), (1245, 1395), 2061),  # gpt-5.5 was recorded to take 2,060
         (Patches(32, 2500, 1.2), (9000, 9000), 3001),
         (Patches(28, 1568, extra=3), (800, 440), 467),
+        (Patches(32, 16384, extra=0, nearest=True), (330, 291), 90),
+        (Patches(32, 16384, extra=0, nearest=True), (5, 5), 1),
         (Patches(28, 2600, min_tokens=256), (28, 28), 256),
         (Crops(), (384, 384), 258),
         (Crops(), (960, 540), 7 * 258),

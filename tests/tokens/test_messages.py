@@ -47,7 +47,7 @@ def result(ident: str, content: Any) -> dict[str, Any]:
         ({"role": "user", "content": "hello", "name": "ann"}, 4 + 5 + 1 + 3),
         ({"role": "user", "content": "hello", "name": "user"}, 4 + 5 + 1),
         ({"role": "assistant", "content": None, "refusal": "no"}, 4 + 2),
-        ({"role": "user", "content": [LINK]}, 4 + 1105),
+        ({"role": "user", "content": [LINK]}, 4 + 765),
         ({}, 4),
     ],
 )
@@ -105,7 +105,7 @@ def test_the_frame_of_a_result_was_smaller_until_june_2023() -> None:
 
 
 def test_results_may_hold_parts() -> None:
-    assert cost(result("9", [{"type": "text", "text": "found"}, LINK])) == 8 + len("functions.x") + 5 + 1105
+    assert cost(result("9", [{"type": "text", "text": "found"}, LINK])) == 8 + len("functions.x") + 5 + 765
 
 
 PARALLEL = (
@@ -158,7 +158,7 @@ def test_where_calls_are_not_wrapped_a_turn_of_calls_costs_its_frame_once() -> N
 
 
 def test_images_weigh_less_where_a_token_of_the_encoding_is_worth_more() -> None:
-    assert cost({"role": "user", "content": [LINK]}, replace(HOW, unit=0.5)) == 4 + round(1105 / 2)
+    assert cost({"role": "user", "content": [LINK]}, replace(HOW, unit=0.5)) == 4 + round(765 / 2)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ TOOLS = len(toolbox.render([FUNCTION]))
         ({"type": "tool_search_output", "tools": None}, 120 + len(toolbox.render([]))),
         ({"type": "mcp_list_tools", "id": "m", "tools": []}, round(1.1 * len('{"type":"mcp_list_tools","tools":[]}'))),
         ({"type": "news", "id": "n"}, len('{"type":"news"}')),
-        ({"type": "image_generation_call", "result": "A" * 70_000}, len('{"type":"image_generation_call"}') + 1105),
+        ({"type": "image_generation_call", "result": "A" * 70_000}, len('{"type":"image_generation_call"}') + 765),
         ({"type": "file_search_call", "results": "A" * 70_000}, len('{"type":"file_search_call"}') + 70_000),
         (5, 0),
     ],
