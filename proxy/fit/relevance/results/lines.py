@@ -14,6 +14,7 @@ import msgspec
 
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
 from proxy.fit.relevance.results.read_on import ReadOn
+from proxy.fit.relevance.results.records import Records, records_of, rows_of
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.outline import outline
@@ -33,6 +34,7 @@ SHORT = 16  # characters of a line that is as short as a note that it is missing
 LONG, CHUNK = 1000, 400  # characters: a line over LONG is split, so that one line cannot take all the room
 LINES = 20_000  # lines of a text that are considered
 GAP, NUMBERS = 5, 3  # tokens of the note between two runs of lines; more if it has the numbers of the lines
+NOTE = 16  # tokens of the note how many of how many records are shown
 # Tokens of a limit up to which a note that becomes needless is no room: old results of a run would be longer in their
 # short form, and its cuts would come earlier; in a window of 1,000 nothing is gained (measured).
 SMALL = 1200
@@ -97,15 +99,35 @@ def shorten_lines(
     texts = [line.text for line in lines]
     tokens = tokens_by_line(texts)
     places = candidate_lines(texts, tokens, query, limit * REACH)
+    records = records_of(texts)
+    if records is not None:
+        places = _with_heads(places, records)
+    total = len(records.heads) if records is not None else 0 if call.first else rows_of(texts)
     read = survey(lines, tokens, places)
     order = in_order_of_value(read, values_of(read, query))
-    chosen = [
-        places[place]
-        for place in _chosen(read, order, limit, meter, GAP + NUMBERS * (call.first > 0 and not call.numbered))
-    ]
+    gap = GAP + NUMBERS * (call.first > 0 and not call.numbered)
+    chosen = [places[place] for place in _chosen(read, order, limit - NOTE * (total > 0), meter, gap, records)]
     if not any(lines[place].text.strip() for place in chosen):
         return None
-    return largest_fitting(lambda count: render(lines, chosen[:count], call), len(chosen), fits)
+
+    def made(count: int) -> str:
+        kept = chosen[:count]
+        return render(lines, kept, call) + (_of_all(total, kept, records) if total else "")
+
+    return largest_fitting(made, len(chosen), fits)
+
+
+def _with_heads(places: Sequence[int], records: Records) -> Sequence[int]:
+    """The places, and the heads of the records that they are in."""
+    return sorted({*places, *[head for place in places for head in records.along(place)]})
+
+
+def _of_all(total: int, kept: Sequence[int], records: Records | None) -> str:
+    """How many of how many records or rows are shown."""
+    if records is None:
+        return f"\n[Truncated: {total} total rows]"
+    shown = len({records.of[place] for place in kept if place not in records.along(place)} - {-1})
+    return f"\n[Truncated: {total} total results, {shown} shown in part]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +196,11 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
         yield place
 
 
-def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter, gap: int) -> list[int]:
-    """The indices of the lines that fit into `limit` tokens, the ends first. `gap`: tokens of a note.
+def _chosen(
+    read: Survey, order: Iterable[int], limit: int, meter: Meter, gap: int, records: Records | None = None
+) -> list[int]:
+    """The indices of the lines that fit into `limit` tokens, the ends first, each with the head of its record. `gap`:
+    tokens of a note.
 
     A line beside a run of chosen lines needs no note of its own; one that joins two runs makes a note needless.
     """
@@ -192,10 +217,15 @@ def _chosen(read: Survey, order: Iterable[int], limit: int, meter: Meter, gap: i
     def least(place: int) -> int:
         return len(read.tokens[place]) - saved  # a lower bound: no tokenizer joins two words or numbers
 
+    index = {} if records is None else {place: i for i, place in enumerate(at)}
+
+    def along(place: int) -> list[int]:
+        return [] if records is None else [index[head] for head in records.along(at[place])]
+
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
-    ends = fill(list(both), cost, int(limit * ENDS_SHARE))
+    ends = fill(list(both), cost, int(limit * ENDS_SHARE), along=along)
     left = limit - sum(cost(place, ends) for place in ends) - gap
-    return ends + fill((i for i in order if i not in ends), cost, left, least)
+    return list(dict.fromkeys(ends + fill((i for i in order if i not in ends), cost, left, least, along)))
 
 
 def values_of(read: Survey, query: ResultQuery) -> list[float]:

@@ -103,17 +103,24 @@ def fill(
     cost: Callable[[int, Collection[int]], int],
     room: int,
     least: Callable[[int], int] = lambda place: 0,
+    along: Callable[[int], Sequence[int]] = lambda place: (),
 ) -> list[int]:
     """Chooses places greedily, in order of preference, as long as their costs fit into `room`.
 
     `cost(place, chosen)` may depend on what was chosen before. `least(place)` is a cheap lower bound of the cost; if it
-    is over the room left, `cost` is not called. Stops after `MISSES` places in a row that do not fit.
+    is over the room left, `cost` is not called. `along(place)`: places that come along and stand before it in the
+    result. Stops after `MISSES` places in a row that do not fit.
     """
     chosen: dict[int, None] = {}
     misses = 0
     for place in order:
-        if least(place) <= room and (needed := cost(place, chosen.keys())) <= room:
-            chosen[place] = None
+        if place in chosen:
+            continue
+        more = [other for other in along(place) if other not in chosen and other != place]
+        if least(place) > room:
+            misses += 1
+        elif (needed := cost(place, chosen.keys()) + sum([cost(other, chosen.keys()) for other in more])) <= room:
+            chosen |= dict.fromkeys((*more, place))
             room -= needed
             misses = 0
         else:
