@@ -188,11 +188,13 @@ class Corrections:
 
 @dataclass(frozen=True, slots=True)
 class CountUnit:
-    """How a prompt of a shape was counted: `offset + ratio * n` tokens, for n tokens of the model's encoding."""
+    """How a prompt of a shape was counted: `offset + ratio * n` tokens, for n tokens of the model's encoding. `schema`:
+    with a response schema."""
 
     ratio: float
     offset: int = 0
     shape: Shape = Shape.TEXT
+    schema: bool = False
 
     def encoded(self, counted: int) -> int:
         """The tokens of the encoding in a count."""

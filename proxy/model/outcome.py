@@ -90,6 +90,11 @@ class Repeated(msgspec.Struct, frozen=True):
     prefix: str = ""
 
 
+# The shapes of prompts by which errors of counts are told apart, the last that holds: tools, a response schema, calls
+# in the history, several calls in one message. A prompt that was not parsed has one of the first three.
+SHAPES = ("text", "tools", "schema", "history", "parallel")
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """Everything that metrics and log report about a finished request. It has no content and no key. Times in seconds.
 
@@ -150,3 +155,4 @@ class Outcome(msgspec.Struct, frozen=True):
     unmoved_by: tuple[str, ...] = ()  # the same as values of `Unmoved`, each once
     unplanned: str = ""  # why it was sent as it came, without a plan
     upstream: str = ""  # the name of the one that was asked last, if there are several
+    shape: str = ""  # what of a prompt its count had to know how to count (`SHAPES`); empty where usage teaches nothing

@@ -34,6 +34,7 @@ HEADROOM_BUCKETS = tuple(map(float, (0, 500, 1000, 2000, 4000, 8000, 16000, 3200
 OWN_SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 UPSTREAM_SECONDS_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 COUNT_ERRORS = (-0.25, -0.1, -0.05, -0.02, -0.01, -0.001, 0.001, 0.01, 0.02, 0.05, 0.1, 0.25)
+COUNT_DIFFERENCES = tuple(map(float, (-1_000, -100, -20, -4, -1, 0, 3, 20, 100, 1_000)))
 
 # The results of requests, each with its usual status.
 RESULTS = (
@@ -59,6 +60,7 @@ class Key(NamedTuple):
     window_source: str
     upstream: str
     caller: str
+    shape: str
 
 
 KEY = attrgetter(*Key._fields)
@@ -142,6 +144,13 @@ def count_error(o: Outcome) -> float | None:
     if o.usage is None or not o.usage.prompt or o.prompt_sent is None:
         return None
     return (o.prompt_sent - o.usage.prompt) / o.usage.prompt
+
+
+def _count_difference(o: Outcome) -> float | None:
+    """Tokens that the upstream's usage reports more than we counted; None without both, or if it cut the prompt."""
+    if o.usage is None or not o.usage.prompt or o.prompt_sent is None or o.truncated:
+        return None
+    return float(o.usage.prompt - o.prompt_sent)
 
 
 def _headroom(o: Outcome) -> float | None:
@@ -332,6 +341,16 @@ METRICS = (
         lambda group: (group.key.quality,) if group.key.status == 200 else None,
         count_error,
         COUNT_ERRORS,
+        base="sent",
+    ),
+    Metric(
+        "plimsoll_count_difference_tokens",
+        "Tokens that the upstream's usage reports more than were counted, by the model sent and the prompt's shape: "
+        "text, tools, schema, history (with calls) or parallel.",
+        ("shape",),
+        lambda group: (group.key.shape,) if group.key.shape and group.key.status == 200 else None,
+        _count_difference,
+        COUNT_DIFFERENCES,
         base="sent",
     ),
     Metric(

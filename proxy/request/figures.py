@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from proxy.model.conversation import Message
 from proxy.model.limits import CountUnit
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import SHAPES, Outcome
 from proxy.model.plan import Draft, Plan
 from proxy.model.ports import Medium
 from proxy.observe.recent import Shown
@@ -96,6 +97,7 @@ def figures_of(
         total.messages if sent else 0,
         stream=scan.stream,
         path=received.path,
+        shape=shape_of(total.unit),
     )
     size = most + window.counted(floor if reply is None else reply)
     shown = _kept(keeping, received, scanned)
@@ -109,6 +111,16 @@ def figures_of(
         digests=total.digests,
         media=total.media,
     )
+
+
+def shape_of(unit: CountUnit | None, messages: Sequence[Message] = ()) -> str:
+    """The shape of a prompt, one of `SHAPES`; empty if its count teaches nothing. `messages`: if they were parsed."""
+    if unit is None:
+        return ""
+    calls = max([len(message.calls) for message in messages]) if messages else 0
+    if calls:
+        return SHAPES[4] if calls > 1 else SHAPES[3]
+    return SHAPES[2] if unit.schema else unit.shape.value
 
 
 def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Shown | None:
@@ -130,6 +142,7 @@ def _of_plan(
     before = plan.before
     sent: Draft = plan.draft if received.may_change else before
     shown = sent if was_sent else before
+    unit = unit_of(sent.meter)
     outcome = Outcome(
         endpoint=received.api.name,
         result="",
@@ -157,13 +170,14 @@ def _of_plan(
         planned=plan.notes if was_sent and not received.may_change else (),
         planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
         too_long=before.too_long and received.may_change,
+        shape=shape_of(unit, tuple(sent.messages)),
     )
     prompt = planned.prompt
     appends_to = prompt.continues if prompt is not None and prompt.appends else ""
     kept = None if keeping is None else keeping.of_plan(plan, received.headers)
     size = sent.prompt + sent.window.counted(sent.least_reply)
     digests = () if planned.prefixes is None else planned.prefixes[0].digests
-    of_sent = unit_of(sent.meter), appends_to, planned.prefixes
+    of_sent = unit, appends_to, planned.prefixes
     media = sent.meter.media(tuple(sent.messages)) if prompt is not None and prompt.opaque else ()
     return Figures(outcome, scanned.tenant, scanned.probing, *of_sent, kept, size, digests, media)
 

@@ -26,6 +26,7 @@ from proxy.tokens.usage import MIN_USAGE
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
 CERTAIN_SALT, FIXED_SALT, MEDIA_SALT = 1, 2, 4  # xored with the seed: keys of other values in the same cache
+SCHEMA = PARTS[3]  # the name of the tokens of a response schema, where there is one
 STORED = "stored"  # the name of the tokens that the upstream has stored and that precede the request's own
 NOISE_TOKENS = 24  # where counts are exact, usage within this of the count is noise: the margin's constant covers it
 RATIO_RANGE = (0.25, 8.0)  # no known tokenizer differs more from the encodings
@@ -99,7 +100,7 @@ def unit_of(meter: Meter) -> CountUnit | None:
     family = meter.counting.family
     if family.own or family.recipe.hidden_search:
         return None
-    return CountUnit(meter.factor / meter.scale, meter.added, meter.shape)
+    return CountUnit(meter.factor / meter.scale, meter.added, meter.shape, SCHEMA in meter.fixed)
 
 
 def sample_of(model: str, family: Family, unit: CountUnit | None, counted: int, usage: Usage) -> tuple[int, int] | None:

@@ -98,7 +98,9 @@ def test_every_row_is_shown_once_it_has_something_to_show() -> None:
         upstream="large",
     )
     metrics.observe(replace(everything, phases=(("plan", 0.1),)))
-    metrics.observe(replace(FITTED, mode="observe", notes=(), planned=FITTED.notes, planned_result="fitted"))
+    metrics.observe(
+        replace(FITTED, mode="observe", shape="text", notes=(), planned=FITTED.notes, planned_result="fitted")
+    )
     metrics.observe(PASSED)
     metrics.observe(replace(PASSED, endpoint="websocket", bytes_in=1))
     shown = {name.split("{")[0] for name in scraped(metrics)}
@@ -166,3 +168,15 @@ def test_phases_of_our_own_time_are_told_apart() -> None:
     found = counted(replace(FITTED, phases=(("plan", 0.002), ("render", 0.0002))), FITTED)
     assert found["plimsoll_own_phase_seconds_sum{endpoint=chat,phase=plan}"] == 0.002
     assert found["plimsoll_own_phase_seconds_bucket{endpoint=chat,le=0.00025,phase=render}"] == 1
+
+
+def test_W22_by_how_many_tokens_usage_differs_is_seen_by_model_and_shape() -> None:
+    tools = replace(FITTED, shape="tools", usage=Usage(3691 + 16))
+    found = counted(
+        FITTED, tools, replace(tools, truncated=True), replace(tools, usage=None), replace(tools, status=500)
+    )
+    name = "plimsoll_count_difference_tokens"
+    shown = {key: value for key, value in found.items() if key.startswith(f"{name}_count")}
+    assert shown == {f"{name}_count{{endpoint=chat,model=gpt-4,shape=tools}}": 1}
+    assert found[f"{name}_bucket{{endpoint=chat,le=3.0,model=gpt-4,shape=tools}}"] == 0
+    assert found[f"{name}_bucket{{endpoint=chat,le=20.0,model=gpt-4,shape=tools}}"] == 1

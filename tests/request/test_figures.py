@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.model.limits import Margin, Quality, Window
+from proxy.model.conversation import Call
+from proxy.model.limits import CountUnit, Margin, Quality, Shape, Window
+from proxy.model.outcome import SHAPES
 from proxy.model.plan import Mode
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
+from proxy.request.figures import shape_of
 from proxy.request.stages import Answered, Counted, Scanned
-from tests.makers import ladder
+from tests.makers import ladder, message, user
 from tests.request.test_context import made, request
 
 
@@ -88,3 +91,11 @@ def test_the_load_without_a_plan_has_no_more_of_a_reply_without_a_limit_than_is_
     context.scanned = Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder())
     context.counted = Counted(Window(2_000, source="x"), Total(prompt, Margin(), Quality.EXACT, 7, None))
     assert context.outcome().load_before == context.outcome().load_after == load
+
+
+def test_W22_the_shape_of_a_prompt_is_that_of_what_is_hardest_to_count() -> None:
+    once, twice = (message(user("x"), calls=(Call("a", "f"),) * times) for times in (1, 2))
+    text, tools = CountUnit(1.0), CountUnit(1.0, shape=Shape.TOOLS, schema=True)
+    assert [shape_of(None), shape_of(text), shape_of(replace(tools, schema=False))] == ["", "text", "tools"]
+    assert [shape_of(tools), shape_of(tools, [once]), shape_of(tools, [once, twice])] == list(SHAPES[2:])
+    assert shape_of(None, [twice]) == ""
