@@ -25,6 +25,7 @@ from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
 from proxy.observe.recording_files import is_open_to_others, problem_of
 from proxy.request.model_records import is_loopback
+from proxy.request.moves import doubtful_moves
 from proxy.services import FIRST_ENCODING, Services, build
 from proxy.tokens.encodings import encoding
 
@@ -71,6 +72,7 @@ def start(
         *doubts(settings),
         *readable(settings),
         *unused(settings, services.rules),
+        *unmovable(services),
         *aged(services.windows, time.time()),
     ):
         event(remark)
@@ -146,6 +148,12 @@ def unused(settings: Settings, rules: Rules) -> list[str]:
         ):
             said.append(f"{name}_{given[0].upper()} is of no use without {name}_MODEL: there is no {kind} model")
     return said
+
+
+def unmovable(services: Services) -> list[str]:
+    """A remark for each move that is allowed and cannot be made, or not for first requests."""
+    models = services.rules.ladders[services.settings.ladder].models
+    return doubtful_moves(models, services.knowledge, services.routes)
 
 
 def on_terminal() -> bool:

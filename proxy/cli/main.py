@@ -274,7 +274,8 @@ def check(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem)
     if settings and not problems:
-        _check_start(settings)
+        for remark in _check_start(settings):
+            print(f"note: {remark}")
     if not problems:
         print(f"{folder or 'the built-in rules'}: no problems")
     return 1 if problems else 0
@@ -289,13 +290,14 @@ def _remarks(settings: Settings) -> list[str]:
     return [*doubts(settings), *recording]
 
 
-def _check_start(settings: Settings) -> None:
-    """Raises `ConfigError` for settings that the start refuses. It sends nothing, and reads no key that rules name."""
-    from proxy.bootstrap import check_admin
+def _check_start(settings: Settings) -> list[str]:
+    """What stands in the way of moves that are allowed. Raises `ConfigError` for settings that the start refuses. It
+    sends nothing, and reads no key that rules name."""
+    from proxy.bootstrap import check_admin, unmovable
     from proxy.services import build
 
     check_admin(settings)
-    build(replace(settings, record=None), lambda outcome: None, variables=None)
+    return unmovable(build(replace(settings, record=None), lambda outcome: None, variables=None))
 
 
 def demo(arguments: argparse.Namespace) -> int:

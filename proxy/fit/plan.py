@@ -80,6 +80,8 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
         if _only_made(draft, after):
             draft = done.made(draft)
         else:
+            if after.model != draft.model and _is_uncut(first, after):
+                done, draft = _Done(), first  # what was tried before is not sent
             done.add(ladder_step.step, draft, after)
             draft = after
     after = done.made(draft)
@@ -90,6 +92,12 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
         draft, after = after, squeezed(after)
         done.add(CLAMP, draft, after)
     return _in_pieces(Plan(first, after, tuple(done.notes), drafts=tuple(done.drafts)))
+
+
+def _is_uncut(first: Draft, after: Draft) -> bool:
+    """Whether a draft for another model has all that the client sent."""
+    reply = first.reply if first.reply is None else min(first.reply, after.window.max_output or first.reply)
+    return after.reply == reply and [m.raw for m in after.messages] == [m.raw for m in first.messages]
 
 
 @dataclass(slots=True)

@@ -113,10 +113,11 @@ class Knowledge:
         """Whether this request is to test if a model's learned limits still hold; True once per interval."""
         return self.cache.claim_probe(model, tenant, digests)
 
-    def tenant(self, headers: Headers, model: str) -> bytes:
-        """The tenant of a request with these headers (`tenant_of`). Empty if nothing was learned that depends on it."""
+    def tenant(self, headers: Headers, model: str, others: Sequence[str] = ()) -> bytes:
+        """The tenant of a request with these headers (`tenant_of`), which may be moved to `others`. Empty if nothing
+        was learned that depends on it."""
         depends = self.cache.shared or self.peers is not None or self.cache.has_tenant_records(model)
-        depends = depends or self.media.filled
+        depends = depends or self.media.filled or any(map(self.cache.has_tenant_records, others))
         return tenant_of(headers) if depends else b""
 
     def serving(self, model: str, api: str, headers: Headers) -> Knowledge | None:

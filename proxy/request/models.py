@@ -143,13 +143,15 @@ class ModelsList:
         return [b for b in backends if b.route is not None and b.route.speaks(PATH_OF[anthropic])]
 
     async def _list(self, backend: Backend, anthropic: bool) -> list[Entry]:
-        """The models of an upstream of rules: those of its own list that it serves, and those that its row names."""
+        """The models of an upstream of rules: those of its own list that it serves, those that its row names, and those
+        that requests may be moved to."""
         row = backend.row
         assert row is not None
         found = read_list(await self._fetched(backend)) if row.api in REQUESTS else None
         assert backend.route is not None
         exact = [name for name in row.models if not GLOB & set(name) and backend.route.serves(name)]
         exact += [name for name in row.serves if not GLOB & set(name) and self._reaches(backend, name, anthropic)]
+        exact += [name for name in self.ladder.models if self._reaches(backend, name, anthropic)]
         named = [entry_for(name, row.name, anthropic) for name in exact]
         listed = [shaped(entry, row.name, anthropic) for entry in self._served(backend, found, anthropic)]
         return [self._shown(backend, entry, anthropic) for entry in distinct([*listed, *named])]

@@ -154,7 +154,7 @@ class Planner:
             lore = self.lore_for(scan.model, controls, ladder)
         if scan.compacts or context.received.path in context.received.api.compact_paths:
             ladder, lore = compacting(ladder), ()
-        tenant = self.knowledge.tenant(context.received.headers, scan.model)
+        tenant = self.knowledge.tenant(context.received.headers, scan.model, ladder.models)
         return Scanned(plain, scan, controls, ladder, lore, tenant), ladder
 
     async def _with_learned(self, received: Received, scanned: Scanned, ladder: Ladder) -> Scanned:

@@ -287,6 +287,28 @@ def test_every_problem_of_a_folder_is_told(
     assert ended(capsys, "check", str(tmp_path / "no")) == (2, "", f"plimsoll: no such folder: {tmp_path / 'no'}\n")
 
 
+def test_W12_check_notes_moves_that_are_allowed_and_cannot_be_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    row = '[[upstream]]\nname = "other"\nurl = "https://llm.example.com/v1"\nmodels = ["gpt-4.1"]\nkey = "K"\n'
+    (tmp_path / "upstreams.toml").write_text(row)
+    for name, value in {
+        **{"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4.1,gpt-4,nobodys-own"},
+        **{"PLIMSOLL_RULES": str(tmp_path), "PLIMSOLL_UPSTREAM": "http://127.0.0.1:8000/v1"},
+    }.items():
+        monkeypatch.setenv(name, value)
+    code, out, _ = ended(capsys, "check")
+    assert code == 0 and out.splitlines()[:-1] == [
+        "note: a move to gpt-4.1 is not made for callers with a key until default has refused one: no row of "
+        'key_checks.toml says that it checks them; the row other may have callers = "any"',
+        "note: a move to gpt-4 is made only where gpt-4.1, which comes first, lacks what a request needs",
+        "note: a move to nobodys-own is not made: its window is not known; a row of windows.toml may say it",
+    ]
+    (tmp_path / "upstreams.toml").write_text(f'{row}callers = "any"\n')
+    monkeypatch.setenv("LLM_ALLOWED_FALLBACK_MODELS", "gpt-4,gpt-4.1")
+    assert ended(capsys, "check") == (0, f"{tmp_path}: no problems\n", "")
+
+
 # serve and simulate, as processes
 
 

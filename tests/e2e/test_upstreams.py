@@ -590,6 +590,51 @@ def test_each_api_moves_to_an_upstream_that_has_it_unless_it_is_bound_to_its_own
     run(check())
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_W26_messages_move_to_a_messages_row_with_its_key_their_versions_and_its_usage(
+    tmp_path: Path, stream: bool
+) -> None:
+    async def check() -> None:
+        async with recording(claude()) as default, recording(claude()) as other:
+            fields = ('models = ["large-*"]', 'api = "anthropic"', 'key = "LARGE_KEY"', 'key_header = "x-api-key"')
+            given = rules(tmp_path, row("other", other.url, *fields, 'callers = "any"'))
+            async with plimsoll(default.url, PLIMSOLL_RULES=given, **KEYS, **FALLBACK) as proxy:
+                fitted = {"model": "gpt-4", "messages": SPOKEN, "max_tokens": 400, "stream": stream}
+                versions = (b"anthropic-version: 2023-06-01", b"anthropic-beta: context-1m-2025-08-07")
+                key = b"x-api-key: " + CLIENT.encode()
+                got = await chat(proxy, json.dumps(fitted).encode(), key, *versions, target=b"/v1/messages?beta=true")
+                assert (got.status, ours(got)["model"], ours(got)["steps"]) == (
+                    *(200, "large-1", "switch_model;gpt-4->large-1"),
+                )
+                (request,) = other.requests
+                assert not default.requests and request.target == b"/v1/messages?beta=true"
+                assert request.header(b"x-api-key") == [OPERATOR.encode()] and not request.header(b"authorization")
+                assert request.header(b"anthropic-version") == [b"2023-06-01"]
+                assert request.header(b"anthropic-beta") == [b"context-1m-2025-08-07"]
+                assert json.loads(request.body) == {**fitted, "model": "large-1"}
+                told = await proxy.told()
+                assert told.usage is not None and (told.usage.prompt, told.usage.completion) == (25, 2)
+                assert (told.upstream, told.model_sent, told.unmoved) == ("other", "large-1", "")
+
+    run(check())
+
+
+@pytest.mark.parametrize("target", APIS)
+def test_W26_where_no_upstream_has_the_model_for_an_api_that_is_told(tmp_path: Path, target: bytes) -> None:
+    async def check() -> None:
+        async with recording(good) as default, recording(claude()) as provider:
+            given = rules(tmp_path, translated("claude", provider.url))
+            allowed = {**FALLBACK, "LLM_ALLOWED_FALLBACK_MODELS": CLAUDE}
+            async with plimsoll(default.url, PLIMSOLL_RULES=given, **KEYS, **allowed) as proxy:
+                sent = json.dumps({"model": "gpt-4", **APIS[target][0]}).encode()
+                got = await chat(proxy, sent, MINE, target=target)
+                assert got.status == 200 and not provider.requests
+                assert f"not moved to {CLAUDE}: no upstream has it for this API" in ours(got)["notice"]
+                assert (await proxy.told()).unmoved_by == ("no_api",)
+
+    run(check())
+
+
 def test_a_websocket_to_another_upstream_brings_no_key_of_the_client(tmp_path: Path) -> None:
     async def refuses(request: Request, peer: Peer) -> None:
         await peer.send(answer(b"{}", b"403 Forbidden"))

@@ -4,14 +4,19 @@ import json
 
 from proxy.apis.anthropic_messages.request import parse
 from proxy.fit.plan import plan
+from proxy.fit.steps.switch_model import Params, apply
 from proxy.model.limits import Window
-from proxy.model.plan import Draft, Facts, LadderStep, Want
+from proxy.model.plan import CandidateModel, Draft, Facts, LadderStep, Want
 from proxy.model.structs import replace
-from tests.makers import assistant, contents, draft, facts, ladder, prompt, user, words
+from tests.makers import WordMeter, assistant, contents, draft, facts, ladder, prompt, user, words
 
 
 def halve(found: Draft, known: Facts) -> Draft:
     return found.with_blocks(found.blocks[len(found.blocks) // 2 :])
+
+
+def drop_first(found: Draft, known: Facts) -> Draft:
+    return found.with_blocks(found.blocks[1:])
 
 
 def never(found: Draft, known: Facts) -> Draft:
@@ -155,3 +160,27 @@ def test_what_a_cut_made_neighbours_is_joined_and_noted_for_a_model_that_takes_t
 def test_messages_are_only_dropped_whole_and_said_so() -> None:
     found = draft([user("a"), user("b")], 100)
     assert contents(found) == ["a", "b"]
+
+
+def test_W11_a_request_that_is_moved_uncut_names_no_step_that_was_tried_before() -> None:
+    big = CandidateModel("big", Window(4000), lambda: WordMeter(ratio=2.0))
+    known = replace(facts(160), candidates=(big,))
+    to_big = LadderStep("switch_model", lambda found, known: apply(found, known, Params(("big",))))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("tenth", drop_first), to_big), known)
+    assert [n.step for n in found.notes] == ["switch_model"] and len(found.drafts) == 1
+    assert found.draft.model == "big" and len(contents(found.draft)) == 4
+    assert (
+        found.notes[0].tokens_after
+        == found.draft.billed
+        == plan(
+            prompt(LONG, model="big", max_tokens=10), ladder(), replace(facts(4000), meter=WordMeter(ratio=2.0))
+        ).before.billed
+    )
+
+
+def test_a_request_that_is_moved_after_a_cut_names_the_cut() -> None:
+    small = CandidateModel("big", Window(240), WordMeter)
+    known = replace(facts(150), candidates=(small,))
+    to_small = LadderStep("switch_model", lambda found, known: apply(found, known, Params(("big",))))
+    found = plan(prompt(LONG, max_tokens=10), ladder(LadderStep("tenth", drop_first), to_small), known)
+    assert [n.step for n in found.notes] == ["tenth", "switch_model"] and len(contents(found.draft)) == 3

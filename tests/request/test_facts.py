@@ -279,6 +279,22 @@ def test_a_learned_line_corrects_a_tenants_counts_and_moves_in_notches() -> None
     assert one.counted_as(model, one.learned(model, TENANT)) != one.counted_as(model)
 
 
+def test_W11_a_move_is_counted_with_what_was_learned_of_the_model_that_gets_it() -> None:
+    one, model, headers = knowledge(), "claude-3-opus", [(b"authorization", b"Bearer sk-1")]
+    who = tenant_of(headers)
+    assert one.tenant(headers, "gpt-4", (model,)) == b""  # nothing was learned
+    count_as(one.cache, model, who, 1.51, 6)
+    assert one.tenant(headers, "gpt-4") == b"" and one.tenant(headers, "gpt-4", (model,)) == who
+    learned = one.learned(model, who)
+    assert learned.correction is not None
+    long = replace(LONG, model="gpt-4")
+    candidate = one.candidate(long, model, allowing(model), None, one.tenant(headers, "gpt-4", (model,)))
+    size = sum(len(message.raw) for message in long.messages)
+    direct = one.meter(replace(long, model=model), model, one.learned_for(learned, model, size))
+    assert candidate.meter().costs(long.messages) == direct.costs(long.messages)
+    assert candidate.meter().costs(long.messages) != one.meter(long, model).costs(long.messages)
+
+
 def test_W3_far_from_the_prompts_that_taught_it_only_the_offset_is_left_of_a_line() -> None:
     """Nothing more of a long body is sent than the window of its model holds, or than the client lets it hold."""
     one, long = knowledge(), 4 * 200_000

@@ -132,6 +132,21 @@ def test_clients_of_anthropic_get_its_shape_and_its_upstreams(tmp_path: Path) ->
     run(check())
 
 
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_W26_a_model_that_requests_may_be_moved_to_is_listed_where_its_row_has_a_glob(tmp_path: Path, api: str) -> None:
+    allowed = {"LLM_FALLBACK_ENABLED": "true", "LLM_ALLOWED_FALLBACK_MODELS": "large-1,large-2,gpt-4o,absent-1"}
+    sent = (b"anthropic-version: 2023-06-01",) if api == "anthropic" else ()
+
+    async def check() -> None:
+        async with recording(listing("gpt-4", type="model")) as default, recording(status(b"404 Not Found")) as other:
+            fields = ('models = ["large-*"]', 'serves = ["large-1"]', 'key = "LARGE_KEY"', f'api = "{api}"')
+            given = rules(tmp_path, row("other", other.url, *fields))
+            async with plimsoll(default.url, PLIMSOLL_RULES=given, **KEYS, **allowed) as proxy:
+                assert names(await models(proxy, *sent)) == ["gpt-4", "large-1"]
+
+    run(check())
+
+
 def test_the_entry_of_one_model_comes_from_its_upstream(tmp_path: Path) -> None:
     async def check() -> None:
         async with recording(listing("gpt-4o")) as default, recording(listing("large-1", "large/2")) as other:
