@@ -154,6 +154,11 @@ def no_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     return body, frozenset()
 
 
+def no_middle(body: bytes, most: tuple[int, int]) -> None:
+    """None: `Api.without_middle` of an API whose requests are no conversations."""
+    return None
+
+
 def never_joined(bodies: Sequence[bytes], counts: Sequence[int]) -> None:
     """None: `Api.joined` of an API whose requests are never sent in pieces."""
 
@@ -177,6 +182,9 @@ class Api:
     `without_truncation`: where servers of the API drop what is too long and say nothing: makes of a body the same
     request for a server that refuses it, or returns the body itself if the client said what is to be done. It raises
     `NotUnderstood`. None: the API's servers refuse.
+    `without_middle(body, most)`: of a conversation that is too crowded to be parsed, the same body with its first and
+    its newest messages, `most` values and messages, and how many are left out; None if it is not certain that this is
+    sound. It raises one of `proxy.model.lenient_json.UNREADABLE`, or `KeyError`.
     `joined(bodies, counts)`: one response of those to the pieces of a request (`Plan.pieces`), which had so many inputs
     each, in parts. None if they are no such responses. Never raises.
     `refusal_stream(error, model, created)`: the whole stream that tells a client which asked for one that its request
@@ -194,5 +202,6 @@ class Api:
     numeric: bool = False
     hold_s: float = 1.0  # a refusal comes in the first event, or in the one that follows the role
     without_truncation: Callable[[bytes], bytes] | None = None
+    without_middle: Callable[[bytes, tuple[int, int]], tuple[bytes, int] | None] = no_middle
     joined: Callable[[Sequence[bytes], Sequence[int]], list[bytes] | None] = never_joined
     refusal_stream: Callable[[ErrorFields, str, int], bytes | None] | None = None

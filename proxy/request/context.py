@@ -25,6 +25,7 @@ OBSERVED = (b"x-plimsoll-mode", b"observe")
 REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
 UNPLANNED = "the request was sent as it came, unmeasured: {}"
+LEFT_OUT = "{:,} messages in the middle are left out and not counted: there are too many to be parsed"
 NO_COST = CallCost()
 
 
@@ -121,6 +122,7 @@ class RequestContext(msgspec.Struct):
         missing = () if self.planned is None else self.planned.missing
         return [
             *notices(scanned.controls, window, messages),
+            *([LEFT_OUT.format(scanned.left_out)] if scanned.left_out else []),
             *([UNKNOWN_STORED] if self._is_uncounted() else []),
             *([self.record.unmoved[0]] if self.record.unmoved[0] else []),
             *([REFUSING] if self._is_refusing else []),
@@ -134,7 +136,7 @@ class RequestContext(msgspec.Struct):
         if scanned is None:
             return False
         asked = scanned.controls is not NOTHING_ASKED or bool(self.record.unmoved[0])
-        return asked or self._is_uncounted() or self._is_refusing
+        return asked or bool(scanned.left_out) or self._is_uncounted() or self._is_refusing
 
     @property
     def _is_refusing(self) -> bool:

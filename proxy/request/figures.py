@@ -161,7 +161,7 @@ def _of_plan(
         reply_sent=sent.reply if was_sent else None,
         load_before=before.load,
         load_after=sent.load if was_sent else None,
-        messages_in=count(before),
+        messages_in=count(before) + scanned.left_out,
         messages_sent=count(sent) if was_sent else 0,
         notes=plan.notes if was_sent and received.may_change else (),
         uncounted=counted is not None and counted.skipped,

@@ -20,7 +20,7 @@ from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.model_records import ASKED, is_token, learned_of, no_token
-from proxy.request.prepare import Planner
+from proxy.request.prepare import Planner, check_too_long
 from proxy.request.routes import Routes
 from proxy.request.stages import Received
 from proxy.request.work import INLINE_BYTES, Turns
@@ -104,6 +104,8 @@ class Inspecting:
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
         context.scanned = scanned = await planner.with_requested(received, scanned)
         context.planned = await planner.plans.build(received, scanned, ladder, context.record)
+        if context.plan is not None:
+            check_too_long(scanned, context.plan)
         return knowledge, planner
 
     async def _report(self, context: RequestContext) -> dict[str, object]:

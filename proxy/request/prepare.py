@@ -155,7 +155,7 @@ class Planner:
         if scan.compacts or context.received.path in context.received.api.compact_paths:
             ladder, lore = compacting(ladder), ()
         tenant = self.knowledge.tenant(context.received.headers, scan.model, ladder.models)
-        return Scanned(plain, scan, controls, ladder, lore, tenant), ladder
+        return Scanned(plain, scan, controls, ladder, lore, tenant, left_out=scanned.left_out), ladder
 
     async def _with_learned(self, received: Received, scanned: Scanned, ladder: Ladder) -> Scanned:
         """The scanned body with what refusals proved for its tenant, here and in other replicas."""
@@ -258,6 +258,7 @@ class Planner:
         received, record = context.received, context.record
         planned = context.planned = await self._build(received, scanned, ladder, record)
         plan = _plan_of(planned)
+        check_too_long(scanned, plan)
         if plan.before.load >= ladder.least_ahead:
             self._prefetch(context, scanned, ladder)
         if not received.may_change:
@@ -268,6 +269,7 @@ class Planner:
                 scanned = context.scanned = again
                 planned = context.planned = await self._build(received, scanned, ladder, record)
                 plan = _plan_of(planned)
+                check_too_long(scanned, plan)
         if not plan.possible and not (plan.changed and ladder.on_unfit == SEND):
             return self._unfit(context, scanned, ladder, planned)
         if not plan.changed:
@@ -395,6 +397,13 @@ class Planner:
 def _plan_of(planned: Planned) -> Plan:
     assert planned.plan is not None
     return planned.plan
+
+
+def check_too_long(scanned: Scanned, plan: Plan) -> None:
+    """Raises `NotUnderstood` for a request that was not read whole, and of which nothing shows that it does not fit:
+    what was read of it may fit alone."""
+    if scanned.left_out and (plan.trusting or plan.before.excess <= 0):
+        raise NotUnderstood("there are more messages or values in it than we plan with")
 
 
 def _unchanged(received: Received, scanned: Scanned) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.http.memory_budget import Room
 from proxy.model import oversized_json
 from proxy.model.api import Api
+from proxy.model.lenient_json import UNREADABLE
 from proxy.model.scan import KnownPrefix, Scan
 from proxy.model.structs import replace
 from proxy.request.decompression import unpacked
@@ -21,6 +22,9 @@ CROWDED = 1 << 18  # bytes of a body whose JSON values are counted before it is 
 # Values and messages that one request may have, and bytes of its body for each one more: each takes 100 bytes, 2 KB.
 VALUES, VALUE_BYTES = 1 << 16, 256
 MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
+LISTED, LISTED_BYTES = 1 << 18, 32  # the same for values of a body whose messages are only listed: each takes 60 bytes
+TOO_MANY_VALUES = "there are more values in it than we plan with"
+TOO_MANY_MESSAGES = "there are more messages in it than we plan with"
 
 
 @dataclass(slots=True)
@@ -41,14 +45,17 @@ class BodyScanner:
         if new > HEAVY_BYTES or (new > CROWDED and oversized_json.signs(body) > _max_values(body)):
             return None
         plain, found = _scan(api, body, known)
+        if found.seen.count > MESSAGES and _has_too_many(found, body):
+            return None
         return Scanned(plain, found, received.controls)
 
     async def scan(self, received: Received, room: Room | None) -> Scanned:
         """The scan of any body. Raises `NotUnderstood`, and `ClientError` 503 if there is no memory to unpack it."""
         unpacked_body = await self._unpacked(received, room)
         heavy = len(unpacked_body) > CROWDED
-        plain, found = await self.pool.run(heavy, _checked_scan, received.api, unpacked_body)
-        return Scanned(plain, found, received.controls)
+        pinned = bool(received.controls.pins)
+        plain, found, left_out = await self.pool.run(heavy, _checked_scan, received.api, unpacked_body, pinned)
+        return Scanned(plain, found, received.controls, left_out=left_out)
 
     async def without_key(self, api: Api, scanned: Scanned) -> Scanned:
         """The same body without the proxy's own key in its messages, whose pins join those of the headers. Raises
@@ -68,18 +75,41 @@ class BodyScanner:
         return await unpacked(received.body, coding, self.max_body, self.pool.run, room)
 
 
-def _checked_scan(api: Api, body: bytes) -> tuple[bytes, Scan]:
-    """`_scan` of a body that is not too large to be parsed. Raises `NotUnderstood`."""
-    if (excess := _too_large(api, body)) is not None:
+def _checked_scan(api: Api, body: bytes, pinned: bool) -> tuple[bytes, Scan, int]:
+    """`_scan` of a body that is not too large to be parsed, else of its first and newest messages, and how many it is
+    without. Raises `NotUnderstood`."""
+    excess = _too_large(api, body)
+    if excess is None:
+        plain, found = _scan(api, body)
+        if not _has_too_many(found, body):
+            return plain, found, 0
+        excess = TOO_MANY_MESSAGES
+    if pinned or oversized_json.find(body, MESSAGE_KEY.encode()) >= 0:
+        raise NotUnderstood(excess)  # what is pinned may stand in the middle
+    ends = _ends(api, body)
+    if ends is None or _too_large(api, ends[0]) is not None:
         raise NotUnderstood(excess)
-    return _scan(api, body)
+    plain, found = _scan(api, ends[0])
+    if _has_too_many(found, plain):
+        raise NotUnderstood(excess)
+    return plain, replace(found, most=None, marks=None), ends[1]  # its bytes and digests are not those of the request
+
+
+def _ends(api: Api, body: bytes) -> tuple[bytes, int] | None:
+    """The body without the middle of its conversation, and how many messages that has; None if it cannot be had."""
+    if oversized_json.values(body, most := LISTED + len(body) // LISTED_BYTES) > most:
+        return None
+    try:
+        return api.without_middle(body, (VALUES // 2, MESSAGES // 2))
+    except (*UNREADABLE, KeyError):
+        return None
 
 
 def _too_large(api: Api, body: bytes) -> str | None:
     """What a body has too much of to be parsed; None if it may be parsed. Lists of numbers are not parsed together."""
     if len(body) > CROWDED and oversized_json.values(body, most := _max_values(body)) > most:
         if not api.numeric or sum(oversized_json.count(body, sign) for sign in (b"[", b"{", b'"')) > most:
-            return "there are more values in it than we plan with"
+            return TOO_MANY_VALUES
     if len(body) > oversized_json.OUTSIZE and oversized_json.strange(body):
         return "there is a very long name, role or key in it"
     return None
@@ -99,9 +129,11 @@ def _scan(api: Api, body: bytes, known: KnownPrefix | None = None) -> tuple[byte
         if mendable is None:
             raise
         plain, found = mendable, api.request.scan(mendable)
-    if found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES:
-        raise NotUnderstood("there are more messages in it than we plan with")
     return plain, found
+
+
+def _has_too_many(found: Scan, body: bytes) -> bool:
+    return found.seen.count > MESSAGES + len(body) // MESSAGE_BYTES
 
 
 def _outline_scan(api: Api, body: bytes) -> Scan:

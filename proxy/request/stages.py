@@ -75,7 +75,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     understood. `tenant` is a digest of all headers that upstreams tell their tenants apart by (`tenant_of`), empty if
     nothing depends on it. `learned` are the limits that refusals proved for this tenant; `probing`: the request is
     planned without them, to test whether they still hold. `digests`: those of its prefixes, where its conversation may
-    have limits of its own.
+    have limits of its own. `left_out`: the messages in the middle that `plain` and its scan are without, because the
+    body has too many to be parsed.
     """
 
     plain: bytes
@@ -87,6 +88,7 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     learned: LearnedLimits = NOTHING_LEARNED
     probing: bool = False
     digests: Sequence[int] = ()
+    left_out: int = 0
 
     @property
     def model(self) -> str:

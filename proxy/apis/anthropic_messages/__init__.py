@@ -12,4 +12,5 @@ API = Api(
     request,
     response,
     response.USAGE_KEY,
+    without_middle=request.without_middle,
 )

@@ -19,6 +19,7 @@ from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, 
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
+from proxy.wire import crowded
 from proxy.wire.body import (
     RAW_LIST,
     Fields,
@@ -115,7 +116,7 @@ def parse(
         bound=bool({"container", THREAD} & fields.keys())
         or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
         continues=_continued(fields),
-        managed=any(sign in fields.get("context_management", b"") for sign in CLEARING),
+        managed=_is_managed(fields),
     )
 
 
@@ -124,9 +125,23 @@ def _continued(fields: Mapping[str, bytes]) -> str:
     return string(mapping(read(fields.get(THREAD, b"null"))).get("previous_message_id"))
 
 
+def _is_managed(fields: Mapping[str, bytes]) -> bool:
+    """Whether Anthropic itself shortens the prompt before the model reads it."""
+    return any(sign in fields.get("context_management", b"") for sign in CLEARING)
+
+
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
     return without_message_key(body, MESSAGES, first=_first)
+
+
+def without_middle(body: bytes, most: tuple[int, int]) -> tuple[bytes, int] | None:
+    """See `proxy.model.api.Api.without_middle`."""
+    head, whole = decoded(body)
+    fields = {key: bytes(head[key]) for key in (THREAD, "context_management") if key in head}
+    if _continued(fields) or _is_managed(fields):
+        return None
+    return crowded.without_middle(head, whole, MESSAGES, RAW_LIST.decode(head[MESSAGES]), _message, most)
 
 
 def without_stream(body: bytes) -> bytes:

@@ -12,4 +12,5 @@ API = Api(
     request,
     response,
     KEY,
+    without_middle=request.without_middle,
 )

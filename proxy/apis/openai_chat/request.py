@@ -16,6 +16,7 @@ from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, 
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
+from proxy.wire import crowded
 from proxy.wire.body import (
     RAW_LIST,
     Whole,
@@ -109,6 +110,12 @@ def parse(
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
     return without_message_key(body, MESSAGES)
+
+
+def without_middle(body: bytes, most: tuple[int, int]) -> tuple[bytes, int] | None:
+    """See `proxy.model.api.Api.without_middle`."""
+    head, whole = decoded(body)
+    return crowded.without_middle(head, whole, MESSAGES, RAW_LIST.decode(head[MESSAGES]), _message, most)
 
 
 def without_stream(body: bytes) -> bytes:

@@ -15,4 +15,5 @@ API = Api(
     compact_paths=request.COMPACT_PATHS,
     hold_s=response.HOLD_S,
     refusal_stream=response.refusal_stream,
+    without_middle=request.without_middle,
 )

@@ -39,6 +39,7 @@ from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
 from proxy.model.structs import replace
+from proxy.wire import crowded
 from proxy.wire.body import (
     Fields,
     Whole,
@@ -137,6 +138,22 @@ def parse(
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:
     """See `proxy.wire.body.without_message_key`. Raises `NotUnderstood`."""
     return without_message_key(body, INPUT, _listed, _first)
+
+
+def without_middle(body: bytes, most: tuple[int, int]) -> tuple[bytes, int] | None:
+    """See `proxy.model.api.Api.without_middle`. What follows reasoning may refer to it: where there is any, a gap ends
+    with reasoning or with the user."""
+    head, whole = decoded(body)
+    fields: dict[str, bytes] = {key: bytes(head[key]) for key in ("context_management", "truncation") if key in head}
+    if _continued(head) or _is_managed(fields) or is_text(head[INPUT]):
+        return None
+    reasons = oversized_json.holds(head[INPUT], (b'"%b"' % REASONING.encode(),))
+
+    def begins(message: Message) -> bool:
+        speaks = message.kind is Kind.USER or message.role == REASONING
+        return speaks or (not reasons and message.kind is Kind.ASSISTANT)
+
+    return crowded.without_middle(head, whole, INPUT, items_of(head[INPUT]), _message, most, begins)
 
 
 def without_stream(body: bytes) -> bytes:
