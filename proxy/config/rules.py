@@ -39,6 +39,7 @@ from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
 from proxy.model.plan import Ladder
+from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN, FILE, Families
 from proxy.wire import refusals
 from proxy.wire.counters import Counter
@@ -179,8 +180,12 @@ def read_rules(
     reader = RulesReader([base] if folder is None else [Layer(folder, str(folder)), base])
     _report_unknown_files(reader)
     lorebooks = _lorebooks(reader)
-    defaults = {**defaults, **{step: {**defaults.get(step, {}), **names} for step, names in _arguments(reader).items()}}
+    written = _conventions(reader)
+    names = {tools.ARGUMENTS: {kind: written[kind] for kind in tools.KINDS if kind in written}}
+    defaults = {**defaults, **{step: {**defaults.get(step, {}), **names} for step in tools.STEPS}}
     ladders, ladder_rules, lorebook_rules = _ladders(reader, defaults, steps, overrides, lorebooks)
+    found = tools.conventions(written)
+    ladders = {name: replace(ladder, conventions=found) for name, ladder in ladders.items()}
     if default not in ladders:
         reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
     rules = Rules(
@@ -333,14 +338,14 @@ def _key_checks(reader: RulesReader) -> tuple[KeyCheck, ...]:
     return found
 
 
-def _arguments(reader: RulesReader) -> Params:
-    """The names of tools' arguments as parameters of the steps that use them. Those of the user's file come first."""
-    found: dict[str, Any] = {}
+def _conventions(reader: RulesReader) -> dict[str, tuple[str, ...]]:
+    """How agents and their tools write, by kind. What the user's file gives comes first."""
+    found: dict[str, tuple[str, ...]] = {}
     for layer in reader.layers:
-        names, problems = tools.parse_tools(reader.toml(layer, tools.FILE))
+        given, problems = tools.parse_tools(reader.toml(layer, tools.FILE))
         reader.report(layer, tools.FILE, problems)
-        found = {**names, **found}
-    return {step: {tools.ARGUMENTS: found} for step in tools.STEPS}
+        found = {**given, **found}
+    return found
 
 
 def _refusals(reader: RulesReader) -> refusals.Rules:

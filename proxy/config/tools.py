@@ -1,39 +1,78 @@
-"""Parses tools.toml: names of tools' arguments. It reads no file."""
+"""Parses tools.toml: how agents and their tools write. It reads no file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from proxy.config.rows import error_text
+from proxy.model.conventions import Conventions
 
 FILE = "tools.toml"
-ARGUMENTS = "arguments"  # the table of the file, and the parameter of the steps that use the names, ...
-STEPS = ("trim_tool_results", "prune_history")  # ... which are these
+ARGUMENTS = "arguments"  # the parameter of the steps that use names of arguments, ...
+STEPS = ("trim_tool_results", "prune_history")  # ... which are these, ...
+KINDS = ("paths", "offsets", "limits", "pages")  # ... and the names that they use
 Names = tuple[str, ...] | msgspec.UnsetType
 
 
-class GivenNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The names that a file gives; see `ArgumentNames`."""
+class GivenArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The names of arguments that a file gives; see `Conventions`."""
 
     paths: Names = msgspec.UNSET
     offsets: Names = msgspec.UNSET
     limits: Names = msgspec.UNSET
     pages: Names = msgspec.UNSET
+    commands: Names = msgspec.UNSET
+    free: Names = msgspec.UNSET
+    changes: Names = msgspec.UNSET
+
+
+class GivenCommands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The programs that a file gives."""
+
+    readers: Names = msgspec.UNSET
+    writers: Names = msgspec.UNSET
+
+
+class GivenTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The words of texts that a file gives. `orders` are patterns."""
+
+    stubs: Names = msgspec.UNSET
+    failures: Names = msgspec.UNSET
+    sent_by_client: Names = msgspec.UNSET
+    orders: Names = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        for pattern in self.orders if self.orders is not msgspec.UNSET else ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"orders: {pattern!r} is no pattern: {error}") from None
 
 
 class ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
-    arguments: GivenNames = GivenNames()
+    arguments: GivenArguments = GivenArguments()
+    commands: GivenCommands = GivenCommands()
+    texts: GivenTexts = GivenTexts()
 
 
 def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The names of tools' arguments by kind, as far as the file gives them, and its problems."""
+    """The names and words by kind, as far as the file gives them, and its problems."""
     try:
-        given = msgspec.convert(table, ToolsFile).arguments
+        given = msgspec.convert(table, ToolsFile)
     except ValueError as error:
         return {}, [error_text(error)]
-    return {kind: names for kind, names in msgspec.structs.asdict(given).items() if names is not msgspec.UNSET}, []
+    tables = [msgspec.structs.asdict(each) for each in (given.arguments, given.commands, given.texts)]
+    return {kind: names for each in tables for kind, names in each.items() if names is not msgspec.UNSET}, []
+
+
+def conventions(given: Mapping[str, tuple[str, ...]]) -> Conventions:
+    """What the files give, as steps use it: all but patterns in lower case."""
+    return Conventions(
+        **{kind: names if kind == "orders" else tuple(map(str.casefold, names)) for kind, names in given.items()}
+    )

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from proxy.model.claims import Claims
+from proxy.model.conventions import NO_CONVENTIONS, Conventions
 from proxy.model.conversation import Block, Kind, Message, Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
@@ -51,6 +53,7 @@ class Facts:
     as the upstream counted them (0: it did not), and `whole` a meter of that count. `answered`: after a refusal, the
     largest size that the upstream answered before, in tokens; `refused`: the smallest that it refused since (0: none).
     `assuming`: since a refusal, parts of unknown cost count as what they usually cost.
+    `claims`: what of the conversation the work needs next; `plan` sets it.
     """
 
     window: Window
@@ -65,6 +68,7 @@ class Facts:
     answered: int = 0
     refused: int = 0
     assuming: bool = False
+    claims: Claims | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +265,8 @@ class LadderStep:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The steps in order, gentlest first, and the settings of the ladder. Reserve and floor are in tokens."""
+    """The steps in order, gentlest first, and the settings of the ladder. Reserve and floor are in tokens.
+    `conventions`: how agents write, by which claims are found."""
 
     name: str
     steps: tuple[LadderStep, ...]
@@ -269,6 +274,7 @@ class Ladder:
     unknown: str = "learn"
     default_reserve: int = DEFAULT_RESERVE
     floor: int = FLOOR
+    conventions: Conventions = NO_CONVENTIONS
     least_at: float = field(init=False)  # the load below which no step acts on a request that fits
     least_ahead: float = field(init=False)  # the load below which no step has wants of later turns
     models: tuple[str, ...] = field(init=False)  # that its steps may switch to, in order, without duplicates

@@ -3,19 +3,18 @@ missing."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from itertools import accumulate, pairwise
 
-import msgspec
-
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
+from proxy.fit.relevance.results.definitions import definitions_of
 from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.results.records import Records, records_of, rows_of
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
+from proxy.fit.relevance.results.text_lines import Line, lines_of
 from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.outline import outline
 from proxy.fit.relevance.text.query import ResultQuery
@@ -31,8 +30,6 @@ ALIKE = 0.5  # how fast a shape of line loses value: value / (1 + lines of that 
 COST_EXPONENT = 0.25  # preference for short lines: score / length ** this (measured)
 ENDS, ENDS_SHARE = 3, 0.2  # lines at either end that stay, within this share of the room
 SHORT = 16  # characters of a line that is as short as a note that it is missing
-LONG, CHUNK = 1000, 400  # characters: a line over LONG is split, so that one line cannot take all the room
-LINES = 20_000  # lines of a text that are considered
 GAP, NUMBERS = 5, 3  # tokens of the note between two runs of lines; more if it has the numbers of the lines
 NOTE = 16  # tokens of the note how many of how many records are shown
 # Tokens of a limit up to which a note that becomes needless is no room: old results of a run would be longer in their
@@ -50,39 +47,9 @@ SELDOM = 0.05  # share of the lines under which the worst trouble of a text is w
 COMMONEST = 0.4  # share of that value that trouble keeps which most lines tell of
 BODY, BODY_LINES = 0.5, 60  # what a section that is asked for adds to its lines: share of its heading's score, at first
 HEADED = 0.7  # share of the best heading's score from which a heading matches
+OUTLINED = 40  # lines of the outline of a definition that is too long to stay whole
 VALUES = 32  # times the lines, how often values are computed again: a bound for hostile texts, which others stay below
 NO_CALL = ReadOn()
-CHUNKS = re.compile(rf".{{1,{CHUNK}}}(?:\s|$)|.{{1,{CHUNK}}}", re.DOTALL)
-
-
-class Line(msgspec.Struct, frozen=True, gc=False):
-    """A line, or a chunk of a long one. `starts` is the number of lines of the text that begin in it."""
-
-    text: str
-    starts: int
-
-
-def lines_of(text: str) -> list[Line]:
-    """The lines of a text. If there are more than `LINES`, those in the middle become one line with their number,
-    because each takes 300 bytes of memory here."""
-    found: list[Line] = []
-    for line in _split(text):
-        if isinstance(line, int):
-            found.append(Line(f"… {line} lines …", line))
-        elif len(line) <= LONG:
-            found.append(Line(line, 1))
-        else:
-            found += [Line(chunk, int(place == 0)) for place, chunk in enumerate(CHUNKS.findall(line))]
-    return found
-
-
-def _split(text: str) -> list[str | int]:
-    """The lines; a number stands for so many omitted lines."""
-    if text.count("\n") < LINES:
-        return [*text.split("\n")]
-    *head, rest = text.split("\n", LINES // 2)
-    middle, *tail = rest.rsplit("\n", LINES // 2)
-    return [*head, middle.count("\n") + 1, *tail]
 
 
 def shorten_lines(
@@ -103,10 +70,16 @@ def shorten_lines(
     if records is not None:
         places = _with_heads(places, records)
     total = len(records.heads) if records is not None else 0 if call.first else rows_of(texts)
+    gap = GAP + NUMBERS * (call.first > 0 and not call.numbered)
+    claimed, torn = _claimed(text, lines, query, limit, meter, gap)
+    if claimed or torn:
+        heads = [head for place in claimed for head in (() if records is None else records.along(place))]
+        claimed |= dict.fromkeys(heads)
+        places = [place for place in places if place not in claimed and place not in torn]
     read = survey(lines, tokens, places)
     order = in_order_of_value(read, values_of(read, query))
-    gap = GAP + NUMBERS * (call.first > 0 and not call.numbered)
-    chosen = [places[place] for place in _chosen(read, order, limit - NOTE * (total > 0), meter, gap, records)]
+    left = limit - NOTE * (total > 0) - sum([meter.text(texts[place]) + 1 for place in claimed])
+    chosen = [*claimed, *(places[place] for place in _chosen(read, order, left, meter, gap, records))]
     if not any(lines[place].text.strip() for place in chosen):
         return None
 
@@ -128,6 +101,34 @@ def _of_all(total: int, kept: Sequence[int], records: Records | None) -> str:
         return f"\n[Truncated: {total} total rows]"
     shown = len({records.of[place] for place in kept if place not in records.along(place)} - {-1})
     return f"\n[Truncated: {total} total results, {shown} shown in part]"
+
+
+def _claimed(
+    text: str, lines: Sequence[Line], query: ResultQuery, limit: int, meter: Meter, gap: int
+) -> tuple[dict[int, None], set[int]]:
+    """The lines that must stay, in their order of claim: those of definitions that the query claims, whole, and those
+    with its ids; and the lines of definitions that are too long for the limit, of which only the outline stays."""
+    kept: dict[int, None] = {}
+    torn: set[int] = set()
+    left = limit - 2 * gap
+    for ident in query.ids:
+        for place, line in enumerate(lines):
+            cost = meter.text(line.text) + 1 + gap if ident in line.text and place not in kept else 0
+            if 0 < cost <= left:
+                kept[place], left = None, left - cost
+    found = definitions_of(text) if query.definitions else {}
+    for name in query.definitions:
+        for first, last in found.get(name, ()):
+            body = [place for place in range(first, last) if place not in kept]
+            cost = sum(meter.text(lines[place].text) + 1 for place in body) + gap
+            if cost > left:
+                torn.update(body)
+                body = [place for place in body if outline_value(lines[place].text) > 0][:OUTLINED]
+                cost = sum(meter.text(lines[place].text) + 1 + gap for place in body)
+            if cost <= left:
+                kept |= dict.fromkeys(body)
+                left -= cost
+    return kept, torn - kept.keys()
 
 
 @dataclass(frozen=True, slots=True)

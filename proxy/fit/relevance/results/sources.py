@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 import msgspec
 
@@ -13,11 +14,13 @@ from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
 from proxy.fit.relevance.text.question import content_words, ends
 from proxy.fit.relevance.text.words import unescaped
+from proxy.model.claims import ResultClaim
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 
 FOLLOW_UP = 1  # content words of a user message at most, from which it is a follow-up of the one before
 MAX_FOLLOWED = 50  # user messages that a query is taken from: "go on" may be said a thousand times
+NONE: Mapping[str, ResultClaim] = MappingProxyType({})
 ARGUMENTS, SPOKEN = 600, 800  # characters used of each (measured: more adds noise)
 
 
@@ -58,24 +61,31 @@ class UserMessage:
 @dataclass(frozen=True)
 class Source:
     """The messages from which the query for a block's results is taken: the user message before the block, the messages
-    with the calls, and the user message that directly follows the round."""
+    with the calls, and the user message that directly follows the round. `claimed`: what of its results must stay, by
+    the id of the call."""
 
     calls: tuple[Message, ...]
     user: UserMessage | None = None
     following: UserMessage | None = None
+    claimed: Mapping[str, ResultClaim] = field(default_factory=dict)
 
     @cached_property
     def mark(self) -> int:
-        """A digest of these messages."""
+        """A digest of these messages and claims."""
         users = ["" if said is None else str(said.mark) for said in (self.user, self.following)]
-        return digest(*users, *[message.raw for message in self.calls])
+        claims = [" ".join((call, *claim.definitions, *claim.ids)) for call, claim in sorted(self.claimed.items())]
+        return digest(*users, *[message.raw for message in self.calls], *claims)
 
     def query(self, call: str) -> ResultQuery:
         """The query for the result of one call."""
         found = self._queries.get(call)
         if found is None:
             arguments = "\n".join(map(_values, self._called.get(call, ())))
-            found = self._queries[call] = ResultQuery("\n".join(self._texts), arguments[:ARGUMENTS], self._texts)
+            claim = self.claimed.get(call)
+            definitions, ids = (claim.definitions, claim.ids) if claim is not None else ((), ())
+            prose = "\n".join(self._texts)
+            found = ResultQuery(prose, arguments[:ARGUMENTS], self._texts, definitions, ids)
+            self._queries[call] = found
         return found
 
     def arguments(self, call: str) -> str:
@@ -108,9 +118,12 @@ class Source:
         return {}
 
 
-def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source | None]:
+def sources(
+    blocks: Sequence[Block], *, following: bool = False, claimed: Mapping[str, ResultClaim] = NONE
+) -> list[Source | None]:
     """The source of each block with results, None for the others. With `following` the user message directly after a
-    round is included: a result is then shortened differently once, when that message arrives."""
+    round is included: a result is then shortened differently once, when that message arrives. `claimed`: what must
+    stay of results, by the id of the call."""
     found: list[Source | None] = []
     user = None
     for place, block in enumerate(blocks):
@@ -118,7 +131,8 @@ def sources(blocks: Sequence[Block], *, following: bool = False) -> list[Source 
         if block.has_results:
             after = _following(blocks, place, user) if following else None
             calls = tuple(m for m in block.messages if not m.answers)
-            found.append(Source(calls or block.messages[:1], user, after))
+            own_claims = {call: claimed[call] for m in block.messages for call in m.answers if call in claimed}
+            found.append(Source(calls or block.messages[:1], user, after, own_claims))
         else:
             found.append(None)
         if own is not None:

@@ -36,11 +36,14 @@ LONG_NUMBER = 4  # digits from which a number identifies something; a shorter on
 @dataclass(frozen=True)
 class ResultQuery:
     """`prose`: what the user and the model wrote. `arguments`: the values that the tool was called with. `texts`: the
-    parts of the prose, if known, so that a user's message is analysed once for all results that follow it."""
+    parts of the prose, if known, so that a user's message is analysed once for all results that follow it.
+    `definitions`: the names of those that must stay whole; `ids`: what lines and rows contain that must stay."""
 
     prose: str
     arguments: str = ""
     texts: tuple[str, ...] = field(default=(), compare=False)
+    definitions: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     @cached_property
     def words(self) -> dict[str, int]:
@@ -51,7 +54,8 @@ class ResultQuery:
     def literals(self) -> tuple[str, ...]:
         """The literals of the prose, in lower case: texts to be matched exactly, ignoring case."""
         kinds = zip(*(text.literals for text in self._texts), strict=True)
-        return tuple(dict.fromkeys(literal for kind in kinds for found in kind for literal in found))
+        said = (literal for kind in kinds for found in kind for literal in found)
+        return tuple(dict.fromkeys((*map(str.casefold, self.ids), *said)))
 
     @property
     def about_errors(self) -> bool:

@@ -7,8 +7,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.relevance.results.lines import LONG, lines_of, render, shorten_lines, survey, values_of
+from proxy.fit.relevance.results.lines import render, shorten_lines, survey, values_of
 from proxy.fit.relevance.results.read_on import ReadOn
+from proxy.fit.relevance.results.text_lines import LONG, lines_of
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.relevance.text.splitting import tokens_by_line
 from proxy.model.ports import Meter

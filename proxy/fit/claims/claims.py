@@ -1,0 +1,209 @@
+"""The claims of a conversation (DESIGN 5a): read once before the ladder runs, and the same for all steps.
+
+Theory of operation
+===================
+
+A claim has a message that makes it (`since`), and holds from there on, until newer claims take its share of the room.
+So what was brought back stays: nothing flips from turn to turn, and no state is needed. Two kinds of messages claim
+results: a call that is repeated, whose result refers to the earlier one, and a user's turn that names a definition, a
+path or an id. What a result says claims nothing: whoever writes results must not steer cuts. What users typed in a run
+is claimed by itself.
+
+Claims are bounded: results that are given back by half of the room, one definition by a quarter, all of them by half,
+other results by a fifth, what users typed by a tenth. The newest claims come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from proxy.fit.claims.again import Reference, references, same_path
+from proxy.fit.claims.calls import Result, results_of
+from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
+from proxy.fit.claims.typed import is_reply, is_typed, orders_in
+from proxy.model.claims import MessageClaim, Reason, ResultClaim, Standing
+from proxy.model.conventions import Conventions
+from proxy.model.conversation import Block, Kind, Message
+from proxy.model.ports import Meter
+
+GIVEN_BACK = 0.5  # shares of the room (DESIGN 5a)
+ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
+OTHERS = 0.2
+TYPED = 0.1
+RARE = 3  # results at most that contain an id which identifies something
+ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
+
+
+class ConversationClaims:
+    """The claims of these blocks. Each part is read when it is first asked for."""
+
+    def __init__(self, blocks: Sequence[Block], conventions: Conventions, meter: Meter) -> None:
+        self._blocks = blocks
+        self._conventions = conventions
+        self._meter = meter
+        self._standing: dict[tuple[int, int | None], Standing] = {}
+
+    def standing(self, room: int, upto: int | None = None) -> Standing:
+        """See `Claims`."""
+        found = self._standing.get((room, upto))
+        if found is None:
+            found = self._standing[room, upto] = Standing(
+                self._results_within(room, upto), self._messages_within(room, upto)
+            )
+        return found
+
+    def moments(self) -> tuple[int, ...]:
+        """See `Claims`."""
+        return tuple(sorted({claim.since for claim in (*self._again, *self._named)}))
+
+    def _results_within(self, room: int, upto: int | None) -> dict[str, ResultClaim]:
+        found: dict[str, ResultClaim] = {}
+        left = {
+            Reason.ASKED_AGAIN: GIVEN_BACK * room,
+            Reason.DEFINITION: DEFINITIONS * room,
+            Reason.NAMED: OTHERS * room,
+        }
+        for claim in (*self._again, *self._named):
+            most = left[claim.reason]
+            if claim.reason is Reason.DEFINITION:
+                most = min(most, ONE_DEFINITION * room)
+            if (upto is not None and max(claim.since, claim.index) > upto) or claim.tokens > most:
+                continue
+            known = found.get(claim.call)
+            if known is None or (not known.whole and known.since == claim.since):
+                left[claim.reason] -= claim.tokens
+                found[claim.call] = claim if known is None else _both(known, claim)
+        return found
+
+    def _messages_within(self, room: int, upto: int | None) -> dict[int, MessageClaim]:
+        found: dict[int, MessageClaim] = {}
+        left = TYPED * room
+        for claims in self._typed:
+            tokens = sum(claim.tokens for claim in claims)
+            if tokens <= left and (upto is None or claims[-1].since <= upto):
+                left -= tokens
+                found |= {claim.index: claim for claim in claims if claim.index not in found}
+        return found
+
+    @cached_property
+    def _all(self) -> tuple[Result, ...]:
+        """All results in order."""
+        return tuple(r for place, block in enumerate(self._blocks) for r in results_of(block, place, self._conventions))
+
+    @cached_property
+    def _again(self) -> tuple[ResultClaim, ...]:
+        """The results that are asked for again, the newest first."""
+        found: list[Reference] = list(references(self._all, self._conventions))
+        return tuple(
+            ResultClaim(
+                r.target.call.id, r.target.index, r.stub.index, Reason.ASKED_AGAIN, self._meter.text(r.target.text)
+            )
+            for r in reversed(found)
+        )
+
+    @cached_property
+    def _users(self) -> tuple[Message, ...]:
+        """The messages that users wrote, in order."""
+        users = (block.user for block in self._blocks)
+        return tuple(m for m in users if m is not None and m.index >= 0)
+
+    @cached_property
+    def _named(self) -> tuple[ResultClaim, ...]:
+        """What users' turns name, the newest first. A turn claims results from before it, and those that come until the
+        next turn that names something."""
+        found: list[ResultClaim] = []
+        until = None
+        for message in reversed(self._users if self._all else ()):
+            names = names_in(text_of(message, self._conventions))
+            if names:
+                results = [r for r in self._all if until is None or r.index < until]
+                found += sorted(
+                    self._claims_by(message, names, results), key=lambda claim: claim.reason is Reason.NAMED
+                )
+                until = message.index
+        return tuple(found)
+
+    def _claims_by(self, message: Message, names: Names, results: Sequence[Result]) -> Iterator[ResultClaim]:
+        """The claims of one turn: each definition in the newest result that has it, those of a path that the turn names
+        first; then the newest result of each path, and the rare ids."""
+        read = sorted(results, key=lambda r: (self._is_named(r, names), r.index), reverse=True)
+        wanted = set(names.definitions)
+        defined = set[str]()
+        for result in read if wanted else ():
+            texts = named_definitions(result.text, wanted)
+            for name, text in texts.items():
+                yield self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,))
+            wanted -= texts.keys()
+            defined |= {result.call.path} if texts else set()
+        for path in names.paths:
+            newest = next((r for r in read if r.call.reads and r.call.path and same_path(r.call.path, path)), None)
+            if newest is not None and newest.call.path not in defined:
+                yield self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text))
+        for ident in names.ids:
+            having = [r for r in results if ident in r.text]
+            if 0 < len(having) <= RARE:
+                lines = [line for line in having[-1].text.split("\n") if ident in line]
+                tokens = self._meter.text("\n".join(lines))
+                yield self._claim(having[-1], message, Reason.NAMED, tokens, ids=(ident,))
+
+    def _claim(
+        self,
+        result: Result,
+        message: Message,
+        reason: Reason,
+        tokens: int,
+        definitions: tuple[str, ...] = (),
+        ids: tuple[str, ...] = (),
+    ) -> ResultClaim:
+        since = max(message.index, result.index)
+        return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids)
+
+    @staticmethod
+    def _is_named(result: Result, names: Names) -> bool:
+        return bool(result.call.path) and any(same_path(result.call.path, path) for path in names.paths)
+
+    @cached_property
+    def _typed(self) -> tuple[tuple[MessageClaim, ...], ...]:
+        """What users typed in a run with tools: those that hold for later answers first, then the newest. A reply
+        without content of its own has what it answers before it, and stays only with that."""
+        if not self._all:
+            return ()
+        orders: list[tuple[MessageClaim, ...]] = []
+        others: list[tuple[MessageClaim, ...]] = []
+        for place in range(len(self._blocks) - 1, -1, -1):
+            message = self._blocks[place].user
+            if message is None or not is_typed(message, self._conventions):
+                continue
+            claim = MessageClaim(message.index, message.index, Reason.ORDER, message.tokens)
+            if any(orders_in(message.own_text(), self._conventions.orders)):
+                orders.append((claim,))
+            elif not is_reply(message):
+                others.append((claim,))
+            elif (answered := self._answered(place, message.index)) is not None:
+                others.append((answered, claim))
+        return (*orders, *others)
+
+    def _answered(self, place: int, since: int) -> MessageClaim | None:
+        """The claim of the answer in words directly before a block; None if there is none."""
+        if not place or len(self._blocks[place - 1].messages) != 1:
+            return None
+        message = self._blocks[place - 1].messages[0]
+        if message.kind is not Kind.ASSISTANT or message.calls or message.index < 0:
+            return None
+        return MessageClaim(message.index, since, Reason.ORDER, min(message.tokens, ANSWERED), answered=True)
+
+
+def _both(known: ResultClaim, more: ResultClaim) -> ResultClaim:
+    """One claim of two parts of a result; of all of it where one claims that."""
+    if more.whole:
+        return more
+    return ResultClaim(
+        known.call,
+        known.index,
+        known.since,
+        known.reason,
+        known.tokens + more.tokens,
+        known.definitions + more.definitions,
+        known.ids + more.ids,
+    )

@@ -1,0 +1,72 @@
+"""Claims: what of a conversation the work needs next, and why. The values that `fit.claims` makes and steps read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class Reason(StrEnum):
+    """Why something is claimed, the strongest first; as `/inspect`, the page and the log say it."""
+
+    ASKED_AGAIN = "asked again"
+    DEFINITION = "definition"
+    NAMED = "named"
+    ORDER = "order"
+
+
+class ResultClaim(msgspec.Struct, frozen=True, gc=False):
+    """A result that must stay, or parts of it.
+
+    `index`: the message that has it, in the client's list. `since`: the message that claims it. `definitions`: names of
+    what must stay whole in it; `ids`: what its lines or rows must contain to stay; neither: all of it must stay.
+    `tokens`: what the claimed parts cost, about.
+    """
+
+    call: str
+    index: int
+    since: int
+    reason: Reason
+    tokens: int
+    definitions: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the result must stay."""
+        return not (self.definitions or self.ids)
+
+
+class MessageClaim(msgspec.Struct, frozen=True, gc=False):
+    """A message whose own text must stay. `answered`: it stays because of the one behind it, so its end is enough."""
+
+    index: int
+    since: int
+    reason: Reason
+    tokens: int
+    answered: bool = False
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """The claims that hold at one point of a conversation, within their shares of the room: `results` by the id of the
+    call, `messages` by their index in the client's list."""
+
+    results: Mapping[str, ResultClaim] = msgspec.field(default_factory=dict)
+    messages: Mapping[int, MessageClaim] = msgspec.field(default_factory=dict)
+
+
+NOTHING = Standing()
+
+
+class Claims(Protocol):
+    """All claims of a conversation. Pure: of the same conversation always the same."""
+
+    def standing(self, room: int, upto: int | None = None) -> Standing:
+        """What holds for a prompt of at most `room` tokens; `upto`: as it was when that message of the client's list
+        was the newest (None: now)."""
+
+    def moments(self) -> tuple[int, ...]:
+        """The indices of the messages that claim results, in order: only there something is brought back."""

@@ -1,0 +1,42 @@
+"""How agents and their tools write: names of arguments, commands that print files, words of stubs. Data of the rules.
+
+The values come from `rules/tools.toml`. This module decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """The rows of `rules/tools.toml`; all are compared without case.
+
+    Names of arguments. `paths`: of what is read. `offsets`, `limits`, `pages`: of the part that is read. `commands`: of
+    a shell command. `free`: of what says nothing of what is read, such as an id of the request or an explanation.
+    `changes`: of a new text, or of the text that is replaced.
+
+    Commands. `readers`: programs that print a file. `writers`: programs that change the files that they name.
+
+    Texts. `stubs`: phrases by which a result says that its text stands in an earlier one. `failures`: how the result of
+    a call that failed begins. `sent_by_client`: how a user message begins that nobody typed.
+    `orders`: patterns of what holds for later answers.
+    """
+
+    paths: tuple[str, ...] = ()
+    offsets: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
+    stubs: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    sent_by_client: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+
+
+KINDS = tuple(field.name for field in fields(Conventions))
+NO_CONVENTIONS = Conventions()
