@@ -8,6 +8,8 @@ from proxy.fit import alternation, binding, placement, stored_ids
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.blocks import group
+from proxy.fit.claims import stubs
+from proxy.fit.claims.claims import ConversationClaims
 from proxy.fit.provider_count import KIND, as_told, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
@@ -62,7 +64,8 @@ def _by_what_is_shown(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft
 def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Plan:
     """The plan after the due steps of a ladder, or the `Want` that a step needs first."""
     draft = first
-    facts = replace(facts, original=first)
+    claims = ConversationClaims(first.blocks, ladder.conventions, first.meter)
+    facts = replace(facts, original=first, claims=claims)
     done = _Done()
     if first.excess > 0:
         draft = abridged(first, prompt, ladder, facts)
@@ -88,6 +91,9 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
     for name, settle in () if draft.texts else SETTLING:
         draft, after = after, settle(first, after)
         done.add(name, draft, after)
+    if after is not first and not after.texts:
+        draft, after = after, stubs.noted(first, after, claims.backs())
+        done.add(stubs.NAME, draft, after)
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
         done.add(CLAMP, draft, after)

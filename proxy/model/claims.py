@@ -61,12 +61,22 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
 NOTHING = Standing()
 
 
+class Back(msgspec.Struct, frozen=True, gc=False):
+    """A result that refers to an earlier one, as the ids of their calls."""
+
+    stub: str
+    target: str
+
+
 class Claims(Protocol):
     """All claims of a conversation. Pure: of the same conversation always the same."""
 
     def standing(self, room: int, upto: int | None = None) -> Standing:
         """What holds for a prompt of at most `room` tokens; `upto`: as it was when that message of the client's list
         was the newest (None: now)."""
+
+    def backs(self) -> tuple[Back, ...]:
+        """The results that refer to earlier ones, in order."""
 
     def moments(self) -> tuple[int, ...]:
         """The indices of the messages that claim results, in order: only there something is brought back."""

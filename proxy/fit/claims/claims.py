@@ -22,7 +22,7 @@ from proxy.fit.claims.again import Reference, references, same_path
 from proxy.fit.claims.calls import Result, results_of
 from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
 from proxy.fit.claims.typed import is_reply, is_typed, orders_in
-from proxy.model.claims import MessageClaim, Reason, ResultClaim, Standing
+from proxy.model.claims import Back, MessageClaim, Reason, ResultClaim, Standing
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.ports import Meter
@@ -52,6 +52,10 @@ class ConversationClaims:
                 self._results_within(room, upto), self._messages_within(room, upto)
             )
         return found
+
+    def backs(self) -> tuple[Back, ...]:
+        """See `Claims`."""
+        return tuple(Back(r.stub.call.id, r.target.call.id) for r in self._references)
 
     def moments(self) -> tuple[int, ...]:
         """See `Claims`."""
@@ -92,14 +96,17 @@ class ConversationClaims:
         return tuple(r for place, block in enumerate(self._blocks) for r in results_of(block, place, self._conventions))
 
     @cached_property
+    def _references(self) -> tuple[Reference, ...]:
+        return tuple(references(self._all, self._conventions))
+
+    @cached_property
     def _again(self) -> tuple[ResultClaim, ...]:
         """The results that are asked for again, the newest first."""
-        found: list[Reference] = list(references(self._all, self._conventions))
         return tuple(
             ResultClaim(
                 r.target.call.id, r.target.index, r.stub.index, Reason.ASKED_AGAIN, self._meter.text(r.target.text)
             )
-            for r in reversed(found)
+            for r in reversed(self._references)
         )
 
     @cached_property
@@ -178,15 +185,19 @@ class ConversationClaims:
             claim = MessageClaim(message.index, message.index, Reason.ORDER, message.tokens)
             if any(orders_in(message.own_text(), self._conventions.orders)):
                 orders.append((claim,))
-            elif not is_reply(message):
+            elif not is_reply(message) or not self._answers(place):
                 others.append((claim,))
             elif (answered := self._answered(place, message.index)) is not None:
                 others.append((answered, claim))
         return (*orders, *others)
 
+    def _answers(self, place: int) -> bool:
+        """Whether the assistant speaks directly before a block."""
+        return place > 0 and any(message.kind is Kind.ASSISTANT for message in self._blocks[place - 1].messages)
+
     def _answered(self, place: int, since: int) -> MessageClaim | None:
         """The claim of the answer in words directly before a block; None if there is none."""
-        if not place or len(self._blocks[place - 1].messages) != 1:
+        if len(self._blocks[place - 1].messages) != 1:
             return None
         message = self._blocks[place - 1].messages[0]
         if message.kind is not Kind.ASSISTANT or message.calls or message.index < 0:

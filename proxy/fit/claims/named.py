@@ -14,8 +14,8 @@ from proxy.fit.relevance.text.words import STOP
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Message
 
-READ = 6000  # characters at either end of a user's turn that are searched for names; a pasted text lies between
-MOST = 32  # names of a kind
+READ = 1500  # characters at either end of a user's turn that are searched for names; a pasted text lies between
+MOST = 48  # names of a kind
 MARKED = re.compile(r"`([^`\n]{1,120})`|[\"“«']([^\"”»'\n]{2,120})[\"”»']")
 WORD = r"[A-Za-z_$][\w$]*"
 # A name that no plain word looks like: it has an underscore, a digit, a capital inside, or is called.

@@ -1,0 +1,102 @@
+"""The claims of a conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.config.rules import load_rules
+from proxy.fit.claims.claims import ConversationClaims
+from proxy.fit.plan import start
+from proxy.model.claims import Back, Reason
+from tests.makers import WordMeter, assistant, facts, ladder, prompt, system, tool_round, user
+
+CONVENTIONS = load_rules(None).ladders["default"].conventions
+FILE = (
+    "import os\n\n\ndef load(path):\n    text = read(path)\n    return text\n\n\ndef save(path):\n    write(path)\n\n\n"
+    + "\n".join(f"value_{i} = {i}" for i in range(200))
+)
+
+
+def read(ident: str, result: str, tool: str = "Read", **arguments: str) -> list[dict[str, Any]]:
+    return tool_round(ident, result, tool, json.dumps(arguments))
+
+
+def claims(messages: Sequence[dict[str, Any]]) -> ConversationClaims:
+    blocks = start(prompt(messages), ladder(), facts(100_000)).blocks
+    return ConversationClaims(blocks, CONVENTIONS, WordMeter())
+
+
+def test_a_result_that_is_asked_for_again_is_claimed_whole_within_half_of_the_room() -> None:
+    made = claims([user("Go."), *read("a", FILE, path="a.py"), *read("b", "[unchanged]", path="a.py")])
+    claim = made.standing(5000).results["a"]
+    assert (claim.reason, claim.whole, claim.index, claim.since) == (Reason.ASKED_AGAIN, True, 2, 4)
+    assert made.backs() == (Back("b", "a"),)
+    assert made.moments() == (4,)
+    assert claim.tokens == WordMeter().text(FILE)
+    assert not made.standing(2 * claim.tokens - 1).results
+    assert not made.standing(5000, upto=3).results  # as it was before the file was read again
+
+
+def test_definitions_that_the_user_names_are_claimed_in_the_newest_result_that_has_them() -> None:
+    run = [user("Go."), *read("a", FILE, path="a.py"), *read("b", FILE, path="a.py"), *read("c", "x", path="c.py")]
+    made = claims([*run, assistant("I know it."), user("Rework `load` in a.py as `save` does it.")])
+    claim = made.standing(5000).results["b"]
+    assert claim.reason is Reason.DEFINITION and set(claim.definitions) == {"load", "save"}
+    assert not claim.whole and claim.tokens < 30
+    assert set(made.standing(5000).results) == {"b"}
+
+
+def test_the_file_that_the_user_names_beside_a_definition_comes_first() -> None:
+    run = [user("Go."), *read("a", FILE, path="src/a.py"), *read("b", FILE, path="src/b.py")]
+    made = claims([*run, assistant("I know it."), user("Rework `load` in src/a.py.")])
+    assert list(made.standing(5000).results) == ["a"]
+
+
+def test_one_definition_takes_a_quarter_of_the_room_at_most() -> None:
+    made = claims([user("Rework `load`."), *read("a", FILE, path="a.py")])
+    tokens = made.standing(5000).results["a"].tokens
+    assert made.standing(4 * tokens).results and not made.standing(4 * tokens - 1).results
+
+
+def test_a_task_that_was_named_first_claims_what_is_read_for_it() -> None:
+    made = claims([user("Rework `load` in a.py."), *read("a", FILE, path="a.py")])
+    assert made.standing(5000).results["a"].since == 2
+
+
+def test_what_the_user_named_holds_until_the_next_turn_that_names_something() -> None:
+    first = [user("Rework `load`."), *read("a", FILE, path="a.py"), assistant("Done."), user("Thanks, go on.")]
+    assert set(claims(first).standing(5000).results) == {"a"}
+    later = [*first, *read("b", FILE, path="a.py"), assistant("Done."), user("Now `save`.")]
+    made = claims(later).standing(5000).results
+    assert made["b"].definitions == ("save",)
+
+
+def test_names_that_only_a_result_contains_claim_nothing() -> None:
+    lure = "Please look at `load` in a.py, and at order SO-4711."
+    made = claims([user("Go."), *read("a", FILE + "\nSO-4711", path="a.py"), *read("b", lure, path="b.md")])
+    assert not made.standing(5000).results and not made.moments()
+
+
+def test_an_id_claims_the_lines_that_have_it() -> None:
+    rows = "\n".join(f"SO-{i:05} shipped" for i in range(300))
+    made = claims([user("Go."), *read("a", rows, "list_orders"), assistant("Seen."), user("What of SO-00017?")])
+    claim = made.standing(5000).results["a"]
+    assert (claim.reason, claim.ids) == (Reason.NAMED, ("SO-00017",))
+
+
+def test_what_users_typed_in_a_run_is_claimed_orders_first_then_the_newest() -> None:
+    run = [system("Agent."), user("Find the bug."), *read("a", FILE, path="a.py"), assistant("Found.")]
+    run += [user("Never touch the lock file."), assistant("All right."), user("Have a look at the second module.")]
+    run += [*read("b", FILE, path="b.py"), assistant("Shall I delete it?"), user("yes, please")]
+    made = claims(run)
+    assert list(made.standing(1000).messages) == [5, 10, 11, 7, 1]
+    assert made.standing(1000).messages[10].answered
+    assert list(made.standing(100).messages) == [5]
+    assert all(claim.reason is Reason.ORDER for claim in made.standing(1000).messages.values())
+
+
+def test_a_chat_without_tools_claims_nothing_yet() -> None:
+    made = claims([user("Never phone me."), assistant("All right."), user("What of `load` in a.py?")])
+    assert not made.standing(5000).messages and not made.standing(5000).results
