@@ -16,7 +16,7 @@ from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.embedding_scores import likeness
-from proxy.fit.relevance.history.replay import BRIEF, Marks, lasting, replay
+from proxy.fit.relevance.history.replay import BRIEF, NO_CLAIMS, Claimed, Marks, lasting, replay
 from proxy.fit.relevance.history.rooms import low_of, size_of
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
@@ -141,7 +141,7 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     question = question_of(draft.blocks) if layout else None
     if question is None:
         lowered = _with_less_reply(draft)
-        made = _replayed(lowered, params)
+        made = _replayed(lowered, facts, params)
         return draft if made is lowered else replace(made, reply=draft.reply)
     alike = _alike(draft.blocks, question, facts, params)
     if isinstance(alike, Want):
@@ -192,7 +192,7 @@ def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float]
 
     Where more than `EMPTY` of the room is left because no dropped block fits, passages of these are quoted.
     """
-    blocks, held = draft.blocks, _held(draft)
+    blocks, held = draft.blocks, _held(draft, facts)
     scores = _scores(blocks, question, alike)
     newest = FOLLOWED if question.follows else NEWEST
     closing = closings([b.messages for b in blocks])
@@ -229,10 +229,14 @@ def _chosen(
     return {loose[place]: score for place, score in chosen.items()}
 
 
-def _held(draft: Draft) -> set[int]:
-    """The places of the blocks that stay: what is pinned, and excerpts, which were chosen for this question in
-    competition with the turns."""
+def _held(draft: Draft, facts: Facts) -> set[int]:
+    """The places of the blocks that stay: what is pinned and what is claimed, and excerpts, which were chosen for this
+    question in competition with the turns."""
     pinned = {i for i, block in enumerate(draft.blocks) if block.pinned}
+    claimed = _claimed(draft, facts)
+    for place in sorted(claimed.always | claimed.at(len(draft.blocks) - 1), reverse=True):
+        if _cost(draft, pinned | {place}) <= draft.room:
+            pinned = pinned | {place}
     excerpts = {i for i, block in enumerate(draft.blocks) if any(m.why == EXCERPTED for m in block.messages)}
     return pinned | excerpts if _cost(draft, pinned | excerpts) <= draft.room else pinned
 
@@ -245,7 +249,7 @@ def _because(block: Block, worth: float) -> Block:
     return replace(block, messages=tuple(m if m.why else replace(m, why=why) for m in block.messages))
 
 
-def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
+def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False) -> Draft:
     """The draft cut by two marks: the newest blocks, and the short forms of older ones that the run may need, in order.
 
     Costs of short forms are estimates, and only the blocks that stay are made. If they exceed the room, the cut is
@@ -267,17 +271,34 @@ def _replayed(draft: Draft, params: Params, *, exact: bool = False) -> Draft:
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
     marks = Marks(draft.room, draft.fixed, low_of(draft, params.low), _older(params), exact=exact)
-    found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about)
+    found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about, _claimed(draft, facts))
     brief = found.brief(blocks)
     made = [
         _because(short(i) if i in brief else blocks[i].within(cost), found.worth.get(i, 0.0) / HIGHEST)
         for i, cost in found.costs.items()
     ]
     if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
-        return _replayed(draft, params, exact=True)
+        return _replayed(draft, facts, params, exact=True)
     if len(made) == len(blocks) and all(a is b for a, b in zip(made, blocks, strict=True)):
         return draft
     return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+
+
+def _claimed(draft: Draft, facts: Facts) -> Claimed:
+    """The places of the blocks that are claimed: those of results by every cut, those that users typed by cuts that are
+    made after them."""
+    claims = facts.claims
+    if claims is None:
+        return NO_CLAIMS
+    places = {m.index: place for place, block in enumerate(draft.blocks) for m in block.messages}
+    results = {claim.index for claim in claims.standing(draft.room).results.values()}
+    newest = [max([m.index for m in block.messages], default=-1) for block in draft.blocks]
+
+    def typed(place: int) -> frozenset[int]:
+        standing = claims.standing(draft.room, newest[place])
+        return frozenset([places[index] for index in standing.messages if index in places])
+
+    return Claimed(frozenset([places[index] for index in results if index in places]), typed)
 
 
 def _older(params: Params) -> float:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.fit.relevance.history.replay import lasting
 from proxy.fit.relevance.history.rooms import Bounds, Size, arrival, low_of, newest_results, plan_rooms
-from proxy.fit.relevance.results.messages import costs_of_results, parts_of_results, shorten_results
+from proxy.fit.relevance.results.messages import RESULT_WHY, costs_of_results, parts_of_results, shorten_results
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST
+from proxy.model.claims import NOTHING, ResultClaim
 from proxy.model.conversation import Block, Message, Part
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
@@ -21,6 +22,7 @@ OF_CAP = 0.75  # of `cap_tokens`, in a small room: shorter results mean fewer cu
 BEHIND = 0.25  # of the room without pinned blocks: an answer after the newest results is kept if it takes no more
 SHORTER = 0.9  # of the room: results that are so much shorter than estimated are JSON, and nothing need be dropped
 SURELY = 1.25  # times the room: a prompt estimated above this almost never fits after shortening
+AROUND, OUTLINE = 1.1, 150  # of what is claimed of a result, the tokens that it takes; and those of the rest's outline
 FRAME = 64  # tokens: the most that a result's role and name add to its text
 
 
@@ -61,29 +63,40 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
         return draft
-    sizes = _sizes(draft, params)
+    claimed = results_claimed(draft, facts)
+    sizes = _sizes(draft, params, claimed)
     always = lasting(draft.blocks)
     for room in dict.fromkeys((draft.room, _widest(draft))):
         rooms = plan_rooms(draft.blocks, sizes, always, Bounds(room, draft.fixed, low_of(draft, params.low)))
         if rooms is not None:
-            return _trimmed(draft, params, rooms, sizes)
+            return _trimmed(draft, params, rooms, sizes, claimed)
     least = [size.least for size in sizes]
     widest, prompt, loose = _widest(draft), draft.fixed + sum(least), _may_drop(draft, sizes)
     if prompt <= SURELY * widest and not (loose and prompt <= widest):
-        made = _trimmed(draft, params, least, sizes)
+        made = _trimmed(draft, params, least, sizes, claimed)
         if made.prompt <= (SHORTER if loose else 1) * widest or (made.excess <= 0 and not loose):
-            return _with_rest(draft, made, params, least, sizes)
-    return _trimmed(draft, params, _over(draft, sizes), sizes, later=True)
+            return _with_rest(draft, made, params, least, sizes, claimed)
+    return _trimmed(draft, params, _over(draft, sizes), sizes, claimed, later=True)
 
 
-def _with_rest(draft: Draft, made: Draft, params: Params, least: Sequence[int], sizes: Sequence[Size]) -> Draft:
+def _with_rest(
+    draft: Draft, made: Draft, params: Params, least: Sequence[int], sizes: Sequence[Size], claimed: Claimed
+) -> Draft:
     """The draft with what all results at their least leave free for the newest; `made` is the draft without that."""
     fresh, rest = newest_results(draft.blocks), made.room - made.prompt
     if fresh < 0 or rest <= 0 or made.blocks[fresh] is draft.blocks[fresh]:
         return made
     rooms = [*least[:fresh], min(sizes[fresh].whole, least[fresh] + rest), *least[fresh + 1 :]]
-    filled = _trimmed(draft, params, rooms, sizes)
+    filled = _trimmed(draft, params, rooms, sizes, claimed)
     return filled if filled.prompt <= made.room else made
+
+
+Claimed = Mapping[str, ResultClaim]
+
+
+def results_claimed(draft: Draft, facts: Facts) -> Claimed:
+    """What is claimed of the results of a draft, by the ids of their calls."""
+    return (NOTHING if facts.claims is None else facts.claims.standing(draft.room)).results
 
 
 def _may_drop(draft: Draft, sizes: Sequence[Size]) -> bool:
@@ -108,10 +121,11 @@ def _over(draft: Draft, sizes: Sequence[Size]) -> list[int]:
     return rooms
 
 
-def _sizes(draft: Draft, params: Params) -> list[Size]:
+def _sizes(draft: Draft, params: Params, claimed: Claimed) -> list[Size]:
     """What each block takes as it came, and the least that it may be shortened to.
 
-    The newest results may get less than the cap where what is pinned leaves no more.
+    The newest results may get less than the cap where what is pinned leaves no more. What is claimed of a result raises
+    its least.
     """
     cap = min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
     blocks, fresh = draft.blocks, newest_results(draft.blocks)
@@ -123,7 +137,7 @@ def _sizes(draft: Draft, params: Params) -> list[Size]:
     for place, block in enumerate(blocks):
         least = block.tokens
         if block.has_results and place not in left_whole and (place == len(blocks) - 1 or not block.pinned):
-            least = _capped(block, cap, params.cap_chars, draft.meter)
+            least = _capped(block, cap, params.cap_chars, claimed, draft.meter)
             least = min(least, draft.room - pinned) if place == fresh else least
         found.append(Size(block.tokens, least))
     return found
@@ -135,7 +149,13 @@ def _widest(draft: Draft) -> int:
 
 
 def _trimmed(
-    draft: Draft, params: Params, rooms: Sequence[int], sizes: Sequence[Size], *, later: bool = False
+    draft: Draft,
+    params: Params,
+    rooms: Sequence[int],
+    sizes: Sequence[Size],
+    claimed: Claimed,
+    *,
+    later: bool = False,
 ) -> Draft:
     """The draft with each block shortened to its room.
 
@@ -153,7 +173,7 @@ def _trimmed(
             return replace(block, later=made, most=room, least=size.least)
         return made(room)
 
-    asked = sources(draft.blocks, following=True)
+    asked = sources(draft.blocks, following=True, claimed=claimed)
     blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, sizes, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
@@ -165,14 +185,24 @@ def _is_sure(block: Block, room: int) -> bool:
     return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
 
 
-def _capped(block: Block, cap: int, cap_chars: int | None, meter: Meter) -> int:
-    """The tokens of the block with each of its results shortened to the cap."""
-    costs = [(m, cost) for m in block.messages for _, cost in costs_of_results(m, meter)]
-    if cap_chars is None:
-        return block.tokens - sum(max(0, cost - cap) for _, cost in costs)
-    shares = [min(1.0, cap_chars * max(1, len(m.answers)) / max(1, len(m.raw))) for m, _ in costs]
-    found = [min(cap, max(LEAST + FRAME, int(share * cost))) for share, (_, cost) in zip(shares, costs, strict=True)]
-    return block.tokens - sum(max(0, cost - least) for (_, cost), least in zip(costs, found, strict=True))
+def _capped(block: Block, cap: int, cap_chars: int | None, claimed: Claimed, meter: Meter) -> int:
+    """The tokens of the block with each of its results shortened to the cap, or to what is claimed of it."""
+    least = block.tokens
+    for message in block.messages:
+        for call, cost in costs_of_results(message, meter):
+            most = cap
+            if cap_chars is not None:
+                share = min(1.0, cap_chars * max(1, len(message.answers)) / max(1, len(message.raw)))
+                most = min(cap, max(LEAST + FRAME, int(share * cost)))
+            least -= max(0, cost - max(most, _needed(claimed.get(call), cost)))
+    return least
+
+
+def _needed(claim: ResultClaim | None, cost: int) -> int:
+    """The tokens that a claimed result needs of its cost: beside what is claimed, notes and the outline of the rest."""
+    if claim is None:
+        return 0
+    return cost if claim.whole else min(cost, FRAME + int(AROUND * claim.tokens) + OUTLINE)
 
 
 def _left_whole(blocks: Sequence[Block], newest: int) -> frozenset[int]:
@@ -190,9 +220,12 @@ def _block(block: Block, source: Source, draft: Draft, params: Params, room: int
 
 
 def _shortened(block: Block, source: Source, draft: Draft, params: Params, room: int) -> Block:
-    """The block shortened to about `room` tokens. Small results stay whole; the large ones get equal shares."""
-    costs = [cost for m in block.messages for _, cost in costs_of_results(m, draft.meter)]
-    allowance = allowances(costs, room - (sum(m.tokens for m in block.messages) - sum(costs)))
+    """The block shortened to about `room` tokens. Small results stay whole; the large ones get equal shares, but what
+    is claimed comes first."""
+    results = [each for m in block.messages for each in costs_of_results(m, draft.meter)]
+    costs = [cost for _, cost in results]
+    least = [_needed(source.claimed.get(call), cost) for call, cost in results]
+    allowance = allowances(costs, room - (sum(m.tokens for m in block.messages) - sum(costs)), least)
     given, alone = iter(allowance), len(allowance) == 1
     messages = tuple(_message(m, source, draft, params, given, alone) for m in block.messages)
     if all(a is b for a, b in zip(messages, block.messages, strict=True)):
@@ -201,12 +234,19 @@ def _shortened(block: Block, source: Source, draft: Draft, params: Params, room:
     return trimmed if trimmed.tokens < block.tokens else block
 
 
-def allowances(costs: Sequence[int], room: int) -> tuple[int, ...]:
-    """The tokens for each result, at most `room` in total. Small results stay whole; large ones get equal shares."""
-    left, shares = max(0, room), [0] * len(costs)
-    for rank, i in enumerate(sorted(range(len(costs)), key=lambda i: costs[i])):
-        shares[i] = min(costs[i], left // (len(costs) - rank))
+def allowances(costs: Sequence[int], room: int, least: Sequence[int] = ()) -> tuple[int, ...]:
+    """The tokens for each result, at most `room` in total: first what each needs at least, as far as it is there, then
+    the same for all. Small results stay whole."""
+    shares = [0] * len(costs)
+    left = max(0, room)
+    for i, needed in enumerate(least):
+        shares[i] = min(needed, costs[i], left)
         left -= shares[i]
+    order = sorted(range(len(costs)), key=lambda i: costs[i] - shares[i])
+    for rank, i in enumerate(order):
+        more = min(costs[i] - shares[i], left // (len(costs) - rank))
+        shares[i] += more
+        left -= more
     return tuple(shares)
 
 
@@ -216,19 +256,20 @@ def _message(
     """The message with each of its results shortened to the next of the given allowances."""
     allowed = [(call, cost, next(given)) for call, cost in costs_of_results(message, draft.meter)]
     capped = params.cap_chars is not None and len(message.raw) > params.cap_chars
-    long = [each for each in allowed if each[1] > each[2] or capped]
+    long = [(c, cost, most) for c, cost, most in allowed if cost > most or (capped and c not in source.claimed)]
     if not long:
         return message
-    parts = parts_of_results(message)
-    return shorten_results(
-        message,
-        {call: _for_text(parts[call], draft.meter, cost, allowance, alone) for call, cost, allowance in long},
-        source,
-        draft.meter,
-        cap_chars=params.cap_chars,
-        preview=params.preview,
-        names=params.arguments,
-    )
+    parts, meter, names = parts_of_results(message), draft.meter, params.arguments
+    limits = {call: _for_text(parts[call], meter, cost, allowance, alone) for call, cost, allowance in long}
+    ours = {call: limit for call, limit in limits.items() if call in source.claimed}
+    others = {call: limit for call, limit in limits.items() if call not in ours}
+    if others:
+        cap_chars, preview = params.cap_chars, params.preview
+        message = shorten_results(message, others, source, meter, cap_chars=cap_chars, preview=preview, names=names)
+    if ours:  # no cap of characters or rows holds for what is claimed
+        why = f"{RESULT_WHY}; kept: {', '.join(sorted({source.claimed[call].reason for call in ours}))}"
+        message = shorten_results(message, ours, source, meter, names=names, why=why)
+    return message
 
 
 def _for_text(parts: Sequence[Part], meter: Meter, cost: int, allowance: int, alone: bool) -> int:

@@ -50,7 +50,8 @@ CODE = {
     "go": ("package p\n\nfunc Open() int {\n\treturn 1\n}\n\nfunc Shut(a int) int {\n\treturn a\n}\n", "Shut"),
     "rust": ("#[inline]\npub fn open() -> u8 {\n    1\n}\n\n#[inline]\npub fn shut(a: u8) -> u8 {\n    a\n}\n", "shut"),
     "java": (
-        "class Box {\n  @Override\n  public int open() {\n    return 1;\n  }\n\n  int shut(int a) {\n    return a;\n  }\n}\n",
+        "class Box {\n  @Override\n  public int open() {\n    return 1;\n  }\n\n"
+        "  int shut(int a) {\n    return a;\n  }\n}\n",
         "shut",
     ),
     "c": ("int open_it(void) {\n  return 1;\n}\n\nstatic int shut_it(int a) {\n  return a;\n}\n", "shut_it"),

@@ -75,13 +75,32 @@ class Kept:
 
 
 NOTHING = Kept({}, {})
+
+
+def never(place: int) -> frozenset[int]:
+    """No place."""
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `always`: by every cut. `at`: by a cut
+    that is made at a place, which may depend on the blocks up to there alone."""
+
+    always: frozenset[int] = frozenset()
+    at: Callable[[int], frozenset[int]] = never
+
+
+NO_CLAIMS = Claimed()
 CUT: Bounded[int, Kept] = Bounded(CUTS, CUTS_BYTES)
 
 
-def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -> Kept:
+def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], claimed: Claimed | None = None) -> Kept:
     """The blocks that are left after the last cut. `brief` returns the tokens of a block's short form; it must depend
-    only on the blocks up to that one. Linear time; cached cuts are not made again."""
-    pins = lasting(blocks)
+    only on the blocks up to that one. `claimed`: what cuts keep besides the lasting blocks. Linear time; cached cuts
+    are not made again."""
+    claimed = claimed or NO_CLAIMS
+    pins = lasting(blocks) | claimed.always
     numbers = _numbers(blocks, marks, pins)
     start, kept = next(
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
@@ -100,7 +119,7 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int]) -
             if marks.fixed + sum(costs.values()) <= marks.room:
                 kept = Kept(costs, kept.worth)
             else:
-                kept = _cut(seen, costs, pins, marks, brief, kept)
+                kept = _cut(seen, costs, pins | claimed.at(place), marks, brief, kept)
                 kept = _raised(blocks, kept, costs, marks, sizes)
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
