@@ -191,7 +191,8 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     `later` makes the block that is to stand in its place, in so many tokens as a rule, at least in `least`: a step
     decided that, but other steps may yet drop it, or have more room for it, and few of those that are to be shortened
-    stay. Until then it counts as `most` tokens.
+    stay. Until then it counts as `most` tokens. `unclaimed`: what its least would be if nothing of it were claimed (0:
+    nothing is).
     """
 
     messages: tuple[Message, ...]
@@ -199,6 +200,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     later: Callable[[int], Block] | None = None
     most: int = 0
     least: int = 0
+    unclaimed: int = 0
 
     @property
     def tokens(self) -> int:

@@ -33,14 +33,16 @@ CODE = re.compile(r"[{};]\s*$|\w\s=\s|^\w+=\S+$|^\s*(?:#|//|import |from |def |r
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
-    """A result `stub` that refers to the earlier result `target`."""
+    """A result `stub` that refers to the earlier result `target`; of a read that returned its text again, both are the
+    new result."""
 
     stub: Result
     target: Result
 
 
 def references(results: Iterable[Result], conventions: Conventions) -> Iterator[Reference]:
-    """Yields the results that refer to earlier ones, in order. Each result is read once; linear."""
+    """Yields the results that refer to earlier ones, and those of reads that were made again, in order. Each result is
+    read once; linear."""
     words = phrases(conventions.stubs)
     earlier: dict[str, Result] = {}  # by what was called: the newest whole result
     by_path: dict[str, set[str]] = {}
@@ -55,6 +57,8 @@ def references(results: Iterable[Result], conventions: Conventions) -> Iterator[
             for path in _changed(call.changed, call.text, by_path):
                 for key in by_path.pop(path, ()):
                     earlier.pop(key, None)
+            if call.reads and call.same in earlier and len(result.text) >= SHORT:
+                yield Reference(result, result)
             if call.same and len(result.text) >= SHORT:
                 earlier[call.same] = result
                 if call.path:

@@ -10,7 +10,7 @@ path or an id. What a result says claims nothing: whoever writes results must no
 is claimed by itself.
 
 Claims are bounded: results that are given back by half of the room, one definition by a quarter, all of them by half,
-other results by a fifth, what users typed by a tenth. The newest claims come first.
+other results by a fifth, all of these by .65, what users typed by a tenth. The newest claims come first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from proxy.fit.claims.typed import is_reply, is_typed, orders_in
 from proxy.model.claims import Back, MessageClaim, Reason, ResultClaim, Standing
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Block, Kind, Message
+from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
 
 GIVEN_BACK = 0.5  # shares of the room (DESIGN 5a)
 ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
 OTHERS = 0.2
+RESULTS = 0.65  # all results together: the newest needs room, too
 TYPED = 0.1
 RARE = 3  # results at most that contain an id which identifies something
 ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
@@ -55,7 +57,7 @@ class ConversationClaims:
 
     def backs(self) -> tuple[Back, ...]:
         """See `Claims`."""
-        return tuple(Back(r.stub.call.id, r.target.call.id) for r in self._references)
+        return tuple(Back(r.stub.call.id, r.target.call.id) for r in self._references if r.stub is not r.target)
 
     def moments(self) -> tuple[int, ...]:
         """See `Claims`."""
@@ -63,13 +65,14 @@ class ConversationClaims:
 
     def _results_within(self, room: int, upto: int | None) -> dict[str, ResultClaim]:
         found: dict[str, ResultClaim] = {}
+        together = RESULTS * room
         left = {
             Reason.ASKED_AGAIN: GIVEN_BACK * room,
             Reason.DEFINITION: DEFINITIONS * room,
             Reason.NAMED: OTHERS * room,
         }
         for claim in (*self._again, *self._named):
-            most = left[claim.reason]
+            most = min(left[claim.reason], together)
             if claim.reason is Reason.DEFINITION:
                 most = min(most, ONE_DEFINITION * room)
             if (upto is not None and max(claim.since, claim.index) > upto) or claim.tokens > most:
@@ -77,6 +80,7 @@ class ConversationClaims:
             known = found.get(claim.call)
             if known is None or (not known.whole and known.since == claim.since):
                 left[claim.reason] -= claim.tokens
+                together -= claim.tokens
                 found[claim.call] = claim if known is None else _both(known, claim)
         return found
 
@@ -203,6 +207,18 @@ class ConversationClaims:
         if message.kind is not Kind.ASSISTANT or message.calls or message.index < 0:
             return None
         return MessageClaim(message.index, since, Reason.ORDER, min(message.tokens, ANSWERED), answered=True)
+
+
+def places_of(blocks: Sequence[Block]) -> dict[int, int]:
+    """The place of the block of each message, by its index in the client's list."""
+    return {message.index: place for place, block in enumerate(blocks) for message in block.messages}
+
+
+def room_for_claims(draft: Draft, facts: Facts) -> int:
+    """The tokens that claims share: the room without what is in every request, results aside."""
+    first = facts.original or draft
+    pinned = sum(block.tokens for block in first.blocks if block.pinned and not block.has_results)
+    return max(0, draft.room - draft.fixed - pinned)
 
 
 def _both(known: ResultClaim, more: ResultClaim) -> ResultClaim:

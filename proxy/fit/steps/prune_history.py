@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from proxy.fit.blocks import closings
+from proxy.fit.claims.claims import places_of, room_for_claims
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, NO_CLAIMS, Claimed, Marks, lasting, replay
-from proxy.fit.relevance.history.rooms import low_of, size_of
+from proxy.fit.relevance.history.rooms import Size, low_of, size_of
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
@@ -234,7 +235,8 @@ def _held(draft: Draft, facts: Facts) -> set[int]:
     question in competition with the turns."""
     pinned = {i for i, block in enumerate(draft.blocks) if block.pinned}
     claimed = _claimed(draft, facts)
-    for place in sorted(claimed.always | claimed.at(len(draft.blocks) - 1), reverse=True):
+    results = {place for targets in claimed.raises.values() for place in targets}
+    for place in sorted(results | claimed.at(len(draft.blocks) - 1), reverse=True):
         if _cost(draft, pinned | {place}) <= draft.room:
             pinned = pinned | {place}
     excerpts = {i for i, block in enumerate(draft.blocks) if any(m.why == EXCERPTED for m in block.messages)}
@@ -285,20 +287,23 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
 
 
 def _claimed(draft: Draft, facts: Facts) -> Claimed:
-    """The places of the blocks that are claimed: those of results by every cut, those that users typed by cuts that are
-    made after them."""
-    claims = facts.claims
+    """The blocks that are claimed: results from the block that claims them on, and what users typed."""
+    claims, room = facts.claims, room_for_claims(draft, facts)
     if claims is None:
         return NO_CLAIMS
-    places = {m.index: place for place, block in enumerate(draft.blocks) for m in block.messages}
-    results = {claim.index for claim in claims.standing(draft.room).results.values()}
+    places = places_of(draft.blocks)
+    raises: dict[int, dict[int, Size]] = {}
+    for claim in claims.standing(room).results.values():
+        if claim.index in places and claim.since in places:
+            target = places[claim.index]
+            raises.setdefault(places[claim.since], {})[target] = size_of(draft.blocks[target])
     newest = [max([m.index for m in block.messages], default=-1) for block in draft.blocks]
 
     def typed(place: int) -> frozenset[int]:
-        standing = claims.standing(draft.room, newest[place])
+        standing = claims.standing(room, newest[place])
         return frozenset([places[index] for index in standing.messages if index in places])
 
-    return Claimed(frozenset([places[index] for index in results if index in places]), typed)
+    return Claimed(raises, typed)
 
 
 def _older(params: Params) -> float:

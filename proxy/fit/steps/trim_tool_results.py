@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.claims.claims import places_of, room_for_claims
 from proxy.fit.relevance.history.replay import lasting
-from proxy.fit.relevance.history.rooms import Bounds, Size, arrival, low_of, newest_results, plan_rooms
+from proxy.fit.relevance.history.rooms import Bounds, Raises, Size, arrival, low_of, newest_results, plan_rooms
 from proxy.fit.relevance.results.messages import RESULT_WHY, costs_of_results, parts_of_results, shorten_results
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
@@ -64,10 +65,13 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if not any(block.has_results for block in draft.blocks):
         return draft
     claimed = results_claimed(draft, facts)
-    sizes = _sizes(draft, params, claimed)
+    unclaimed = _sizes(draft, params, {})
+    sizes = _sizes(draft, params, claimed) if claimed else unclaimed
+    raises = _raises(draft, claimed, sizes)
     always = lasting(draft.blocks)
     for room in dict.fromkeys((draft.room, _widest(draft))):
-        rooms = plan_rooms(draft.blocks, sizes, always, Bounds(room, draft.fixed, low_of(draft, params.low)))
+        bounds = Bounds(room, draft.fixed, low_of(draft, params.low))
+        rooms = plan_rooms(draft.blocks, unclaimed, always, bounds, raises)
         if rooms is not None:
             return _trimmed(draft, params, rooms, sizes, claimed)
     least = [size.least for size in sizes]
@@ -76,7 +80,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
         made = _trimmed(draft, params, least, sizes, claimed)
         if made.prompt <= (SHORTER if loose else 1) * widest or (made.excess <= 0 and not loose):
             return _with_rest(draft, made, params, least, sizes, claimed)
-    return _trimmed(draft, params, _over(draft, sizes), sizes, claimed, later=True)
+    made = _trimmed(draft, params, _over(draft, sizes), sizes, claimed, later=True)
+    return _with_unclaimed(draft, made, unclaimed, raises)
 
 
 def _with_rest(
@@ -96,7 +101,29 @@ Claimed = Mapping[str, ResultClaim]
 
 def results_claimed(draft: Draft, facts: Facts) -> Claimed:
     """What is claimed of the results of a draft, by the ids of their calls."""
-    return (NOTHING if facts.claims is None else facts.claims.standing(draft.room)).results
+    return (NOTHING if facts.claims is None else facts.claims.standing(room_for_claims(draft, facts))).results
+
+
+def _raises(draft: Draft, claimed: Claimed, sizes: Sequence[Size]) -> Raises:
+    """The blocks whose results are claimed, each with its size, by the block that claims them."""
+    places = places_of(draft.blocks) if claimed else {}
+    found: dict[int, dict[int, Size]] = {}
+    for claim in claimed.values():
+        if claim.index in places and claim.since in places:
+            target = places[claim.index]
+            found.setdefault(places[claim.since], {})[target] = sizes[target]
+    return found
+
+
+def _with_unclaimed(draft: Draft, made: Draft, unclaimed: Sequence[Size], raises: Raises) -> Draft:
+    """The draft with what the least of its claimed blocks was before they were claimed: steps after this one make cuts
+    of then again."""
+    targets = {target for each in raises.values() for target in each}
+    blocks = list(made.blocks)
+    for place in targets:
+        if blocks[place] is not draft.blocks[place]:
+            blocks[place] = replace(blocks[place], unclaimed=unclaimed[place].least)
+    return made.with_blocks(blocks) if targets else made
 
 
 def _may_drop(draft: Draft, sizes: Sequence[Size]) -> bool:

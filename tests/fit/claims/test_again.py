@@ -116,7 +116,13 @@ def test_the_newest_whole_result_counts_and_each_stub_refers_to_it() -> None:
         [assistant("I see."), user("Read it once more.")],
         read("d", "[unchanged]", path="a.py"),
     ]
-    assert found(*calls) == [("c", "b"), ("d", "b")]
+    assert found(*calls) == [("b", "b"), ("c", "b"), ("d", "b")]
+
+
+def test_a_read_that_returns_its_text_again_is_itself_what_was_asked_for() -> None:
+    assert found(read("a", FILE, path="src/a.py"), read("b", FILE, path="src/a.py")) == [("b", "b")]
+    recurring: dict[str, Any] = {"tool": "bash", "command": "pytest -q"}
+    assert found(read("a", FILE, **recurring), read("b", FILE, **recurring)) == []
 
 
 def test_a_name_that_only_a_result_contains_claims_nothing() -> None:

@@ -40,7 +40,7 @@ def test_a_result_that_is_asked_for_again_is_claimed_whole_within_half_of_the_ro
 
 
 def test_definitions_that_the_user_names_are_claimed_in_the_newest_result_that_has_them() -> None:
-    run = [user("Go."), *read("a", FILE, path="a.py"), *read("b", FILE, path="a.py"), *read("c", "x", path="c.py")]
+    run = [user("Go."), *read("a", FILE, path="a.py"), *read("b", FILE, "View", path="a.py"), *read("c", "x", path="c")]
     made = claims([*run, assistant("I know it."), user("Rework `load` in a.py as `save` does it.")])
     claim = made.standing(5000).results["b"]
     assert claim.reason is Reason.DEFINITION and set(claim.definitions) == {"load", "save"}
@@ -68,7 +68,7 @@ def test_a_task_that_was_named_first_claims_what_is_read_for_it() -> None:
 def test_what_the_user_named_holds_until_the_next_turn_that_names_something() -> None:
     first = [user("Rework `load`."), *read("a", FILE, path="a.py"), assistant("Done."), user("Thanks, go on.")]
     assert set(claims(first).standing(5000).results) == {"a"}
-    later = [*first, *read("b", FILE, path="a.py"), assistant("Done."), user("Now `save`.")]
+    later = [*first, *read("b", FILE, "View", path="a.py"), assistant("Done."), user("Now `save`.")]
     made = claims(later).standing(5000).results
     assert made["b"].definitions == ("save",)
 

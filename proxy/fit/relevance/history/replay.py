@@ -18,13 +18,24 @@ the same place. Cuts are cached, which only saves time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
-from proxy.fit.relevance.history.rooms import Bounds, Size, arrival, fresh_results, lower, lower_mark, size_of
+from proxy.fit.relevance.history.rooms import (
+    Bounds,
+    Raises,
+    Size,
+    arrival,
+    fresh_results,
+    lower,
+    lower_mark,
+    raised,
+    size_of,
+    unclaimed_size_of,
+)
 from proxy.fit.relevance.text.bm25 import Document, Index, acquire_index, release_index
 from proxy.fit.relevance.text.reading import Reading, read_message
 from proxy.model.bounded import Bounded
@@ -84,10 +95,10 @@ def never(place: int) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `always`: by every cut. `at`: by a cut
-    that is made at a place, which may depend on the blocks up to there alone."""
+    """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `raises`: results, from the block that
+    claims them on. `at`: others, by a cut that is made at a place; it may depend on the blocks up to there alone."""
 
-    always: frozenset[int] = frozenset()
+    raises: Raises = field(default_factory=dict)
     at: Callable[[int], frozenset[int]] = never
 
 
@@ -100,19 +111,26 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
     only on the blocks up to that one. `claimed`: what cuts keep besides the lasting blocks. Linear time; cached cuts
     are not made again."""
     claimed = claimed or NO_CLAIMS
-    pins = lasting(blocks) | claimed.always
-    numbers = _numbers(blocks, marks, pins)
+    pins = lasting(blocks)
+    sizes = _unclaimed(blocks, claimed)
+    numbers = _numbers(blocks, marks, pins, sizes, claimed)
     start, kept = next(
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
     )
     seen = _Replayed(blocks)
-    sizes = list(map(size_of, blocks))
     was_cut = start > 0
     live = dict(kept.costs)
+    for place in sorted(place for place in claimed.raises if place < start):
+        raised({}, sizes, claimed.raises[place])
+        pins |= claimed.raises[place].keys()
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
         live[place] = arrival(sizes[place], used, marks.bounds) if was_cut else sizes[place].whole
         used += live[place]
+        if place in claimed.raises:
+            used += raised(live, sizes, claimed.raises[place])
+            pins |= claimed.raises[place].keys()
+            live = {p: live[p] for p in sorted(live)}
         if used > marks.room:
             was_cut = True
             costs = _lowered(blocks, live, pins, marks, sizes)
@@ -170,11 +188,20 @@ def lasting(blocks: Sequence[Block]) -> set[int]:
     return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
 
 
-def _numbers(blocks: Sequence[Block], marks: Marks, pins: Set[int]) -> list[int]:
-    """A cache key for each beginning of the run: a hash of its blocks, its pins and the marks."""
+def _unclaimed(blocks: Sequence[Block], claimed: Claimed) -> list[Size]:
+    """The sizes of the blocks before anything of them was claimed."""
+    places = {target for targets in claimed.raises.values() for target in targets}
+    return [unclaimed_size_of(b) if place in places else size_of(b) for place, b in enumerate(blocks)]
+
+
+def _numbers(
+    blocks: Sequence[Block], marks: Marks, pins: Set[int], sizes: Sequence[Size], claimed: Claimed
+) -> list[int]:
+    """A cache key for each beginning of the run: a hash of its blocks, its pins, its claims and the marks."""
     number, found = hash(marks), []
     for place, block in enumerate(blocks):
-        number = hash((number, size_of(block), place in pins, *[message.raw for message in block.messages]))
+        claims = tuple(claimed.raises[place].items()) if place in claimed.raises else ()
+        number = hash((number, sizes[place], place in pins, claims, *[message.raw for message in block.messages]))
         found.append(number)
     return found
 

@@ -9,7 +9,7 @@ and every cut is found again by replaying the run, so nothing has to be remember
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence, Set
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence, Set
 from dataclasses import dataclass
 
 from proxy.model.conversation import Block
@@ -17,6 +17,8 @@ from proxy.model.plan import Draft
 
 ARRIVING = 0.12  # of the room: results up to it come whole, though others were cut (measured)
 DEPTH = 0.85  # of the lower mark, to which results are shortened: so cuts are fewer (measured)
+Raises = Mapping[int, Mapping[int, "Size"]]  # by the block that claims: the blocks that it claims, with their sizes
+NO_RAISES: Raises = {}
 AFTER = 2  # blocks that may follow the newest results: an answer and the next question
 
 
@@ -51,6 +53,18 @@ def lower_mark(room: int, always: int, low: float) -> int:
     return always + int(DEPTH * low * max(0, room - always))
 
 
+def raised(rooms: MutableMapping[int, int], sizes: MutableSequence[Size], claimed: Mapping[int, Size]) -> int:
+    """Gives these blocks (place -> size from now on) at least what is claimed of them. Returns the tokens it takes."""
+    more = 0
+    for place, size in claimed.items():
+        sizes[place] = size
+        added = max(0, size.least - rooms.get(place, 0))
+        if added:
+            rooms[place] = size.least
+            more += added
+    return more
+
+
 def lower(rooms: MutableMapping[int, int], places: Iterable[int], sizes: Sequence[Size], excess: int) -> int:
     """Lowers the rooms of the blocks at these places, in their order, each down to its least, until `excess` tokens
     are freed. Returns what is left of the excess."""
@@ -78,6 +92,12 @@ def size_of(block: Block) -> Size:
     return Size(block.whole, block.tokens if block.later is None else block.least)
 
 
+def unclaimed_size_of(block: Block) -> Size:
+    """The size that a block had before anything of it was claimed."""
+    size = size_of(block)
+    return Size(size.whole, block.unclaimed) if block.unclaimed else size
+
+
 def arrival(size: Size, used: int, bounds: Bounds) -> int:
     """The tokens of a block when it comes, once others were cut: whole up to `ARRIVING` of the room. Beyond that it
     takes what is free up to the lower mark: the rest is for the next blocks, so that it need not be cut at once.
@@ -95,18 +115,21 @@ def fresh_results(blocks: Sequence[Block], places: Sequence[int]) -> int:
     return next((p for p in reversed(places[-1 - AFTER :]) if blocks[p].has_results), last + 1)
 
 
-def plan_rooms(blocks: Sequence[Block], sizes: Sequence[Size], always: Set[int], bounds: Bounds) -> list[int] | None:
+def plan_rooms(
+    blocks: Sequence[Block], sizes: Sequence[Size], always: Set[int], bounds: Bounds, raises: Raises = NO_RAISES
+) -> list[int] | None:
     """The room of each block, in tokens; None where so much must go that the newest results did not find room beside
     the least of the others: then blocks must go.
 
-    `always`: the places of the blocks that every request has, and at its length.
+    `always`: the places of the blocks that every request has, and at its length. `raises`: what claims raise, and when.
     """
     rooms: dict[int, int] = {}
+    sizes = list(sizes)
     used, pinned, oldest, user, cut = bounds.fixed, bounds.fixed, 0, 0, False
     for place, block in enumerate(blocks):
         size = sizes[place]
         rooms[place] = arrival(size, used, bounds) if cut else size.whole
-        used += rooms[place]
+        used += rooms[place] + raised(rooms, sizes, raises.get(place, {}))
         pinned += rooms[place] if place in always else 0
         user = place if block.user is not None else user
         if used <= bounds.room:
