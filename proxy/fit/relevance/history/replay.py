@@ -120,24 +120,25 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
     seen = _Replayed(blocks)
     was_cut = start > 0
     live = dict(kept.costs)
+    given = set[int]()  # what was claimed so far of results
     for place in sorted(place for place in claimed.raises if place < start):
         raised({}, sizes, claimed.raises[place])
-        pins |= claimed.raises[place].keys()
+        given |= claimed.raises[place].keys()
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
         live[place] = arrival(sizes[place], used, marks.bounds) if was_cut else sizes[place].whole
         used += live[place]
         if place in claimed.raises:
             used += raised(live, sizes, claimed.raises[place])
-            pins |= claimed.raises[place].keys()
+            given |= claimed.raises[place].keys()
             live = {p: live[p] for p in sorted(live)}
         if used > marks.room:
             was_cut = True
-            costs = _lowered(blocks, live, pins, marks, sizes)
+            costs = _lowered(blocks, live, pins | given, marks, sizes)
             if marks.fixed + sum(costs.values()) <= marks.room:
                 kept = Kept(costs, kept.worth)
             else:
-                kept = _cut(seen, costs, pins | claimed.at(place), marks, brief, kept)
+                kept = _cut(seen, costs, pins, marks, brief, kept, _ordered(claimed.at(place), given))
                 kept = _raised(blocks, kept, costs, marks, sizes)
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
@@ -186,6 +187,11 @@ def lasting(blocks: Sequence[Block]) -> set[int]:
     last = {*users[-1:], len(blocks) - 1}
     instructions = {i for i, block in enumerate(blocks) if block.messages[0].kind is Kind.INSTRUCTION}
     return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
+
+
+def _ordered(typed: Iterable[int], results: Iterable[int]) -> list[int]:
+    """What is claimed, what users typed first, for it is short; the newest first."""
+    return [*sorted(typed, reverse=True), *sorted(results, reverse=True)]
 
 
 def _unclaimed(blocks: Sequence[Block], claimed: Claimed) -> list[Size]:
@@ -275,9 +281,11 @@ def _cut(
     marks: Marks,
     brief: Callable[[int], int],
     before: Kept,
+    claimed: Iterable[int] = (),
 ) -> Kept:
-    """The blocks that stay. The older ones that the cut `before` chose stay as they are while they leave room for
-    others: the prompt then begins as before. Else all are chosen anew, and room is left for the next cut."""
+    """The blocks that stay. Those that are `claimed` come first, in that order, as far as they fit. The older ones that
+    the cut `before` chose stay as they are while they leave room for others: the prompt then begins as before. Else all
+    are chosen anew, and room is left for the next cut."""
     users = [place for place in live if seen.blocks[place].user is not None]
     last = max(live)
     kept = {p: cost for p, cost in live.items() if p in pins or p == last or p in users[-1:]}
@@ -289,6 +297,14 @@ def _cut(
     def own(place: int) -> int:  # an answer is shortened only if it stays just to close its round
         return short(place) if seen.blocks[place].has_results else live[place]
 
+    for place in claimed:
+        wanted = {place: live[place]} if place in live and place not in kept else {}
+        after = seen.closing.get(place) if wanted else None
+        if after is not None and after in live and after not in kept:
+            wanted[after] = short(after)
+        if sum(wanted.values()) <= room:
+            kept |= wanted
+            room -= sum(wanted.values())
     newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
     kept |= newest
     older = [place for place in live if place not in kept]
