@@ -221,7 +221,8 @@ def _chosen(
     index = {} if records is None else {place: i for i, place in enumerate(at)}
 
     def along(place: int) -> list[int]:
-        return [] if records is None else [index[head] for head in records.along(at[place])]
+        heads = () if records is None else records.along(at[place])
+        return [index[head] for head in heads if head in index]
 
     both = dict.fromkeys(place for i in range(min(ENDS, count)) for place in (i, count - 1 - i))
     ends = fill(list(both), cost, int(limit * ENDS_SHARE), along=along)
