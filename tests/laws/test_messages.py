@@ -27,7 +27,11 @@ BINDING = "claude-fable-5-1"
 MODELS = ("claude-opus-4-8", BINDING, "claude-sim")
 SIZES = (1, 5, 40, 150, 400)
 MARK = {"cache_control": {"type": "ephemeral"}}
-PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+# 64 x 64 pixels: an image whose size is not shown cuts nothing by itself.
+PNG = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4C"},
+}
 TOOLS = [{"name": "search", "description": "Searches.", "input_schema": {"type": "object"}}]
 THINKING = {"claude-sim": {"type": "enabled", "budget_tokens": 1024}}  # newer models take "adaptive" only
 Block = dict[str, Any]
