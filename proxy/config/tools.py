@@ -14,7 +14,7 @@ from proxy.model.conventions import Conventions
 FILE = "tools.toml"
 ARGUMENTS = "arguments"  # the parameter of the steps that use names of arguments, ...
 STEPS = ("trim_tool_results", "prune_history")  # ... which are these, ...
-KINDS = ("paths", "offsets", "limits", "pages")  # ... and the names that they use
+KINDS = ("paths", "offsets", "limits", "pages", "ends", "ranges")  # ... and the names that they use
 Names = tuple[str, ...] | msgspec.UnsetType
 
 
@@ -25,6 +25,8 @@ class GivenArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offsets: Names = msgspec.UNSET
     limits: Names = msgspec.UNSET
     pages: Names = msgspec.UNSET
+    ends: Names = msgspec.UNSET
+    ranges: Names = msgspec.UNSET
     commands: Names = msgspec.UNSET
     free: Names = msgspec.UNSET
     changes: Names = msgspec.UNSET

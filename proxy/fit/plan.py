@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.fit import alternation, binding, placement, stored_ids
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
+from proxy.fit.attribution import attributed
 from proxy.fit.blocks import group
 from proxy.fit.claims import stubs
 from proxy.fit.claims.claims import ConversationClaims
@@ -87,7 +88,7 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
                 done, draft = _Done(), first  # what was tried before is not sent
             done.add(ladder_step.step, draft, after)
             draft = after
-    after = done.made(draft)
+    after = done.replaced(draft, attributed(done.made(draft)))
     for name, settle in () if draft.texts else SETTLING:
         draft, after = after, settle(first, after)
         done.add(name, draft, after)
@@ -121,7 +122,10 @@ class _Done:
 
     def made(self, draft: Draft) -> Draft:
         """The draft with every deferred block made. The last step's note gets the exact prompt tokens."""
-        made = draft.made()
+        return self.replaced(draft, draft.made())
+
+    def replaced(self, draft: Draft, made: Draft) -> Draft:
+        """The draft `made` in place of what the last step left. Its note gets the prompt tokens of that."""
         if made is not draft:
             self.notes[-1] = replace(self.notes[-1], tokens_after=made.billed)
             self.drafts[-1] = made
@@ -172,6 +176,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         pins=prompt.pins,
         texts=prompt.texts,
         apart=prompt.apart,
+        tools=prompt.tools,
     )
 
 

@@ -18,7 +18,12 @@ def marker(tokens: int) -> str:
     return f"\n[… {tokens} tokens left out …]\n"
 
 
-def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7) -> str:
+def marked_by_proxy(tokens: int) -> str:
+    """The same, which says who left them out."""
+    return f"\n[… {tokens} tokens left out by a proxy …]\n"
+
+
+def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7, marker: Callable[[int], str] = marker) -> str:
     """The beginning and the end of a text with a marker between them, at most `limit` tokens.
 
     Returns the marker alone if the limit has no room for more. Returns the same text if it fits the limit, or if the

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 class Conventions:
     """The rows of `rules/tools.toml`; all are compared without case.
 
-    Names of arguments. `paths`: of what is read. `offsets`, `limits`, `pages`: of the part that is read. `commands`: of
-    a shell command. `free`: of what says nothing of what is read, such as an id of the request or an explanation.
-    `changes`: of a new text, or of the text that is replaced.
+    Names of arguments. `paths`: of what is read. `offsets`, `limits`, `pages`, `ends`, `ranges`: of the part that is
+    read. `commands`: of a shell command. `free`: of what says nothing of what is read, such as an id of the request or
+    an explanation. `changes`: of a new text, or of the text that is replaced.
 
     Commands. `readers`: programs that print a file. `writers`: programs that change the files that they name.
 
@@ -27,6 +27,8 @@ class Conventions:
     offsets: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    ranges: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
@@ -36,6 +38,11 @@ class Conventions:
     failures: tuple[str, ...] = ()
     sent_by_client: tuple[str, ...] = ()
     orders: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of arguments that say what is read, and which part of it."""
+        return (*self.paths, *self.offsets, *self.limits, *self.pages, *self.ends, *self.ranges)
 
 
 KINDS = tuple(field.name for field in fields(Conventions))

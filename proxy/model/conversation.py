@@ -15,6 +15,7 @@ import msgspec
 from proxy.model.structs import replace
 
 CHAT = "chat"  # the name of the Chat Completions API
+ToolArguments = Mapping[str, tuple[str, ...]]  # the names of the arguments of each tool, by the name of the tool
 NO_ID = ("",)  # what a result answers that names no call: before tools, a result followed its call at once
 
 
@@ -117,7 +118,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     `hidden`: the model's tokens of its encrypted content, by its length, in a prompt that is `opaque`. `pinned`: the
     API requires it. `compacts`: it stands for all messages before it. `keep`: of what may only be cut at an end, which
-    one must stay (`HEAD`, `TAIL`, `RULED`); empty for a message that may be shortened anywhere.
+    one must stay (`HEAD`, `TAIL`, `RULED`); empty for a message that may be shortened anywhere. `again`: of one whose
+    results were shortened, the same with a note that says who did.
     """
 
     raw: bytes
@@ -134,6 +136,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     pinned: bool = False
     compacts: bool = False
     keep: str = ""
+    again: Callable[[Message], Message] | None = None
 
     def parts(self) -> tuple[Part, ...]:
         """Its parts in order. The JSON is decoded at every call."""
@@ -152,6 +155,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         not counted anew."""
         changed = [(part, text) for part, text in edits if text != part.text]
         return replace(self, raw=self.format.edit(self, changed), why=why) if changed else self
+
+
+def no_tools() -> ToolArguments:
+    """Nothing. For a request that has no tools."""
+    return {}
 
 
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
@@ -259,7 +267,7 @@ class Prompt:
     `stored` its tokens (0: not known here).
     `texts`: its messages are no conversation, so that none may be added or left out. `apart`: each of them has the
     window to itself. `embeds`: they become vectors, and there is no reply. `placed`: the path of the request names its
-    model.
+    model. `tools` returns the arguments of its tools, which are read when somebody asks.
     """
 
     model: str
@@ -283,3 +291,4 @@ class Prompt:
     apart: bool = False
     embeds: bool = False
     placed: bool = False
+    tools: Callable[[], ToolArguments] = no_tools

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.model.claims import Claims
 from proxy.model.conventions import NO_CONVENTIONS, Conventions
-from proxy.model.conversation import Block, Kind, Message, Prompt
+from proxy.model.conversation import Block, Kind, Message, Prompt, ToolArguments, no_tools
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
     DEFAULT_RESERVE,
@@ -102,9 +102,9 @@ class Draft:
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
-    indices of the messages that the client pinned, which no step changes. `texts`, `apart`: see `Prompt`. `rounding`:
-    what the upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the window is
-    compared with, which is the longest message where the messages are `apart`.
+    indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`: see `Prompt`.
+    `rounding`: what the upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the
+    window is compared with, which is the longest message where the messages are `apart`.
     """
 
     model: str
@@ -122,6 +122,7 @@ class Draft:
     texts: bool = False
     apart: bool = False
     rounding: int = 0
+    tools: Callable[[], ToolArguments] = no_tools
 
     @property
     def billed(self) -> int:

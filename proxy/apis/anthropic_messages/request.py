@@ -31,6 +31,7 @@ from proxy.wire.body import (
     without_message_key,
 )
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+from proxy.wire.tool_arguments import DeclaredArguments
 
 PATH = "/v1/messages"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1
@@ -117,6 +118,7 @@ def parse(
         or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
         continues=_continued(fields),
         managed=_is_managed(fields),
+        tools=DeclaredArguments((fields.get("tools", b""),), "input_schema"),
     )
 
 

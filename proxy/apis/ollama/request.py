@@ -32,6 +32,7 @@ from proxy.wire.body import (
 from proxy.wire.ollama.options import LIMIT_FIELD, OWN, rendered, reply_limit
 from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.scan import NotUnderstood, reason
+from proxy.wire.tool_arguments import DeclaredArguments
 
 PATH = "/api/chat"
 
@@ -90,6 +91,7 @@ def parse(
         pins=frozenset(pins),
         opaque=images,
         api=API_NAME,
+        tools=DeclaredArguments((fields.get("tools", b""),), "parameters", "function"),
     )
 
 

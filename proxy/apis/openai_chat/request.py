@@ -29,6 +29,7 @@ from proxy.wire.body import (
 )
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NotUnderstood, check_count, reason, token_limit
+from proxy.wire.tool_arguments import DeclaredArguments
 
 PATH = "/v1/chat/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -39,6 +40,7 @@ LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 BOUND = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
+SCHEMAS = ("tools", "functions")
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -104,6 +106,7 @@ def parse(
         pins=frozenset(pins),
         opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
         bound=not plain and any(oversized_json.find(body, mark) >= 0 for mark in BOUND),
+        tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
     )
 
 
@@ -184,7 +187,7 @@ def _thinking(head: Mapping[str, bytes]) -> int:
 def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
     """The capabilities that a model needs for this request."""
     needs = {name for name, mark in NEEDS if oversized_json.find(body, mark) >= 0}
-    if any(head.get(key, b"null") not in (b"null", b"[]") for key in ("tools", "functions")):
+    if any(head.get(key, b"null") not in (b"null", b"[]") for key in SCHEMAS):
         needs.add("tools")
     if b'"json_schema"' in head.get("response_format", b""):
         needs.add("schema")

@@ -52,6 +52,7 @@ from proxy.wire.body import (
 )
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
+from proxy.wire.tool_arguments import DeclaredArguments
 
 PATH = "/v1/responses"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -132,6 +133,7 @@ def parse(
         opaque=opaque or sealed,
         sealed=sealed and not opaque,
         api=NAME,
+        tools=DeclaredArguments((fields.get("tools", b""),), "parameters"),
     )
 
 

@@ -200,7 +200,7 @@ def _trimmed(
             return replace(block, later=made, most=room, least=size.least)
         return made(room)
 
-    asked = sources(draft.blocks, following=True, claimed=claimed)
+    asked = sources(draft.blocks, following=True, tools=draft.tools, claimed=claimed)
     blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, sizes, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
@@ -295,7 +295,8 @@ def _message(
         message = shorten_results(message, others, source, meter, cap_chars=cap_chars, preview=preview, names=names)
     if ours:  # no cap of characters or rows holds for what is claimed
         why = f"{RESULT_WHY}; kept: {', '.join(sorted({source.claimed[call].reason for call in ours}))}"
-        message = shorten_results(message, ours, source, meter, names=names, why=why)
+        short = shorten_results(message, ours, source, meter, names=names, why=why)
+        message = replace(short, again=None)  # a note that says who cut takes no room from what is claimed
     return message
 
 

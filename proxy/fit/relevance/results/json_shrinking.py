@@ -72,11 +72,14 @@ def _refined(
 
 def _at_level(value: Json, level: int, length: int, wanted: Collection[str], top: bool) -> Json:
     if isinstance(value, dict):
-        return {
+        full = [(key, item) for key, item in value.items() if item not in EMPTY]
+        kept = {
             key: _at_level(item, level, length, wanted, False)
-            for key, item in value.items()
-            if item not in EMPTY and not _is_removed(str(key), item, level, wanted, top)
+            for key, item in full
+            if not _is_removed(str(key), item, level, wanted, top)
         }
+        gone = 0 if top else len(full) - len(kept)  # `shrink` counts those of the value itself
+        return kept | {LEFT_OUT: f"{gone} more"} if gone else kept
     if isinstance(value, list):
         items = value[:FIRST_ITEMS] if level >= LISTS_FROM else value
         more = [f"… {len(value) - len(items)} more"] if len(items) < len(value) else []

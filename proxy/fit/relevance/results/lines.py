@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
 from proxy.fit.relevance.results.definitions import definitions_of
-from proxy.fit.relevance.results.read_on import ReadOn
+from proxy.fit.relevance.results.read_on import NO_CALL, ReadOn
 from proxy.fit.relevance.results.records import Records, records_of, rows_of
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.results.text_lines import Line, lines_of
@@ -23,6 +23,7 @@ from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fi
 from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
 from proxy.fit.relevance.text.words import STOP, identifiers_in, severities
 from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 NEW_NAME = 0.2  # value of an identifier that no chosen line contains yet, in units of the best match (measured)
 LITERAL = 1.0  # value of a line that contains a literal of the query
@@ -49,7 +50,7 @@ BODY, BODY_LINES = 0.5, 60  # what a section that is asked for adds to its lines
 HEADED = 0.7  # share of the best heading's score from which a heading matches
 OUTLINED = 40  # lines of the outline of a definition that is too long to stay whole
 VALUES = 32  # times the lines, how often values are computed again: a bound for hostile texts, which others stay below
-NO_CALL = ReadOn()
+BY_PROXY = "left out by a proxy"
 
 
 def shorten_lines(
@@ -287,7 +288,8 @@ def render(lines: Sequence[Line], chosen: Sequence[int], call: ReadOn = NO_CALL)
     note is included instead.
 
     The note has the number of lines; if `call` can be repeated for them, their numbers (unless the lines show these
-    themselves), and where most are missing also the arguments that return them.
+    themselves), and where most are missing also the arguments that return them, or else of how many lines. The first
+    note says who left them out, if `call` demands it.
     """
     kept = sorted(chosen)
     gaps = [(after, place) for after, place in pairwise((-1, *kept, len(lines))) if place > after + 1]
@@ -296,7 +298,9 @@ def render(lines: Sequence[Line], chosen: Sequence[int], call: ReadOn = NO_CALL)
     found: list[str] = []
     for after, place in pairwise((-1, *kept, len(lines))):
         if place > after + 1:
-            found.append(_note(lines, after + 1, place, numbers, call, (after, place) == widest))
+            said = _note(lines, after + 1, place, numbers, call, (after, place) == widest)
+            call = replace(call, says_who=False) if BY_PROXY in said else call
+            found.append(said)
         if place < len(lines):
             found.append(_with_break(lines, place))
     return "".join(found)
@@ -308,14 +312,19 @@ def _note(lines: Sequence[Line], start: int, end: int, numbers: Sequence[int], c
         return _with_break(lines, start)
     missing = numbers[end] - numbers[start]
     if not missing:
-        return " … "
-    text = f"{missing} lines" if missing > 1 else "1 line"
+        return f" [… {BY_PROXY} …] " if call.says_who else " … "
+    text, again = f"{missing} lines" if missing > 1 else "1 line", ""
     if call.first and (widest or not call.numbered):
         first = numbers[start] + (0 if lines[start].starts else 1)
         text = f"lines {first}-{first + missing - 1}" if missing > 1 else f"line {first}"
-        if widest and call.offset:
-            text += f" ({call.offset} {first}" + (f", {call.limit} {missing})" if call.limit else ")")
-    return ("\n" if start else "") + f"… {text} …"
+        again = call.lines(first, missing) if widest else ""
+    elif widest and missing < (total := numbers[-1] - numbers[0]):
+        text = f"{missing} of {total} lines"
+    if call.says_who:
+        text = f"[… {text} {BY_PROXY}" + (f"; read with {again} …]" if again else " …]")
+    else:
+        text = f"… {text} ({again}) …" if again else f"… {text} …"
+    return ("\n" if start else "") + text
 
 
 def _with_break(lines: Sequence[Line], place: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -61,9 +63,11 @@ def shorten_results(
     preview: int | None = None,
     names: ArgumentNames = NO_NAMES,
     why: str = RESULT_WHY,
+    says_who: bool = False,
 ) -> Message:
     """The message with the results of these calls shortened, each to at most so many tokens of text, for the queries of
     `source`. The same message if there is nothing to shorten. `tokens` of the returned message is not updated.
+    `says_who`: the first note says that a proxy has left something out; without, `Message.again` makes that.
 
     All of them at once: a message may have thousands, and its JSON is decoded and written once.
     """
@@ -73,7 +77,7 @@ def shorten_results(
         too_long = len(parts) == 1 and parts[0].whole and message.tokens > limit + FRAME
 
         def choose(text: str, room: int) -> str:
-            again = read_on(arguments, text, names)
+            again = read_on(arguments, text, names, source.declared(call), says_who=says_who and call == named)
             return shorten(
                 text, room, query, meter, cap_chars=cap_chars, preview=preview, too_long=too_long, call=again
             )
@@ -84,7 +88,39 @@ def shorten_results(
         parts = parts_of_results(message)
         return message.edit([edit for call, limit in limits.items() for edit in edits(call, limit, parts[call])], why)
 
-    return _cached(message, made, f"results {dict(limits)} {cap_chars} {preview} {source.mark} {names}")
+    named = next(iter(limits), "")  # the oldest of them
+    short = _cached(message, made, f"results {dict(limits)} {cap_chars} {preview} {source.mark} {names} {says_who}")
+    if short is message or says_who:
+        return short
+    same = partial(
+        shorten_results, source=source, meter=meter, cap_chars=cap_chars, preview=preview, names=names, why=why
+    )
+    return replace(short, again=Again(message, short.raw, limits, meter, same))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Again:
+    """Shortens the results of a message once more, with a note that says who did, in no more tokens. `raw`: as they
+    were shortened; what another step has written since is not touched. `shorten`: `shorten_results`."""
+
+    message: Message
+    raw: bytes
+    limits: Mapping[str, int]
+    meter: Meter
+    shorten: Callable[..., Message]
+
+    def __call__(self, short: Message) -> Message:
+        if short.raw != self.raw:
+            return short
+        texts = {call: "".join([part.text for part in parts]) for call, parts in parts_of_results(short).items()}
+        limits = {call: min(limit, self.meter.text(texts[call])) for call, limit in self.limits.items()}
+        return replace(short, raw=self.shorten(self.message, limits, says_who=True).raw, again=None)
+
+    def __eq__(self, other: object) -> bool:  # what it makes follows from the message that has it
+        return isinstance(other, Again)
+
+    def __hash__(self) -> int:
+        return hash(Again)
 
 
 def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int = LONG_ARGUMENT) -> Message:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.fit.nested import decoded
-from proxy.fit.relevance.results.json_shrinking import encoded, shrink
-from proxy.fit.relevance.results.lines import NO_CALL, shorten_lines
-from proxy.fit.relevance.results.read_on import ReadOn
+from proxy.fit.relevance.results.json_shrinking import LEFT_OUT, encoded, shrink
+from proxy.fit.relevance.results.lines import BY_PROXY, shorten_lines
+from proxy.fit.relevance.results.read_on import NO_CALL, ReadOn
 from proxy.fit.relevance.results.rows import find_rows, shorten_rows
 from proxy.fit.relevance.results.tables import COLUMNS, expanded
 from proxy.fit.relevance.text.query import ResultQuery
-from proxy.fit.shorten import head_and_tail
+from proxy.fit.shorten import head_and_tail, marked_by_proxy, marker
 from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -22,6 +22,8 @@ from proxy.model.structs import replace
 MOST_OF_IT = 0.5  # share of a JSON text from which its longest string (a file, a log) alone is shortened
 SPARE = 16  # tokens for the quotes and escapes of a shortened string
 OVER_CHARACTERS = "\n[Truncated for context management]"  # the note of seed 004 for a text cut by characters
+CUT = "…"  # the end of a text whose rest is missing, where there is no room for a number
+WHO = 12  # tokens of the field that says who left something out
 TRIES = 3  # attempts to make a string fit into its JSON, where escapes make it longer
 
 
@@ -81,13 +83,15 @@ class Goal:
 
 
 def _cut(text: str, goal: Goal) -> str:
-    """Head and tail of a text, or the head alone, for texts that cannot be shortened by lines."""
-    made = head_and_tail(text, goal.limit, goal.meter)
-    if not goal.fits(made):
-        made = goal.meter.cut(text, goal.limit)
-    while made and not goal.fits(made):
+    """Head and tail of a text, or the head alone, for texts that cannot be shortened by lines. It never ends as if it
+    were whole."""
+    made = head_and_tail(text, goal.limit, goal.meter, marker=marked_by_proxy if goal.call.says_who else marker)
+    if goal.fits(made):
+        return made
+    made = goal.meter.cut(text, goal.limit)
+    while made and not goal.fits(made + CUT):
         made = made[: len(made) * 9 // 10]
-    return made
+    return made + CUT if goal.fits(made + CUT) else ""
 
 
 def _of_json(text: str, goal: Goal) -> str | None:
@@ -106,9 +110,12 @@ def _of_json(text: str, goal: Goal) -> str | None:
         if longest is not None and len(longest) >= MOST_OF_IT * len(text):
             return _around(whole, longest, goal)
     if listed is not None:
-        return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview, goal.call.page)
-    made = encoded(shrink(whole, goal.limit, goal.query.words, goal.meter))
-    return made if goal.fits(made) else None
+        return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview, goal.call)
+    made = shrink(whole, goal.limit - WHO * goal.call.says_who, goal.query.words, goal.meter)
+    if goal.call.says_who and isinstance(made, dict):
+        made[LEFT_OUT] = f"{made[LEFT_OUT]} by a proxy" if LEFT_OUT in made else BY_PROXY
+    text_made = encoded(made)
+    return text_made if goal.fits(text_made) else None
 
 
 def _longest(value: Json, depth: int = 4) -> str | None:
@@ -126,7 +133,7 @@ def _around(whole: Json, longest: str, goal: Goal) -> str | None:
     for _ in range(TRIES):
         if room <= 0:
             return None
-        short = shorten(longest, room, goal.query, goal.meter)
+        short = shorten(longest, room, goal.query, goal.meter, call=replace(NO_CALL, says_who=goal.call.says_who))
         made = encoded(_with(whole, longest, short))
         if goal.fits(made):
             return made

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from proxy.fit.relevance.results.json_shrinking import LEFT_OUT, encoded, shrink
+from proxy.fit.relevance.results.read_on import NO_CALL, ReadOn
 from proxy.fit.relevance.results.tables import COLUMNS, ROWS
 from proxy.fit.relevance.text.heuristics import extremes, superlative
 from proxy.fit.relevance.text.query import ResultQuery
@@ -41,14 +42,14 @@ SAMPLE = 100  # rows that decide the language if the query is too short to
 class ResultRows:
     """A JSON value (`whole`) and the part of it that contains the results (`held`, `size` characters): a list of rows,
     or a map of objects by name, whose entries are the rows. `tabular`: the rows are rendered as a table.
-    `page`: the page that the call asked for, as it names it."""
+    `call`: how the call can be repeated."""
 
     whole: Json
     held: Json
     rows: list[Json]
     tabular: bool
     size: int
-    page: str = ""
+    call: ReadOn = NO_CALL
 
     @property
     def named(self) -> bool:
@@ -58,9 +59,11 @@ class ResultRows:
     def render(self, shown: Sequence[Json], rest: Sequence[Json] = ()) -> str:
         """The JSON with only those rows, the count of all rows, and a note in the words of seed 004. `rest`: rows that
         follow them as one table."""
-        of_page = f" of {self.page}" if self.page else ""
-        count = len(self.rows)
-        note = f"[Truncated: {count} total results{of_page}, {len(shown) + len(rest)} shown]"
+        count, call = len(self.rows), self.call
+        by, again = (" by a proxy", f"; read with {', '.join(call.rows)}") if call.says_who else ("", "")
+        of_page = f" of {call.page}" if call.page else ""
+        shown_of = f"{len(shown) + len(rest)} shown{again if call.rows else ''}"
+        note = f"[Truncated{by}: {count} total results{of_page}, {shown_of}]"
         table: Json = as_table(rest) if len(rest) > 1 else list(rest)
         listed: Json = [*shown, table] if shown and len(rest) > 1 else [*shown, *rest] if shown else table
         if self.named:
@@ -134,13 +137,13 @@ def shorten_rows(
     meter: Meter,
     fits: Callable[[str], bool],
     preview: int | None = None,
-    page: str = "",
+    call: ReadOn = NO_CALL,
 ) -> str | None:
     """At most `limit` tokens of a result: the rows relevant to the query, in order, at most `preview` of them. None if
     not even one shrunk row fits."""
     words = query.words.keys() - STOP if query.keys()[1] else query.words.keys()
     wanted = words | set(map(stem, words))
-    listed = _with_shrunk_surroundings(replace(listed, page=page), limit, wanted, meter)
+    listed = _with_shrunk_surroundings(replace(listed, call=call), limit, wanted, meter)
     worth = row_values(listed.rows, query, named=listed.named)
     order = sorted(range(len(worth)), key=lambda place: (-worth[place], place))
     rows, best = list(listed.rows), order[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
 from proxy.fit.relevance.text.question import content_words, ends
 from proxy.fit.relevance.text.words import unescaped
 from proxy.model.claims import ResultClaim
-from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
+from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind, ToolArguments, no_tools
 from proxy.model.lenient_json import Json
 
 FOLLOW_UP = 1  # content words of a user message at most, from which it is a follow-up of the one before
@@ -62,19 +62,26 @@ class UserMessage:
 class Source:
     """The messages from which the query for a block's results is taken: the user message before the block, the messages
     with the calls, and the user message that directly follows the round. `claimed`: what of its results must stay, by
-    the id of the call."""
+    the id of the call. `tools`: see `Prompt`."""
 
     calls: tuple[Message, ...]
     user: UserMessage | None = None
     following: UserMessage | None = None
     claimed: Mapping[str, ResultClaim] = field(default_factory=dict)
+    tools: Callable[[], ToolArguments] = no_tools
 
     @cached_property
     def mark(self) -> int:
-        """A digest of these messages and claims."""
+        """A digest of these messages, of the claims, and of the arguments that their tools have."""
         users = ["" if said is None else str(said.mark) for said in (self.user, self.following)]
         claims = [" ".join((call, *claim.definitions, *claim.ids)) for call, claim in sorted(self.claimed.items())]
-        return digest(*users, *[message.raw for message in self.calls], *claims)
+        tools = self.tools()
+        declared = [" ".join(tools.get(name, ())) for name in {c.name: None for m in self.calls for c in m.calls}]
+        return digest(*users, *[message.raw for message in self.calls], *claims, *declared)
+
+    def declared(self, call: str) -> tuple[str, ...]:
+        """The names of the arguments that the tool of one call has."""
+        return next((self.tools().get(part.name, ()) for part in self._called.get(call, ())), ())
 
     def query(self, call: str) -> ResultQuery:
         """The query for the result of one call."""
@@ -119,11 +126,15 @@ class Source:
 
 
 def sources(
-    blocks: Sequence[Block], *, following: bool = False, claimed: Mapping[str, ResultClaim] = NONE
+    blocks: Sequence[Block],
+    *,
+    following: bool = False,
+    tools: Callable[[], ToolArguments] = no_tools,
+    claimed: Mapping[str, ResultClaim] = NONE,
 ) -> list[Source | None]:
     """The source of each block with results, None for the others. With `following` the user message directly after a
-    round is included: a result is then shortened differently once, when that message arrives. `claimed`: what must
-    stay of results, by the id of the call."""
+    round is included: a result is then shortened differently once, when that message arrives. `tools`: see `Prompt`.
+    `claimed`: what must stay of results, by the id of the call."""
     found: list[Source | None] = []
     user = None
     for place, block in enumerate(blocks):
@@ -132,7 +143,7 @@ def sources(
             after = _following(blocks, place, user) if following else None
             calls = tuple(m for m in block.messages if not m.answers)
             own_claims = {call: claimed[call] for m in block.messages for call in m.answers if call in claimed}
-            found.append(Source(calls or block.messages[:1], user, after, own_claims))
+            found.append(Source(calls or block.messages[:1], user, after, own_claims, tools))
         else:
             found.append(None)
         if own is not None:

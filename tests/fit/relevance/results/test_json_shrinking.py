@@ -42,6 +42,12 @@ def test_then_links_that_machines_follow_but_not_the_page_for_people() -> None:
     assert made[LEFT_OUT] == "1 fields left out"
 
 
+def test_W8_an_object_inside_says_how_many_fields_it_lost_and_is_never_empty() -> None:
+    deep = {f"k{i}": [{"a": words(9, "x")}] for i in range(4)}
+    made = slimmed({"id": 1, "inner": deep, "text": words(300, "y")}, 90)
+    assert made["inner"] == {LEFT_OUT: "4 more"}
+
+
 def test_links_stay_longer_where_they_are_asked_for() -> None:
     assert "avatar_url" in slimmed(ROW, 350, frozenset({"links"}))
 

@@ -46,7 +46,7 @@ def test_it_says_how_many_lines_went_and_keeps_both_ends() -> None:
     lines = log(500)
     found = shortened("\n".join(lines), 300, "What is it about?")
     assert found.startswith(lines[0]) and found.endswith(lines[-1])
-    missing = sum(int(n) for n in re.findall(r"… (\d+) lines? …", found))
+    missing = sum(int(n) for n in re.findall(r"… (\d+)(?: of 500)? lines? …", found))
     kept = sum(line in lines for line in found.split("\n"))
     assert missing + kept == 500
 
@@ -158,8 +158,8 @@ def test_the_chunks_of_a_text_are_the_text() -> None:
 
 def test_a_line_no_longer_than_the_note_would_be_stands_there_itself() -> None:
     lines = lines_of("one\n}\ntwo\nthree is a long line, longer than a note\nfour\nfive\nsix")
-    assert render(lines, [0, 2, 4]) == "one\n}\ntwo\n… 1 line …\nfour\n… 2 lines …"
-    assert render(lines, [6]) == "… 6 lines …\nsix"
+    assert render(lines, [0, 2, 4]) == "one\n}\ntwo\n… 1 line …\nfour\n… 2 of 7 lines …"
+    assert render(lines, [6]) == "… 6 of 7 lines …\nsix"
     assert render(lines_of("a\nb"), [1]) == "a\nb"
 
 
@@ -177,6 +177,23 @@ def test_the_note_names_the_lines_as_the_tool_numbers_them_and_how_to_ask_for_th
     assert "… 6 lines …" in render(lines, [0, 2, 9], ReadOn(120, True))
     assert render(lines, [19], ReadOn(1)).startswith("… lines 1-19 …\n")
     assert render(lines, [19], ReadOn(1, offset="start_line")).startswith("… lines 1-19 (start_line 1) …\n")
+
+
+def test_W8_the_first_note_says_who_left_lines_out_and_how_to_read_them() -> None:
+    lines = lines_of("\n".join(f"the text of line {i}" for i in range(1, 341)))
+    call = ReadOn(1, offset="offset", limit="limit", says_who=True)
+    said = "[… lines 25-330 left out by a proxy; read with offset 25, limit 306 …]"
+    assert said in render(lines, [*range(24), *range(330, 340)], call).split("\n")
+    two = render(lines, [0, 9, 339], call).split("\n")
+    assert two[1] == "[… lines 2-9 left out by a proxy …]" and two[3] == "… lines 11-339 (offset 11, limit 329) …"
+
+
+def test_W8_output_that_is_not_read_by_lines_says_how_many_of_how_many_are_missing() -> None:
+    lines = lines_of("\n".join(f"src/file{i}.py:{i}: found" for i in range(340)))
+    found = render(lines, [0, 99, 101, 339]).split("\n")
+    assert found[1] == "… 98 lines …" and found[5] == "… 237 of 340 lines …"
+    said = render(lines, [0, 339], ReadOn(says_who=True)).split("\n")
+    assert said[1] == "[… 338 of 340 lines left out by a proxy …]"
 
 
 def test_a_definition_that_is_asked_for_comes_with_its_body_and_the_signatures_of_others() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.fit.relevance.results.read_on import ReadOn
 from proxy.fit.relevance.results.results import shorten
 from proxy.fit.relevance.results.tables import compacted
 from proxy.fit.relevance.text.query import ResultQuery
@@ -83,6 +84,29 @@ def test_where_nothing_else_fits_head_and_tail_do() -> None:
     assert "left out" in found and METER.text(found) <= 14
     assert METER.text(shortened(json.dumps(ROWS), 3)) <= 3
     assert METER.text(shortened(LOG, 0)) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"src/module{i}.py:{i}: budget" for i in range(400)),  # grep
+        "\n".join(f"file{i}.txt" for i in range(400)),  # ls
+        json.dumps([{"id": i, "name": f"n{i}"} for i in range(200)]),
+        json.dumps([f"name {i}" for i in range(200)]),
+        json.dumps({"deep": {f"k{i}": {"v": words(5, f"v{i}")} for i in range(90)}}),
+        json.dumps({"stdout": LOG, "code": 0}),
+        words(900),
+        "x" * 9_000,
+    ],
+)
+@pytest.mark.parametrize("says_who", [False, True])
+def test_W8_what_was_shortened_reads_neither_complete_nor_empty(text: str, says_who: bool) -> None:
+    for limit in (24, 40, 90, 300):
+        found = shorten(text, limit, ResultQuery("budget"), METER, call=ReadOn(says_who=says_who))
+        assert found != text and METER.text(found) <= limit
+        assert "…" in found or "[Truncated" in found
+        if limit >= 90:
+            assert ("by a proxy" in found) is says_who
 
 
 def test_a_cap_in_characters_is_heeded_too() -> None:

@@ -1,0 +1,30 @@
+"""Says once in a request that a proxy has left something out: in the first note of its oldest shortened result.
+
+That result stays the oldest until a cut removes it, so the note stays where it is, word for word, from turn to turn.
+The note costs no tokens: its result has a line less.
+"""
+
+from __future__ import annotations
+
+from proxy.model.conversation import Message
+from proxy.model.plan import Draft
+from proxy.model.structs import replace
+
+
+def attributed(draft: Draft) -> Draft:
+    """The draft whose oldest shortened result says who shortened it; the same draft where there is none, or where it
+    would not fit with that."""
+    for place, block in enumerate(draft.blocks):
+        if any(message.again for message in block.messages):
+            messages = draft.recount(_first_said(block.messages))
+            blocks = (*draft.blocks[:place], replace(block, messages=messages), *draft.blocks[place + 1 :])
+            made = draft.with_blocks(blocks)
+            return made if made.prompt <= draft.prompt or made.excess <= 0 else draft
+    return draft
+
+
+def _first_said(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The messages of a block, of which the first with shortened results says so."""
+    place = next(i for i, message in enumerate(messages) if message.again)
+    first = messages[place]
+    return (*messages[:place], first if first.again is None else first.again(first), *messages[place + 1 :])
