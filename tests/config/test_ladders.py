@@ -139,7 +139,7 @@ def test_what_is_wrong_is_named_by_row_and_step_with_the_reason(text: str, probl
 
 def test_an_unknown_key_of_a_parameter_that_is_a_table_is_named() -> None:
     text = '[[step]]\nname = "prune_history"\narguments = { path = ["file"] }'
-    known = "paths, offsets, limits, pages"
+    known = "paths, offsets, limits, pages, ends, ranges"
     problem = f"step 1 (prune_history): path: unknown parameter, known are {known}"
     assert parsed(text, ladders.STEPS)[1] == [problem]
 
