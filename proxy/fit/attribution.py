@@ -1,7 +1,7 @@
 """Says once in a request that a proxy has left something out: in the first note of its oldest shortened result.
 
 That result stays the oldest until a cut removes it, so the note stays where it is, word for word, from turn to turn.
-The note costs no tokens: its result has a line less.
+The result keeps to the limit that it was shortened to; where the request does not fit so, to the tokens that it has.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ def attributed(draft: Draft) -> Draft:
     would not fit with that."""
     for place, block in enumerate(draft.blocks):
         if any(message.again for message in block.messages):
-            messages = draft.recount(_first_said(block.messages))
-            blocks = (*draft.blocks[:place], replace(block, messages=messages), *draft.blocks[place + 1 :])
-            made = draft.with_blocks(blocks)
-            return made if made.prompt <= draft.prompt or made.excess <= 0 else draft
+            for tight in (False, True):
+                messages = draft.recount(_first_said(block.messages, tight))
+                blocks = (*draft.blocks[:place], replace(block, messages=messages), *draft.blocks[place + 1 :])
+                made = draft.with_blocks(blocks)
+                if made.prompt <= draft.prompt or made.excess <= 0:
+                    return made
+            return draft
     return draft
 
 
-def _first_said(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _first_said(messages: tuple[Message, ...], tight: bool) -> tuple[Message, ...]:
     """The messages of a block, of which the first with shortened results says so."""
     place = next(i for i, message in enumerate(messages) if message.again)
     first = messages[place]
-    return (*messages[:place], first if first.again is None else first.again(first), *messages[place + 1 :])
+    return (*messages[:place], first if first.again is None else first.again(first, tight), *messages[place + 1 :])

@@ -119,7 +119,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `hidden`: the model's tokens of its encrypted content, by its length, in a prompt that is `opaque`. `pinned`: the
     API requires it. `compacts`: it stands for all messages before it. `keep`: of what may only be cut at an end, which
     one must stay (`HEAD`, `TAIL`, `RULED`); empty for a message that may be shortened anywhere. `again`: of one whose
-    results were shortened, the same with a note that says who did.
+    results were shortened, the same with a note that says who did, if demanded in no more tokens.
     """
 
     raw: bytes
@@ -136,7 +136,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     pinned: bool = False
     compacts: bool = False
     keep: str = ""
-    again: Callable[[Message], Message] | None = None
+    again: Callable[[Message, bool], Message] | None = None
 
     def parts(self) -> tuple[Part, ...]:
         """Its parts in order. The JSON is decoded at every call."""

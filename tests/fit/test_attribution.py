@@ -49,14 +49,16 @@ def test_the_oldest_shortened_result_says_it_once_and_no_other_does() -> None:
     assert re.search(r"\[… \d+ of 60 lines left out by a proxy …\]", short[0].text())
 
 
-def test_it_costs_no_tokens() -> None:
+def test_it_is_in_the_figures_and_costs_no_tokens_where_there_are_none() -> None:
     made = planned(run(6))
     last = made.drafts[-1]
     assert made.notes[-1].tokens_after == made.draft.billed == last.billed
     again = plan(prompt(run(6), max_tokens=200), STEPS, facts(3_000, meter=CharMeter()))
     assert again.draft == made.draft
     plain = [m for m in made.draft.messages if m.again]  # the others could say it as well, in no more
-    assert plain and all(CharMeter().text(m.again(m).text()) <= CharMeter().text(m.text()) for m in plain if m.again)
+    assert plain and all(
+        CharMeter().text(m.again(m, True).text()) <= CharMeter().text(m.text()) for m in plain if m.again
+    )
 
 
 def test_it_stays_word_for_word_from_turn_to_turn_until_a_deeper_cut() -> None:
@@ -82,7 +84,7 @@ def test_what_fits_says_nothing() -> None:
 def test_what_another_step_has_written_since_is_not_made_again() -> None:
     short = next(m for m in planned(run(6)).draft.messages if m.again)
     other = replace(short, raw=short.raw.replace(b"line", b"LINE"))
-    assert short.again is not None and short.again(other) is other
+    assert short.again is not None and short.again(other, False) is other
 
 
 @pytest.mark.parametrize("window", range(1_000, 4_500, 250))

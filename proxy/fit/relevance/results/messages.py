@@ -100,8 +100,9 @@ def shorten_results(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Again:
-    """Shortens the results of a message once more, with a note that says who did, in no more tokens. `raw`: as they
-    were shortened; what another step has written since is not touched. `shorten`: `shorten_results`."""
+    """Shortens the results of a message once more, with a note that says who did, to the same limits, or `tight`: in
+    no more tokens than they have. `raw`: as they were shortened; what another step has written since is not touched.
+    `shorten`: `shorten_results`."""
 
     message: Message
     raw: bytes
@@ -109,11 +110,13 @@ class Again:
     meter: Meter
     shorten: Callable[..., Message]
 
-    def __call__(self, short: Message) -> Message:
+    def __call__(self, short: Message, tight: bool) -> Message:
         if short.raw != self.raw:
             return short
-        texts = {call: "".join([part.text for part in parts]) for call, parts in parts_of_results(short).items()}
-        limits = {call: min(limit, self.meter.text(texts[call])) for call, limit in self.limits.items()}
+        limits = self.limits
+        if tight:
+            texts = {call: "".join([part.text for part in parts]) for call, parts in parts_of_results(short).items()}
+            limits = {call: min(limit, self.meter.text(texts[call])) for call, limit in limits.items()}
         return replace(short, raw=self.shorten(self.message, limits, says_who=True).raw, again=None)
 
     def __eq__(self, other: object) -> bool:  # what it makes follows from the message that has it
