@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
 from proxy.fit.steps import prune_history, trim_tool_results
 from proxy.fit.steps.trim_tool_results import Params
@@ -91,3 +92,14 @@ def test_what_another_step_has_written_since_is_not_made_again() -> None:
 def test_it_never_makes_a_request_too_long(window: int) -> None:
     made = planned(run(8), window)
     assert made.draft.excess <= 0 or BY not in "".join(texts(made))
+
+
+def test_what_is_claimed_keeps_its_room_and_the_next_shortened_result_says_it() -> None:
+    code = "import os\n\n\ndef load(path):\n    text = read(path)\n    return text\n\n\n" + log("value")
+    asked = [user("Rework `load` in a.py."), *tool_round("a", code, "Read", '{"path": "a.py"}')]
+    steps = replace(STEPS, conventions=load_rules(None).ladders["default"].conventions)
+    made = plan(prompt([*asked, *run(6)[1:]], max_tokens=200), steps, facts(3_000, meter=CharMeter()))
+    assert not isinstance(made.want, Want)
+    short = [m for m in made.draft.messages if m.why]
+    assert "kept: " in short[0].why and "return text" in short[0].text() and BY not in short[0].text()
+    assert [m.text().count(BY) for m in short[1:]] == [1] + [0] * (len(short) - 2)

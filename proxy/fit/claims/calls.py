@@ -83,7 +83,8 @@ def _call(ident: str, name: str, text: str, conventions: Conventions) -> Call:
         return _shell(ident, tool, command, conventions)
     kept = {key: value for key, value in given.items() if key.casefold() not in conventions.free}
     paths = [path for key, value in given.items() if key.casefold() in conventions.paths for path in _paths(value)]
-    reads = bool(paths) and all(key.casefold() in conventions.parts for key in kept)
+    part = conventions.parts
+    reads = bool(paths) and all(key.casefold() in part for key in kept)
     changes = bool(paths) and any(key.casefold() in conventions.changes for key in _keys(given))
     same = f"{tool} {_plain(kept, paths)}"
     changed = tuple(paths) if changes else ()

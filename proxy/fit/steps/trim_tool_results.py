@@ -296,7 +296,8 @@ def _message(
     if ours:  # no cap of characters or rows holds for what is claimed
         why = f"{RESULT_WHY}; kept: {', '.join(sorted({source.claimed[call].reason for call in ours}))}"
         short = shorten_results(message, ours, source, meter, names=names, why=why)
-        message = replace(short, again=None)  # a note that says who cut takes no room from what is claimed
+        # A note that says who cut takes no room from what is claimed.
+        message = short if short is message else replace(short, again=None)
     return message
 
 

@@ -67,6 +67,17 @@ def test_a_command_that_merely_recurs_refers_to_nothing(command: str) -> None:
     assert found(*calls) == []
 
 
+@pytest.mark.parametrize("part", [{"view_range": [1, 80]}, {"startLine": 1, "endLine": 80}])
+def test_the_same_range_of_lines_is_the_same_read(part: dict[str, Any]) -> None:
+    assert found(read("a", FILE, path="src/a.py", **part), read("b", "[unchanged]", path="src/a.py", **part)) == [
+        ("b", "a")
+    ]
+    grep = read("a", "\n".join(["x"] * 80), path="src/a.py", pattern="x")
+    assert found(grep, read("b", FILE, path="src/a.py", **part), read("c", "[unchanged]", path="src/a.py", **part)) == [
+        ("c", "b")
+    ]
+
+
 def test_another_range_or_file_is_not_the_same_read() -> None:
     first = read("a", FILE, path="src/a.py", offset=1, limit=80)
     assert found(first, read("b", "[unchanged]", path="src/a.py", offset=81, limit=80)) == []
