@@ -40,6 +40,7 @@ ALLOWED = {
     ("wire", "role"): "a key of the page's rows",
     ("wire", "text"): "a key of the page's texts",
     ("request", "role"): "a key of the page's texts",
+    ("upstreams", "messages"): "the name of an API, by which the headers of its keys are found",
     ("observe", "messages"): "a figure of the page's list of requests",
     ("observe", "text"): "a format of the log",
     ("observe", "usage"): "a value of a metric's label",
