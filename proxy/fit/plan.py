@@ -10,7 +10,8 @@ from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.attribution import attributed
 from proxy.fit.blocks import group
 from proxy.fit.claims import stubs
-from proxy.fit.claims.claims import ConversationClaims
+from proxy.fit.claims.claims import ConversationClaims, room_for_claims
+from proxy.fit.claims.reasons import reasoned
 from proxy.fit.provider_count import KIND, as_told, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
@@ -98,6 +99,8 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
         done.add(CLAMP, draft, after)
+    if after.blocks is not first.blocks and not after.texts:
+        after = reasoned(after, claims.standing(room_for_claims(after, facts)))
     return _in_pieces(Plan(first, after, tuple(done.notes), drafts=tuple(done.drafts)))
 
 

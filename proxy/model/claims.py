@@ -16,6 +16,7 @@ class Reason(StrEnum):
     DEFINITION = "definition"
     NAMED = "named"
     ORDER = "order"
+    TYPED = "typed by the user"
 
 
 class ResultClaim(msgspec.Struct, frozen=True, gc=False):

@@ -186,8 +186,10 @@ class ConversationClaims:
             message = self._blocks[place].user
             if message is None or not is_typed(message, self._conventions):
                 continue
-            claim = MessageClaim(message.index, message.index, Reason.ORDER, message.tokens)
-            if any(orders_in(message.own_text(), self._conventions.orders)):
+            is_order = any(orders_in(message.own_text(), self._conventions.orders))
+            reason = Reason.ORDER if is_order else Reason.TYPED
+            claim = MessageClaim(message.index, message.index, reason, message.tokens)
+            if is_order:
                 orders.append((claim,))
             elif not is_reply(message) or not self._answers(place):
                 others.append((claim,))
@@ -206,7 +208,7 @@ class ConversationClaims:
         message = self._blocks[place - 1].messages[0]
         if message.kind is not Kind.ASSISTANT or message.calls or message.index < 0:
             return None
-        return MessageClaim(message.index, since, Reason.ORDER, min(message.tokens, ANSWERED), answered=True)
+        return MessageClaim(message.index, since, Reason.TYPED, min(message.tokens, ANSWERED), answered=True)
 
 
 def places_of(blocks: Sequence[Block]) -> dict[int, int]:

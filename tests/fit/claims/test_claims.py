@@ -94,7 +94,8 @@ def test_what_users_typed_in_a_run_is_claimed_orders_first_then_the_newest() -> 
     assert list(made.standing(1000).messages) == [5, 10, 11, 7, 1]
     assert made.standing(1000).messages[10].answered
     assert list(made.standing(100).messages) == [5]
-    assert all(claim.reason is Reason.ORDER for claim in made.standing(1000).messages.values())
+    assert made.standing(1000).messages[5].reason is Reason.ORDER
+    assert made.standing(1000).messages[7].reason is Reason.TYPED
 
 
 def test_a_chat_without_tools_claims_nothing_yet() -> None:
