@@ -17,7 +17,7 @@ from proxy.cache.cache import Cache
 from proxy.errors import ConfigError
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.observe.log import event
-from tests.cache.lessons import FAMILY, counts_as, teach
+from tests.cache.lessons import FAMILY, VOTE, counts_as, teach
 from tests.cache.shelf import until
 from tests.certificates import certified
 from tests.redis_server import RedisServer, free_port, redis_server
@@ -128,7 +128,7 @@ def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -
     async def test(one: Cache, two: Cache) -> None:
         await two.load_records([("gpt-4", CALLER)])
         one.record_proof("gpt-4", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        teach(one, "gpt-4", CALLER, 1.26)
+        teach(one, "gpt-4", CALLER, 1.26, VOTE, votes=True)
         await until(lambda: two.learned_limits("gpt-4", CALLER).window == 6000)
         await until(lambda: counts_as(two.correction("gpt-4", CALLER, FAMILY, False), 1.26))
         one.record_proof("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
@@ -455,10 +455,10 @@ def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, mon
 
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))
-        teach(one, "gpt-4", CALLER, 1.5)
+        teach(one, "gpt-4", CALLER, 1.5, VOTE, votes=True)
 
     run(test, server.url)
-    assert len(server.names()) == 2
+    assert len(server.names()) == 2  # the caller's line, and its vote
 
 
 def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
