@@ -307,7 +307,7 @@ def stage(before: Path, seconds: float, pre_stop: float) -> Iterator[Rolling]:
 
 def settings_of(upstream: str, redis: str) -> dict[str, str]:
     """The settings of a replica."""
-    shared = {"PLIMSOLL_REDIS": redis, "PLIMSOLL_SECRET": "a secret of the replicas"}
+    shared = {"PLIMSOLL_REDIS": redis, "PLIMSOLL_SECRET": "a secret of the replicas", "PLIMSOLL_HOSTS": "replicas"}
     return {"PLIMSOLL_UPSTREAM": upstream, "PLIMSOLL_DRAIN": str(DRAIN), "PLIMSOLL_LOG": "json", **shared}
 
 
