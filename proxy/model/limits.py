@@ -164,9 +164,12 @@ class Correction:
         return replace(self, share=share, taught=0, reach=1.0 if reach == REACHES[0] else reach)
 
     def doubt(self, family: float) -> float:
-        """By how much prompts beyond those that taught it may cost more, as a share of them: they do if the family's
-        ratio is right after all, and what was learned of it was an offset."""
-        return 0.0 if self.ratio is None else max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)
+        """By how much prompts far beyond those that taught it may cost more, as a share of them: they do if the
+        family's ratio is right after all, and what was learned of it was an offset. Nearer than `CLOSE_REACH` the
+        errors that were seen decide: a prompt that is always cut would never prove more."""
+        if self.ratio is None or self.reach <= CLOSE_REACH:
+            return 0.0
+        return max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)
 
 
 @dataclass(frozen=True, slots=True)

