@@ -385,11 +385,13 @@ def test_S14_no_list_of_processes_shows_the_token(tmp_path: Path) -> None:
         **{"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "BROWSER": f"{browser} %s"},
         "PLIMSOLL_ADMIN_TOKEN": TOKEN,
     }
-    command = [sys.executable, "-m", "proxy.cli", "page", "--url", "http://127.0.0.1:9"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "http://127.0.0.1:9/\n"), done.stderr
+    with upstream() as there, running(there.url, admin=True, PLIMSOLL_ADMIN_TOKEN=TOKEN) as proxy:
+        url = f"http://127.0.0.1:{proxy.admin_port}"
+        command = [sys.executable, "-m", "proxy.cli", "page", "--url", url]
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, f"{url}/\n"), done.stderr
     assert TOKEN not in (tmp_path / "arguments").read_text() and "page.html" in (tmp_path / "arguments").read_text()
-    assert f"http://127.0.0.1:9/#token={TOKEN}" in (tmp_path / "file").read_text()
+    assert f"{url}/#token={TOKEN}" in (tmp_path / "file").read_text()
     assert not list(tmp_path.glob("plimsoll-*")), "the file is gone"
 
 
