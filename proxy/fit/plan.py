@@ -66,12 +66,13 @@ def _by_what_is_shown(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft
 def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Plan:
     """The plan after the due steps of a ladder, or the `Want` that a step needs first."""
     draft = first
-    claims = ConversationClaims(first.blocks, ladder.conventions, first.meter)
-    facts = replace(facts, original=first, claims=claims)
+    facts = replace(facts, original=first)
     done = _Done()
     if first.excess > 0:
         draft = abridged(first, prompt, ladder, facts)
         done.add(TRUNCATE, first, draft)
+    claims = ConversationClaims(draft.blocks, ladder.conventions, first.meter)  # of texts that steps may read whole
+    facts = replace(facts, claims=claims)
     for ladder_step in ladder.steps:
         if draft.excess <= 0:
             draft = done.made(draft)  # it fits by estimated costs: check that it fits when it is made
