@@ -16,6 +16,7 @@ from proxy.model.lenient_json import object_of
 from proxy.wire.body import Whole, copied
 
 FIRST = 64  # messages among which the user's first is looked for
+MOST = 100_000  # messages of a conversation: to look at more takes seconds of the processor
 STAYING = 256  # messages in the middle that must stay, at most: more are no conversation that we know
 MessageOf = Callable[[msgspec.Raw, int, Whole], Message]
 
@@ -35,6 +36,8 @@ def without_middle(
     one. `most`: the values and the messages that are kept, at most. `begins`: whether the conversation may go on
     with a message after a gap. Calls and results stay together. Raises one of `UNREADABLE`.
     """
+    if len(raws) > MOST:
+        return None
     lead = _lead(raws, message, whole)
     if not lead or lead[-1].kind is not Kind.USER or _is_open(lead):
         return None
