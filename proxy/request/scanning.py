@@ -22,6 +22,7 @@ CROWDED = 1 << 18  # bytes of a body whose JSON values are counted before it is 
 # Values and messages that one request may have, and bytes of its body for each one more: each takes 100 bytes, 2 KB.
 VALUES, VALUE_BYTES = 1 << 16, 256
 MESSAGES, MESSAGE_BYTES = 1 << 15, 1024
+OBJECTS = 250_000  # objects of a crowded conversation that is cut
 LISTED, LISTED_BYTES = 1 << 18, 32  # the same for values of a body whose messages are only listed: each takes 60 bytes
 TOO_MANY_VALUES = "there are more values in it than we plan with"
 TOO_MANY_MESSAGES = "there are more messages in it than we plan with"
@@ -100,6 +101,8 @@ def _ends(api: Api, body: bytes) -> tuple[bytes, int] | None:
     if oversized_json.values(body, most := LISTED + len(body) // LISTED_BYTES) > most:
         return None
     try:
+        if body.count(b"{") > OBJECTS:  # to decode more takes seconds of the processor
+            return None
         return api.without_middle(body, (VALUES // 2, MESSAGES // 2))
     except (*UNREADABLE, KeyError):
         return None
