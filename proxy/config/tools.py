@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from proxy.config.rows import error_text
-from proxy.model.conventions import Conventions
+from proxy.model.conventions import Conventions, Signs
 
 FILE = "tools.toml"
 ARGUMENTS = "arguments"  # the parameter of the steps that use names of arguments, ...
@@ -40,19 +40,26 @@ class GivenCommands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GivenTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The words of texts that a file gives. `orders` are patterns."""
+    """The words of texts that a file gives."""
 
     stubs: Names = msgspec.UNSET
     failures: Names = msgspec.UNSET
     sent_by_client: Names = msgspec.UNSET
-    orders: Names = msgspec.UNSET
+
+
+class GivenSigns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The signs of one language that a file gives."""
+
+    words: tuple[str, ...]
+    patterns: tuple[str, ...]
+    start: str = ""
 
     def __post_init__(self) -> None:
-        for pattern in self.orders if self.orders is not msgspec.UNSET else ():
+        for pattern in (self.start, *self.patterns):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"orders: {pattern!r} is no pattern: {error}") from None
+                raise ValueError(f"{pattern!r} is no pattern: {error}") from None
 
 
 class ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,20 +68,28 @@ class ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: GivenArguments = GivenArguments()
     commands: GivenCommands = GivenCommands()
     texts: GivenTexts = GivenTexts()
+    orders: dict[str, GivenSigns] = {}
 
 
-def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The names and words by kind, as far as the file gives them, and its problems."""
+def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[str, Signs], list[str]]:
+    """The names and words by kind, and the signs of orders by language, as far as the file gives them, and its
+    problems."""
     try:
         given = msgspec.convert(table, ToolsFile)
     except ValueError as error:
-        return {}, [error_text(error)]
+        return {}, {}, [error_text(error)]
     tables = [msgspec.structs.asdict(each) for each in (given.arguments, given.commands, given.texts)]
-    return {kind: names for each in tables for kind, names in each.items() if names is not msgspec.UNSET}, []
+    kinds = {kind: names for each in tables for kind, names in each.items() if names is not msgspec.UNSET}
+    return kinds, {language: _signs(signs) for language, signs in given.orders.items()}, []
 
 
-def conventions(given: Mapping[str, tuple[str, ...]]) -> Conventions:
+def _signs(given: GivenSigns) -> Signs:
+    return Signs(tuple(map(str.casefold, given.words)), given.patterns, given.start)
+
+
+def conventions(given: Mapping[str, tuple[str, ...]], orders: Mapping[str, Signs]) -> Conventions:
     """What the files give, as steps use it: all but patterns in lower case."""
     return Conventions(
-        **{kind: names if kind == "orders" else tuple(map(str.casefold, names)) for kind, names in given.items()}
+        **{kind: tuple(map(str.casefold, names)) for kind, names in given.items()},
+        orders=tuple(signs for signs in orders.values() if signs.patterns),
     )

@@ -7,6 +7,7 @@ from functools import cache
 
 import msgspec
 
+from proxy.fit.claims.orders import lines_of_message
 from proxy.fit.excerpts import Excerpt, fitting, said
 from proxy.fit.long_texts import EXCERPTED, rate_of
 from proxy.fit.relevance.history.turns import choose_turns
@@ -15,12 +16,15 @@ from proxy.fit.relevance.passages.ranking import rank_passages
 from proxy.fit.relevance.passages.texts import Text, read
 from proxy.fit.relevance.text.question import Question
 from proxy.fit.relevance.text.reading import read_message, speakers_of
+from proxy.model.claims import Reason
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
 
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
+FIRST = 3.0  # the score of what comes before all others: the best of these has 1, and costs weigh little
+NONE_FIRST: Mapping[int, Sequence[tuple[int, int]]] = {}
 LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole; less if less is left
 
 
@@ -46,15 +50,18 @@ def with_quotes(
     original: Draft | None,
     question: Question,
     alike: Sequence[float] | None = None,
+    first: Mapping[int, Sequence[tuple[int, int]]] = NONE_FIRST,
 ) -> Draft:
     """The draft with a message before the question that quotes what it lacks, in the room that is left.
 
     `blocks`: those that the draft was cut from; `kept`: the index of each that is still there, to its index in the
     draft. `original`: what the client sent, with the whole texts. `alike`: the similarity of each block but that of the
-    question, by embeddings.
+    question, by embeddings. `first`: blocks that come before all others, with the lines of their text that are enough,
+    as (start, end) in characters; without any, all of them.
     """
     room = draft.room - draft.prompt
     quotes, needs, speakers = _quotes(draft, blocks, kept, original, question, alike)
+    quotes = _with_first(quotes, first, blocks, draft)
     block, told, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
@@ -76,7 +83,27 @@ def with_quotes(
     return replace(draft.with_blocks([*draft.blocks[:at], block, *draft.blocks[at:]]), drops=drops)
 
 
+def _with_first(
+    quotes: Sequence[_Quote], first: Mapping[int, Sequence[tuple[int, int]]], blocks: Sequence[Block], draft: Draft
+) -> list[_Quote]:
+    """The quotes with those of the blocks that come first. Of an order the place among the others stays."""
+    found: list[_Quote] = []
+    for quote in quotes:
+        spans = first.get(quote.block)
+        if spans is None or quote.text:
+            found.append(quote)
+        elif not spans:
+            found.append(replace(quote, score=FIRST))
+        else:
+            message = blocks[quote.block].messages[0]
+            text = f"{message.role}: {lines_of_message(message, spans)}"
+            found.append(replace(quote, text=text, score=FIRST, cost=draft.meter.text(text) + GAP))
+    return found
+
+
 def _why(worth: float) -> str:
+    if worth >= FIRST:
+        return f"recalled: {Reason.ORDER}"
     return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
 
 

@@ -42,13 +42,15 @@ class ResultClaim(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessageClaim(msgspec.Struct, frozen=True, gc=False):
-    """A message whose own text must stay. `answered`: it stays because of the one behind it, so its end is enough."""
+    """A message whose own text must stay. `answered`: it stays because of the one behind it, so its end is enough.
+    `spans`: these lines of its own text are enough, as (start, end) in characters; empty: all of it must stay."""
 
     index: int
     since: int
     reason: Reason
     tokens: int
     answered: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +77,9 @@ class Claims(Protocol):
     def standing(self, room: int, upto: int | None = None) -> Standing:
         """What holds for a prompt of at most `room` tokens; `upto`: as it was when that message of the client's list
         was the newest (None: now)."""
+
+    def order_lines(self, index: int) -> tuple[tuple[int, int], ...]:
+        """The lines with orders of that message's own text, as (start, end) in characters, if they are enough of it."""
 
     def backs(self) -> tuple[Back, ...]:
         """The results that refer to earlier ones, in order."""

@@ -5,7 +5,18 @@ The values come from `rules/tools.toml`. This module decides nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How one language says something. A clause without any of the `words` (in lower case; of scripts without blanks,
+    parts of words) is not read further. `patterns`, of which one must be found; one with `^` may stand behind `start`.
+    """
+
+    words: tuple[str, ...]
+    patterns: tuple[str, ...]
+    start: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,8 @@ class Conventions:
 
     Texts. `stubs`: phrases by which a result says that its text stands in an earlier one. `failures`: how the result of
     a call that failed begins. `sent_by_client`: how a user message begins that nobody typed.
-    `orders`: patterns of what holds for later answers.
+
+    `orders`: signs of what holds for later answers, by language.
     """
 
     paths: tuple[str, ...] = ()
@@ -37,7 +49,7 @@ class Conventions:
     stubs: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     sent_by_client: tuple[str, ...] = ()
-    orders: tuple[str, ...] = ()
+    orders: tuple[Signs, ...] = field(default=(), hash=False)  # long; `==` compares it
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -45,5 +57,5 @@ class Conventions:
         return (*self.paths, *self.offsets, *self.limits, *self.pages, *self.ends, *self.ranges)
 
 
-KINDS = tuple(field.name for field in fields(Conventions))
+KINDS = tuple(each.name for each in fields(Conventions))
 NO_CONVENTIONS = Conventions()

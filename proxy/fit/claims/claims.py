@@ -21,7 +21,11 @@ from functools import cached_property
 from proxy.fit.claims.again import Reference, references, same_path
 from proxy.fit.claims.calls import Result, results_of
 from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
-from proxy.fit.claims.typed import is_reply, is_typed, orders_in
+from proxy.fit.claims.orders import agreements, lines_of_message, orders_of
+from proxy.fit.claims.signs import sign_reader
+from proxy.fit.claims.typed import is_reply, is_typed
+from proxy.fit.relevance.history.replay import lasting
+from proxy.fit.relevance.text.reading import read_message, speakers_of
 from proxy.model.claims import Back, MessageClaim, Reason, ResultClaim, Standing
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Block, Kind, Message
@@ -33,7 +37,13 @@ ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
 OTHERS = 0.2
 RESULTS = 0.65  # all results together: the newest needs room, too
 TYPED = 0.1
+ORDERS = 0.2  # of a chat's room: it has no results
 RARE = 3  # results at most that contain an id which identifies something
+WHOLE, SHORTER, FRAME = (
+    100,
+    0.7,
+    12,
+)  # an order's message over so many tokens stays with its lines, if these are shorter
 ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
 
 
@@ -54,6 +64,10 @@ class ConversationClaims:
                 self._results_within(room, upto), self._messages_within(room, upto)
             )
         return found
+
+    def order_lines(self, index: int) -> tuple[tuple[int, int], ...]:
+        """See `Claims`."""
+        return next((claim.spans for claim, _ in self._orders if claim.index == index), ())
 
     def backs(self) -> tuple[Back, ...]:
         """See `Claims`."""
@@ -86,13 +100,23 @@ class ConversationClaims:
 
     def _messages_within(self, room: int, upto: int | None) -> dict[int, MessageClaim]:
         found: dict[int, MessageClaim] = {}
-        left = TYPED * room
-        for claims in self._typed:
+        left = (TYPED if self._all else ORDERS) * room
+        for claims in (*self._orders_first(upto, left), *self._typed):
             tokens = sum(claim.tokens for claim in claims)
             if tokens <= left and (upto is None or claims[-1].since <= upto):
                 left -= tokens
                 found |= {claim.index: claim for claim in claims if claim.index not in found}
         return found
+
+    def _orders_first(self, upto: int | None, room: float) -> list[tuple[MessageClaim, ...]]:
+        """The orders up to a message: where they exceed the room, those first that agree with what is asked there, then
+        the newest."""
+        orders = [order for order in self._orders if upto is None or order[0].since <= upto]
+        asked = next((m for m in reversed(self._users) if upto is None or m.index <= upto), None)
+        if asked is None or sum(claim.tokens for claim, _ in orders) <= room:
+            return [(claim,) for claim, _ in orders]
+        worth = agreements([text for _, text in orders], asked.own_text())
+        return [(orders[k][0],) for k in sorted(range(len(orders)), key=lambda k: -worth[k])]
 
     @cached_property
     def _all(self) -> tuple[Result, ...]:
@@ -175,27 +199,57 @@ class ConversationClaims:
         return bool(result.call.path) and any(same_path(result.call.path, path) for path in names.paths)
 
     @cached_property
+    def _orders(self) -> tuple[tuple[MessageClaim, str], ...]:
+        """The messages that have orders, with the text of these, the newest first. Of a longer message their lines are
+        enough."""
+        reader = sign_reader(self._conventions.orders)
+        told = self._told_by_assistant
+        found = []
+        for message in reversed(self._users):
+            if message.answers or (told and read_message(message).speaker in told):
+                continue
+            spans = orders_of(message, reader)
+            if spans and text_of(message, self._conventions):
+                lines = lines_of_message(message, spans)
+                tokens = self._meter.text(lines) + FRAME if message.tokens > WHOLE else message.tokens
+                short = spans if tokens < SHORTER * message.tokens else ()
+                found.append((self._order(message, tokens, short), lines))
+        return tuple(found)
+
+    @staticmethod
+    def _order(message: Message, tokens: int, spans: tuple[tuple[int, int], ...]) -> MessageClaim:
+        tokens = tokens if spans else message.tokens
+        return MessageClaim(message.index, message.index, Reason.ORDER, tokens, spans=spans)
+
+    @cached_property
+    def _told_by_assistant(self) -> set[str]:
+        """The speakers of a transcript: names before turns of both sides. What they said, they said to each other."""
+        if self._all:
+            return set()
+        messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]
+        speakers = [read_message(m).speaker for m in messages]
+        known = speakers_of(speakers)
+        answers = {who for who, m in zip(speakers, messages, strict=True) if m.kind is Kind.ASSISTANT}
+        return known if known & answers else set()
+
+    @cached_property
     def _typed(self) -> tuple[tuple[MessageClaim, ...], ...]:
-        """What users typed in a run with tools: those that hold for later answers first, then the newest. A reply
-        without content of its own has what it answers before it, and stays only with that."""
+        """What users typed in a run with tools besides orders, the newest first. A reply without content of its own has
+        what it answers before it, and stays only with that."""
         if not self._all:
             return ()
-        orders: list[tuple[MessageClaim, ...]] = []
-        others: list[tuple[MessageClaim, ...]] = []
+        orders = {claim.index for claim, _ in self._orders}
+        found: list[tuple[MessageClaim, ...]] = []
         for place in range(len(self._blocks) - 1, -1, -1):
             message = self._blocks[place].user
-            if message is None or not is_typed(message, self._conventions):
+            if message is None or message.index in orders or not is_typed(message, self._conventions):
                 continue
-            is_order = any(orders_in(message.own_text(), self._conventions.orders))
-            reason = Reason.ORDER if is_order else Reason.TYPED
-            claim = MessageClaim(message.index, message.index, reason, message.tokens)
-            if is_order:
-                orders.append((claim,))
-            elif not is_reply(message) or not self._answers(place):
-                others.append((claim,))
+            claim = MessageClaim(message.index, message.index, Reason.TYPED, message.tokens)
+            if not is_reply(message) or not self._answers(place):
+                found.append((claim,))
             elif (answered := self._answered(place, message.index)) is not None:
-                others.append((answered, claim))
-        return (*orders, *others)
+                found.append((answered, claim))
+        return tuple(found)
 
     def _answers(self, place: int) -> bool:
         """Whether the assistant speaks directly before a block."""
@@ -217,9 +271,10 @@ def places_of(blocks: Sequence[Block]) -> dict[int, int]:
 
 
 def room_for_claims(draft: Draft, facts: Facts) -> int:
-    """The tokens that claims share: the room without what is in every request, results aside."""
+    """The tokens that claims share: the room without what is in every later request, too, results aside. So it is the
+    same as when an earlier message was the newest."""
     first = facts.original or draft
-    pinned = sum(block.tokens for block in first.blocks if block.pinned and not block.has_results)
+    pinned = sum(first.blocks[place].tokens for place in lasting(first.blocks) if not first.blocks[place].has_results)
     return max(0, draft.room - draft.fixed - pinned)
 
 

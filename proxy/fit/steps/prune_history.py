@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from proxy.fit.blocks import closings
-from proxy.fit.claims.claims import places_of, room_for_claims
+from proxy.fit.claims.claims import ORDERS, places_of, room_for_claims
+from proxy.fit.claims.orders import shortened
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import with_quotes
@@ -194,22 +195,27 @@ def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float]
     Where more than `EMPTY` of the room is left because no dropped block fits, passages of these are quoted.
     """
     blocks, held = draft.blocks, _held(draft, facts)
+    late = {i: cost for i, cost in _claimed(draft, facts).at(len(blocks) - 1).items() if cost and i not in held}
+    late = late if sum(late.values()) <= draft.room - _cost(draft, held) else {}
+    reserve = sum(late.values())
     scores = _scores(blocks, question, alike)
     newest = FOLLOWED if question.follows else NEWEST
     closing = closings([b.messages for b in blocks])
-    worth = _chosen(draft, held, scores, newest, closing)
-    while draft.room - _cost(draft, held | worth.keys()) > EMPTY * draft.room:
-        room = draft.room - _cost(draft, held)
+    worth = _chosen(draft, held, scores, newest, closing, reserve)
+    while draft.room - reserve - _cost(draft, held | worth.keys()) > EMPTY * draft.room:
+        room = draft.room - reserve - _cost(draft, held)
         dropped = [{i, closing.get(i, i)} - held for i in range(len(blocks)) if i not in held and i not in worth]
         fitting = [places for places in dropped if sum(blocks[i].tokens for i in places) <= room]
         if not fitting:
             break
         held = held | max(fitting, key=lambda places: (max(scores[i] for i in places), max(places)))
-        worth = _chosen(draft, held, scores, newest, closing)
+        worth = _chosen(draft, held, scores, newest, closing, reserve)
     kept = held | worth.keys()
     if len(kept) == len(blocks):
         return draft
-    stay = [_because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
+    lines = {i: _with_lines(blocks[i], draft, facts) for i in late if i not in kept}
+    kept = kept | lines.keys()
+    stay = [lines.get(i) or _because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
     made = draft.with_blocks(stay, drops(blocks, kept))
     if made.room - made.prompt <= EMPTY * made.room:
         return made
@@ -217,15 +223,21 @@ def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float]
 
 
 def _chosen(
-    draft: Draft, held: Collection[int], scores: Sequence[float], newest: float, closing: Mapping[int, int]
+    draft: Draft,
+    held: Collection[int],
+    scores: Sequence[float],
+    newest: float,
+    closing: Mapping[int, int],
+    reserve: int,
 ) -> dict[int, float]:
-    """The places of the blocks that are chosen besides those that are held, with the score of each."""
+    """The places of the blocks that are chosen besides those that are held, with the score of each. `reserve`: tokens
+    that stay free."""
     blocks = draft.blocks
     loose = [i for i in range(len(blocks)) if i not in held]
     at = {place: k for k, place in enumerate(loose)}
     needs = {at[i]: at[k] for i, k in closing.items() if i in at and k in at}
     costs = [blocks[i].tokens for i in loose]
-    room = draft.room - _cost(draft, held)
+    room = draft.room - reserve - _cost(draft, held)
     chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
     return {loose[place]: score for place, score in chosen.items()}
 
@@ -236,7 +248,8 @@ def _held(draft: Draft, facts: Facts) -> set[int]:
     pinned = {i for i, block in enumerate(draft.blocks) if block.pinned}
     claimed = _claimed(draft, facts)
     results = {place for targets in claimed.raises.values() for place in targets}
-    for place in sorted(results | claimed.at(len(draft.blocks) - 1), reverse=True):
+    typed = {place for place, enough in claimed.at(len(draft.blocks) - 1).items() if not enough}
+    for place in sorted(results | typed, reverse=True):
         if _cost(draft, pinned | {place}) <= draft.room:
             pinned = pinned | {place}
     excerpts = {i for i, block in enumerate(draft.blocks) if any(m.why == EXCERPTED for m in block.messages)}
@@ -275,8 +288,9 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
     marks = Marks(draft.room, draft.fixed, low_of(draft, params.low), _older(params), exact=exact)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about, _claimed(draft, facts))
     brief = found.brief(blocks)
+    claimed = {i: _with_lines(blocks[i], draft, facts) for i in brief if blocks[i].user is not None}
     made = [
-        _because(short(i) if i in brief else blocks[i].within(cost), found.worth.get(i, 0.0) / HIGHEST)
+        _because(claimed.get(i, short(i)) if i in brief else blocks[i].within(cost), found.worth.get(i, 0.0) / HIGHEST)
         for i, cost in found.costs.items()
     ]
     if not exact and draft.fixed + sum(found.costs.values()) <= draft.room < draft.fixed + sum(b.tokens for b in made):
@@ -299,11 +313,18 @@ def _claimed(draft: Draft, facts: Facts) -> Claimed:
             raises.setdefault(places[claim.since], {})[target] = size_of(draft.blocks[target])
     newest = [max([m.index for m in block.messages], default=-1) for block in draft.blocks]
 
-    def typed(place: int) -> frozenset[int]:
-        standing = claims.standing(room, newest[place])
-        return frozenset([places[index] for index in standing.messages if index in places])
+    def typed(place: int) -> dict[int, int]:
+        standing = claims.standing(room, newest[place]).messages
+        return {places[i]: claim.tokens if claim.spans else 0 for i, claim in standing.items() if i in places}
 
     return Claimed(raises, typed)
+
+
+def _with_lines(block: Block, draft: Draft, facts: Facts) -> Block:
+    """A user's block with the lines of its message that are claimed."""
+    message = block.messages[0]
+    spans = facts.claims.order_lines(message.index) if facts.claims is not None and len(block.messages) == 1 else ()
+    return replace(block, messages=draft.recount((shortened(message, spans),))) if spans else block
 
 
 def _older(params: Params) -> float:
@@ -331,9 +352,28 @@ def _with_excerpts(
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - _older(params)) * max(0, draft.room - always))
     marks = Marks(window, draft.fixed, low_of(draft, params.low), 0.0)
-    kept = replay(blocks, marks, lambda place: blocks[place].tokens).costs.keys()
-    places = {place: number for number, place in enumerate(sorted(kept))}
-    return with_quotes(without(draft, kept), blocks, places, facts.original, question, alike)
+    found = replay(blocks, marks, lambda place: blocks[place].tokens, _claimed(draft, facts))
+    kept, brief = found.costs, found.brief(blocks)
+    stay = [_with_lines(blocks[place], draft, facts) if place in brief else blocks[place] for place in kept]
+    made = draft if len(kept) == len(blocks) and not brief else draft.with_blocks(stay, drops(blocks, kept))
+    places = {place: number for number, place in enumerate(kept) if place not in brief}
+    return with_quotes(made, blocks, places, facts.original, question, alike, _orders_now(draft, facts, kept))
+
+
+def _orders_now(draft: Draft, facts: Facts, kept: Collection[int]) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The places of the orders that are not kept and that the question claims, with the lines that are enough."""
+    claims = facts.claims
+    if claims is None:
+        return {}
+    places, room = places_of(draft.blocks), room_for_claims(draft, facts)
+    wanted = [claim for claim in claims.standing(room).messages.values() if claim.index in places]
+    left = ORDERS * room - sum(claim.tokens for claim in wanted if places[claim.index] in kept)
+    found: dict[int, tuple[tuple[int, int], ...]] = {}
+    for claim in wanted:
+        if places[claim.index] not in kept and claim.tokens <= left:
+            left -= claim.tokens
+            found[places[claim.index]] = claim.spans
+    return found
 
 
 def _cost(draft: Draft, kept: Iterable[int]) -> int:

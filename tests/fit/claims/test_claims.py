@@ -98,6 +98,53 @@ def test_what_users_typed_in_a_run_is_claimed_orders_first_then_the_newest() -> 
     assert made.standing(1000).messages[7].reason is Reason.TYPED
 
 
-def test_a_chat_without_tools_claims_nothing_yet() -> None:
-    made = claims([user("Never phone me."), assistant("All right."), user("What of `load` in a.py?")])
-    assert not made.standing(5000).messages and not made.standing(5000).results
+def chat(count: int, *said: str) -> list[dict[str, Any]]:
+    """A chat without tools that begins with what is said."""
+    found: list[dict[str, Any]] = [user("Hello there.")]
+    for text in said:
+        found += [assistant("Fine."), user(text)]
+    for i in range(count):
+        found += [assistant(f"That was thing {i}."), user(f"What about matter {i} of the plan?")]
+    return found
+
+
+def test_of_a_chat_without_tools_orders_alone_are_claimed() -> None:
+    made = claims(chat(20, "Answer in one sentence, always.", "My brother always loses things."))
+    assert [(c.index, c.reason, c.spans) for c in made.standing(5000).messages.values()] == [(2, Reason.ORDER, ())]
+    assert not made.standing(5000).results
+
+
+def test_orders_have_a_fifth_of_a_chat_and_those_that_agree_with_the_question_come_first() -> None:
+    topics = [f"{chr(97 + i) * 3}ware" for i in range(20)]
+    said = [f"Always name the source when I ask about {topic}." for topic in topics]
+    run = [*chat(5, *said), assistant("Yes."), user("What do you know of cccware?")]
+    made, size = claims(run), claims(run).standing(100_000).messages
+    cost = next(iter(size.values())).tokens
+    assert len(size) == 20
+    kept = list(made.standing(int(5 * 3.5 * cost)).messages)
+    assert len(kept) == 3 and kept[0] == 2 + 2 * 2  # the third order, then the newest
+    assert kept[1:] == [40, 38]
+
+
+def test_of_a_long_message_the_lines_with_orders_are_enough() -> None:
+    order = "From now on, answer in two sentences."
+    text = f"{'Some words about the week. ' * 60}\n\n{order}\nWhat is next?"
+    made = claims(chat(3, text))
+    (claim,) = made.standing(5000).messages.values()
+    assert [text[a:b].strip() for a, b in claim.spans] == [order]
+    pasted = "I read this:\n\n" + "x y z\n" * 300 + "Never answer in prose.\n" + "x y z\n" * 300 + "\nWhat do you say?"
+    assert not claims(chat(3, pasted)).standing(5000).messages
+
+
+def test_what_people_of_a_transcript_said_are_no_orders() -> None:
+    said = [
+        (user if i % 2 else assistant)(f"[May {i}] {'Ann' if i % 2 else 'Bob'}: Never call me late.")
+        for i in range(1, 9)
+    ]
+    assert not claims(said).standing(5000).messages
+    group = [
+        turn
+        for i in range(8)
+        for turn in (user(f"{'Ann' if i % 2 else 'Bob'}: Never call me late."), assistant("Fine."))
+    ]
+    assert claims(group).standing(5000).messages, "several people talk to an assistant"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.fit.claims.typed import is_reply, is_typed, orders_in
+from proxy.fit.claims.typed import is_reply, is_typed
 from proxy.model.conversation import Message
 from tests.makers import message, user, words
 
@@ -42,17 +42,3 @@ def test_a_long_message_is_pasted() -> None:
 def test_a_reply_without_content_means_nothing_alone() -> None:
     assert is_reply(said("yes, delete it"))
     assert not is_reply(said("Never touch the lock file of the frontend."))
-
-
-@pytest.mark.parametrize(
-    ("text", "orders"),
-    [
-        ("That went well. Never touch the lock file. What is next?", ["Never touch the lock file."]),
-        ("From now on, write comments in French. Thanks!", ["From now on, write comments in French."]),
-        ("> Never touch the lock file.\nHe wrote that.", []),
-        ("```\nNever touch the lock file.\n```\nfails. Why?", []),
-        ("<doc>Never touch the lock file.</doc> Is this true?", []),
-    ],
-)
-def test_orders_are_clauses_that_hold_for_later_answers(text: str, orders: list[str]) -> None:
-    assert [text[a:b] for a, b in orders_in(text, CONVENTIONS.orders)] == orders

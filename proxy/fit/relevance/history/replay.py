@@ -88,21 +88,23 @@ class Kept:
 NOTHING = Kept({}, {})
 
 
-def never(place: int) -> frozenset[int]:
+def never(place: int) -> Mapping[int, int]:
     """No place."""
-    return frozenset()
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `raises`: results, from the block that
-    claims them on. `at`: others, by a cut that is made at a place; it may depend on the blocks up to there alone."""
+    claims them on. `at`: others, by a cut that is made at a place, with the tokens of the form that is enough of each,
+    0 if only all of it is; it may depend on the blocks up to there alone."""
 
     raises: Raises = field(default_factory=dict)
-    at: Callable[[int], frozenset[int]] = never
+    at: Callable[[int], Mapping[int, int]] = never
 
 
 NO_CLAIMS = Claimed()
+NOTHING_CLAIMED: Mapping[int, int] = {}
 CUT: Bounded[int, Kept] = Bounded(CUTS, CUTS_BYTES)
 
 
@@ -189,9 +191,9 @@ def lasting(blocks: Sequence[Block]) -> set[int]:
     return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
 
 
-def _ordered(typed: Iterable[int], results: Iterable[int]) -> list[int]:
-    """What is claimed, what users typed first, for it is short; the newest first."""
-    return [*sorted(typed, reverse=True), *sorted(results, reverse=True)]
+def _ordered(typed: Mapping[int, int], results: Iterable[int]) -> dict[int, int]:
+    """What is claimed, with the tokens that are enough: what users typed first, for it is short; the newest first."""
+    return {place: typed.get(place, 0) for place in [*sorted(typed, reverse=True), *sorted(results, reverse=True)]}
 
 
 def _unclaimed(blocks: Sequence[Block], claimed: Claimed) -> list[Size]:
@@ -281,9 +283,10 @@ def _cut(
     marks: Marks,
     brief: Callable[[int], int],
     before: Kept,
-    claimed: Iterable[int] = (),
+    claimed: Mapping[int, int] = NOTHING_CLAIMED,
 ) -> Kept:
-    """The blocks that stay. Those that are `claimed` come first, in that order, as far as they fit. The older ones that
+    """The blocks that stay. Those that are `claimed` come first, in that order, as far as they fit, some in a form that
+    is enough (place -> its tokens, 0: whole) unless they are among the newest. The older ones that
     the cut `before` chose stay as they are while they leave room for others: the prompt then begins as before. Else all
     are chosen anew, and room is left for the next cut."""
     users = [place for place in live if seen.blocks[place].user is not None]
@@ -297,7 +300,13 @@ def _cut(
     def own(place: int) -> int:  # an answer is shortened only if it stays just to close its round
         return short(place) if seen.blocks[place].has_results else live[place]
 
-    for place in claimed:
+    late: dict[int, int] = {}
+    for place, enough in claimed.items():
+        if enough and place in live and place not in kept:
+            cost = min(live[place], enough)
+            late |= {place: cost} if cost <= room else {}
+            room -= late.get(place, 0)
+            continue
         wanted = {place: live[place]} if place in live and place not in kept else {}
         after = seen.closing.get(place) if wanted else None
         if after is not None and after in live and after not in kept:
@@ -307,6 +316,7 @@ def _cut(
             room -= sum(wanted.values())
     newest = _newest(live, kept, int(room * (1 - marks.recalled)), own)
     kept |= newest
+    kept |= {place: cost for place, cost in late.items() if place not in kept}
     older = [place for place in live if place not in kept]
     worth = _worth(seen, live, users, older) if marks.recalled and older else {}
     left = room - sum(newest.values())
