@@ -267,7 +267,8 @@ def test_D61_nothing_that_lasts_is_measured_by_a_clock_that_may_jump() -> None:
     """The time of day is only told: in log lines, in what replicas tell each other (when a proof ends), in spans and
     metrics, on the page, in recordings (whose age a restart must not reset), and in the field `created` of an answer of
     our own."""
-    telling = {"proxy/observe/log.py", "proxy/cache/model_records.py", "proxy/request/tracing.py"}
+    telling = {"proxy/observe/log.py", "proxy/cache/model_records.py", "proxy/cache/accepted_callers.py"}
+    telling |= {"proxy/request/tracing.py"}
     telling |= {"proxy/request/gateway.py", "proxy/config/reload.py", "proxy/bootstrap.py"}
     telling |= {"proxy/observe/recent.py", "proxy/admin/page.py"}
     telling |= {"proxy/observe/recording.py", "proxy/observe/recording_files.py"}

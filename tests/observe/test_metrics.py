@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -181,13 +182,13 @@ def test_who_prefers_openmetrics_gets_it(accept: str, preferred: bool) -> None:
     assert body.endswith(b"# EOF\n") == preferred
 
 
-SIGNED = b"_error_ratio"  # the name of a histogram of values that may be negative ends so
+SIGNED = re.compile(rb"_error_ratio|_difference_tokens")  # names of histograms of values that may be negative
 
 
 def strict(body: bytes) -> list[Metric]:
     """The families as the reference parser reads them. It rejects a histogram with a count and without a sum, as those
     of values that may be negative are; Prometheus reads them."""
-    lines = [line for line in body.splitlines(keepends=True) if SIGNED not in line]
+    lines = [line for line in body.splitlines(keepends=True) if not SIGNED.search(line)]
     return list(text_string_to_metric_families(b"".join(lines).decode()))  # type: ignore[no-untyped-call]
 
 

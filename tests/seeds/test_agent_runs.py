@@ -48,37 +48,40 @@ def counted(said: str) -> int:
 
 
 def test_a_result_of_50_000_tokens_comes_out_at_about_2_000_with_count_and_metadata() -> None:
+    """The oldest first, and no further than the window asks for: the newest keep more than the seed's 2,000 tokens."""
     large = meetings(50_000)
     assert 49_000 < counted(large) < 51_000
-    found = planned(run(*[large] * 4), shipped("default"), model=MODEL, window=131_072, max_tokens=4000)
-    *older, newest = results(found)
+    found = planned(run(*[large] * 8), shipped("default"), model=MODEL, window=131_072, max_tokens=4000)
+    oldest, second, *_, newest = results(found)
     assert 10_000 < counted(newest) < 20_000  # what is to be read now gets more
-    short = older[0]
-    told = expanded(json.loads(short))
-    assert all(1500 < counted(one) <= 2000 for one in older)
-    assert told["status"] == "success" and told["metadata"] == json.loads(large)["metadata"]
-    assert told["result_count"] == 23 and told["note"].startswith("[Truncated: 23 total results")
-    assert 2 <= len(told["results"]) < 23 and "All hands" in told["results"][0]["meeting_title"]
+    assert all(1500 < counted(one) <= 2000 for one in (oldest, second))
+    for told in (expanded(json.loads(one)) for one in results(found)):
+        assert told["status"] == "success" and told["metadata"] == json.loads(large)["metadata"]
+        assert told["result_count"] == 23 and "23 total results" in told["note"]
+        assert 2 <= len(told["results"]) < 23 and "All hands" in told["results"][0]["meeting_title"]
     assert_fits(found)
 
 
 def test_the_agent_ladder_keeps_a_preview_of_two_within_5_000_characters() -> None:
     large = meetings(50_000)
-    found = planned(run(large, large, large), shipped("agent"), model=MODEL, window=131_072, max_tokens=4000)
-    for short in results(found):
+    found = planned(run(*[large] * 8), shipped("agent"), model=MODEL, window=131_072, max_tokens=4000)
+    for short in results(found)[:2]:
         told = json.loads(short)
         assert len(short) <= 5000 and counted(short) <= 2000
-        assert told["result_count"] == 23 and "Truncated: 23" in told["note"] and len(told["results"]) == 2
+        assert told["result_count"] == 23 and told["note"].startswith("[Truncated") and "23 total" in told["note"]
+        assert len(told["results"]) == 2
         assert told["metadata"] == json.loads(large)["metadata"]
         assert len(told["results"][0]["content"]) <= 501  # the seed's 500 characters, and a mark
-    assert found.draft.prompt < 50_000
     assert_fits(found)
 
 
 def test_a_plain_text_result_over_5_000_characters_is_cut_there_and_says_so() -> None:
-    found = planned(run(text(2000, MODEL), text(120_000, MODEL)), shipped("agent"), model=MODEL, max_tokens=4000)
-    assert all(4000 < len(short) <= 5000 for short in results(found))
-    assert all(short.endswith("[Truncated for context management]") for short in results(found))
+    told = [f"{text(2000, MODEL)} {i}" for i in range(30)]
+    found = planned(run(*told), shipped("agent"), model=MODEL, window=32_072, max_tokens=4000)
+    assert results(found)[-1] == told[-1]
+    cut = [short for short in results(found) if short not in told]
+    assert len(cut) > 4 and all(4000 < len(short) <= 5000 for short in cut[:-1])
+    assert all(short.endswith("[Truncated for context management]") for short in cut[:-1])  # the last: as far as needed
     assert_fits(found)
 
 
