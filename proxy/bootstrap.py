@@ -79,14 +79,16 @@ def start(
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
     at = f"http://{shown(listeners[0])}/v1"
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
-    if admin_listeners:
-        url = f"http://{shown(admin_listeners[0])}/"
+    url = f"http://{shown(admin_listeners[0])}/" if admin_listeners else ""
+    if url:
         served = (
             "serves /metrics, /healthz, /readyz; the page, /inspect, /learned and /forget need PLIMSOLL_ADMIN_TOKEN"
         )
         if not is_shut(settings):
             served = "serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget"
         event(served, at=url)
+    if on_terminal() and sys.stderr.isatty():
+        print("\n".join(first_steps(at, url)), file=sys.stderr, flush=True)
 
     def work(number: int, ready: Callable[[], None]) -> None:
         services.budget.serve_as(number)
@@ -108,9 +110,12 @@ def start(
 
 
 def check_admin(settings: Settings) -> None:
-    """Raises `ConfigError` where settings of the admin port lack the port, or others would see texts of messages."""
+    """Raises `ConfigError` where settings of the admin port lack the port, where it is the proxy's own, or where others
+    would see texts of messages."""
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
+    if settings.port and settings.admin_port == settings.port and settings.admin_host in (None, "", settings.host):
+        raise ConfigError(f"PLIMSOLL_ADMIN_PORT is {settings.port}, the proxy's own port: it must be another")
     if not settings.page_content:
         return
     if settings.admin_port is None:
@@ -154,6 +159,18 @@ def unmovable(services: Services) -> list[str]:
     """A remark for each move that is allowed and cannot be made, or not for first requests."""
     models = services.rules.ladders[services.settings.ladder].models
     return doubtful_moves(models, services.knowledge, services.routes)
+
+
+def first_steps(at: str, page: str) -> tuple[str, ...]:
+    """What a person at a terminal does next, a line each. `at`: the base URL for clients; `page`: that of the page."""
+    seen = page or "start with --admin-port 8081 to see what it does, live"
+    return (
+        "",
+        f"  use it      export OPENAI_BASE_URL={at}",
+        f"  the page    {seen}",
+        "  see a cut   plimsoll demo, in another terminal; it needs no key",
+        "",
+    )
 
 
 def on_terminal() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, check_admin, listen, on_terminal, shown
+from proxy.bootstrap import aged, check_admin, first_steps, listen, on_terminal, shown
 from proxy.config.model_table import read_table
 from proxy.config.settings import read_settings
 from proxy.config.window_rules import WindowRules
@@ -139,3 +139,28 @@ def test_texts_are_shown_to_this_machine_or_behind_a_token(given: dict[str, str]
         check_admin(read_settings(given))
     if problem == "ADMIN_TOKEN":
         check_admin(read_settings({**given, **token}))
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"PLIMSOLL_ADMIN_PORT": "8080"}, True),
+        ({"PLIMSOLL_PORT": "9", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "127.0.0.1"}, True),
+        ({"PLIMSOLL_PORT": "9", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "127.0.0.2"}, False),
+        ({"PLIMSOLL_PORT": "0", "PLIMSOLL_ADMIN_PORT": "0"}, False),
+        ({"PLIMSOLL_ADMIN_PORT": "8081"}, False),
+    ],
+)
+def test_U12_the_admin_port_is_not_the_port_of_the_proxy(given: dict[str, str], refused: bool) -> None:
+    if refused:
+        with pytest.raises(ConfigError, match=r"PLIMSOLL_ADMIN_PORT is .*, the proxy's own port"):
+            check_admin(read_settings(given))
+    else:
+        check_admin(read_settings(given))
+
+
+def test_U16_a_terminal_is_told_what_to_do_next() -> None:
+    said = "\n".join(first_steps("http://127.0.0.1:8080/v1", "http://127.0.0.1:8081/"))
+    assert "export OPENAI_BASE_URL=http://127.0.0.1:8080/v1\n" in said
+    assert "http://127.0.0.1:8081/\n" in said and "plimsoll demo" in said
+    assert "--admin-port" in "\n".join(first_steps("http://127.0.0.1:8080/v1", ""))

@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn
 
 from proxy.config.key_files import with_key_files
 from proxy.config.settings import ADMIN_TOKEN, ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser
+
+UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (--[\w-]+)")  # in argparse's own words
+NO_FILE = "there is no configuration file: settings are flags and environment variables, rules a folder (--rules)"
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that says what an unknown command or flag was probably meant to be."""
+
+    names: Sequence[str] = ()  # of the commands
+
+    def error(self, message: str) -> NoReturn:
+        """Ends with exit code 2."""
+        found = UNKNOWN.search(message)
+        super().error(message + (hint(found[1] or found[2], self.names) if found else ""))
+
+
+def hint(name: str, commands: Sequence[str]) -> str:
+    """What is added to the error on an unknown command or flag; empty if it is like none."""
+    if name == "--config":
+        return f"; {NO_FILE}"
+    known = [*commands, *(setting.flag for setting in SETTINGS)]
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def empty_keys(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """A line for each flag of a key that is given and empty, as by a variable of a script that is not set."""
+    keys = [setting for setting in SETTINGS if setting.field.endswith("api_key")]
+    given = [(setting.flag, getattr(arguments, setting.field, None)) for setting in keys]
+    return tuple(
+        f"{flag} is empty: there is no such key" for flag, text in given if text is not None and not text.strip()
+    )
 
 
 def add_settings(command: argparse.ArgumentParser, fields: Collection[str] = ()) -> None:

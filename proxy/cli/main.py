@@ -27,8 +27,10 @@ from proxy.apis import api_of
 from proxy.apis.openai_chat import API
 from proxy.cli import running
 from proxy.cli.arguments import (
+    CommandParser,
     add_settings,
     all_settings_of,
+    empty_keys,
     environment,
     settings_of,
     value_of,
@@ -39,6 +41,7 @@ from proxy.config.rules import check_rules
 from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variables
 from proxy.config.values import whole
 from proxy.errors import ClientError, ConfigError
+from proxy.model.lenient_json import raw_fields
 from proxy.observe.recording_files import problem_of
 
 MAX_HELP_WIDTH = 110  # columns
@@ -81,7 +84,7 @@ def _with_flag_names(text: str, arguments: argparse.Namespace) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands. Each setting is a flag with the same name."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="plimsoll", description="Makes every request fit its model's context window.", formatter_class=_formatter
     )
     top.add_argument("--version", action="version", version=f"plimsoll {__version__}")
@@ -148,6 +151,7 @@ def parser() -> argparse.ArgumentParser:
     simulate_parser.add_argument("--port", type=value_of(whole(0, 65535)), default=8081, help="(default: 8081)")
     simulate_parser.add_argument("--window", type=value_of(whole(1)), default=8192, help="tokens (default: 8192)")
     simulate_parser.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
+    top.names = tuple(commands.choices)
     return top
 
 
@@ -175,6 +179,7 @@ def _add_replay_options(command: argparse.ArgumentParser) -> None:
 
 REPLAY_HELP = "show what the proxy would have done with recorded requests, without sending them"
 REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
+NO_REQUEST = "Nothing to inspect: no API takes it: it has no messages, and no input or prompt of text."
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
 CHECK_HELP = "list the problems of a folder of rules, or of the settings"
@@ -208,7 +213,8 @@ def serve(arguments: argparse.Namespace) -> int:
         from proxy.bootstrap import start
 
         environ = partial(environment, arguments)
-        return start(settings, unknown_variables(environ()), folder, partial(all_settings_of, arguments), environ)
+        remarks = (*unknown_variables(environ()), *empty_keys(arguments))
+        return start(settings, remarks, folder, partial(all_settings_of, arguments), environ)
 
 
 def _folder() -> TemporaryDirectory[str]:
@@ -231,7 +237,10 @@ def inspect(arguments: argparse.Namespace) -> int:
         headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
-        inspection = asyncio.run(services.inspecting.plan_of(api_of(body) or API, body, headers))
+        api = api_of(body)
+        if api is None and raw_fields(body):
+            raise ConfigError(f"{arguments.file}: {NO_REQUEST}")
+        inspection = asyncio.run(services.inspecting.plan_of(api or API, body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:

@@ -33,7 +33,7 @@ SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$
 META, REDACTED, BODIES = "meta", "redacted", "bodies"  # what a recording has of a request's body
 
 port = whole(0, 65535)
-tokens = optional(whole(1))
+tokens = optional(values.tokens)
 
 
 @dataclass(frozen=True, slots=True)

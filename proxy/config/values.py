@@ -18,6 +18,7 @@ TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 # Decimal and binary units, as in Kubernetes' quantities: 10MB is 10,000,000 bytes and 64MiB 67,108,864.
 BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+TOKENS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 WHOLE = re.compile(r"\d{1,18}|\d{1,3}([_,]\d{3}){1,5}", re.ASCII)
@@ -69,6 +70,14 @@ rate = quantity(BYTES, "bytes per second, such as 0, 240 or 1kB", minimum=0)
 def size(text: str) -> int:
     """A size in bytes: `67108864`, `10MB`, `64MiB`."""
     return int(_bytes(text))
+
+
+_tokens = quantity(TOKENS, "a number of tokens such as 32000, 32k or 1M", minimum=1)
+
+
+def tokens(text: str) -> int:
+    """A number of tokens: `32000`, `32_000`, `32k` (a thousand each), `1M`."""
+    return int((WHOLE.fullmatch(text) and whole(0)(text)) or _tokens(text))
 
 
 def boolean(text: str) -> bool:

@@ -38,7 +38,7 @@ def test_the_api_of_a_body_is_recognised_by_its_fields(body: object, name: str) 
     assert found is not None and found.name == name
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"model":"m"}'])
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"model":"m"}', b'{"prompt":5}'])
 def test_a_body_of_no_api_has_none(body: bytes) -> None:
     assert api_of(body) is None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.cli.arguments import empty_keys, hint
+from proxy.cli.main import parser
 from proxy.config.settings import SETTINGS
 from tests.cli.test_main import clean, ended, long
 
@@ -27,6 +29,8 @@ def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.Ca
         (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, default"),
         (["--redis", "memcached://x"], "--redis must begin with redis://"),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
+        (["--port", "9", "--admin-port", "9"], "--admin-port is 9, the proxy's own port"),
+        (["--context-total-token-limit", "3x"], "must be a number of tokens such as 32000, 32k or 1M"),
         (["--port", "0", "--admin-port", "1", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
     ],
 )
@@ -57,3 +61,30 @@ def test_traces_meant_for_other_programs_stop_no_command_but_serve(
     assert ended(capsys, "inspect", long)[0] == 0
     code, _, err = ended(capsys, "serve")
     assert (code, err.count("\n")) == (2, 1) and "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("servee",), "; did you mean serve?"),
+        (("serve", "--prot", "9"), "; did you mean --port?"),
+        (("inspect", "--config", "x.yaml", "-"), "; there is no configuration file: settings are flags"),
+        (("serve", "--config=x.yaml"), "; there is no configuration file: settings are flags"),
+    ],
+)
+def test_U12_what_was_probably_meant_is_said(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parser().parse_args(argv)
+    assert end.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_U12_what_is_like_nothing_gets_no_hint() -> None:
+    assert hint("--zzz", ("serve",)) == ""
+
+
+def test_U11_an_empty_key_is_told_and_no_key_is_not() -> None:
+    assert empty_keys(parser().parse_args(["serve", "--api-key", " "])) == ("--api-key is empty: there is no such key",)
+    assert empty_keys(parser().parse_args(["serve", "--api-key", "sk-x"])) == ()
+    assert empty_keys(parser().parse_args(["serve"])) == ()

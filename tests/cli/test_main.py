@@ -234,7 +234,8 @@ def test_what_nothing_makes_fit_is_exit_code_1(capsys: pytest.CaptureFixture[str
     [
         (b"", "Nothing to inspect: "),
         (b"{", "Nothing to inspect: "),
-        (b'{"model":"gpt-4o"}', "Nothing to inspect: "),
+        (b'{"model":"gpt-4o"}', "Nothing to inspect: no API takes it"),
+        (b'{"prompt":5}', "no input or prompt of text"),
         (b'{"model":"gpt-4o","messages":[]}', "messages is empty"),
         (b"\x1f\x8b\x08\x00", "Nothing to inspect: "),
     ],

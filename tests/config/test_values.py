@@ -188,3 +188,16 @@ def test_origins_have_a_scheme_and_a_host(text: str, origins: tuple[str, ...]) -
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be origins such as"):
         values.origins(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"), [("32000", 32_000), ("32_000", 32_000), ("32k", 32_000), ("1.5K", 1_500), ("1M", 1_000_000)]
+)
+def test_U12_tokens_may_be_thousands_and_millions(text: str, parsed: int) -> None:
+    assert values.tokens(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "32kb", "k", "many", "0.5"])
+def test_U12_what_is_no_number_of_tokens_is_refused_with_what_is(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a number of tokens such as 32000, 32k or 1M"):
+        values.tokens(text)

@@ -262,7 +262,7 @@ def test_every_fault_has_a_meaning(fault: Fault) -> None:
     assert (error.status, error.code) == CLIENT_ERRORS[fault]
     told = error.for_client()
     assert (told.status, told.code, told.retry) == (error.status, error.code, True)
-    assert str(error) == told.message == "text"
+    assert str(error) == "text" and told.message.partition(" (")[0] == "text"
 
 
 def test_a_silent_upstream_is_a_timeout() -> None:
@@ -304,3 +304,10 @@ def test_an_answer_needs_no_more_than_a_reply() -> None:
         await got.close()
 
     run(check())
+
+
+def test_U16_a_client_whose_upstream_is_not_reached_learns_where_to_look() -> None:
+    unknown = UpstreamError.of(TransportError(Fault.CONNECT, "Name or service not known"))
+    assert unknown.for_client().message == "Name or service not known (see the proxy's log)"
+    silent = UpstreamError.of(TransportError(Fault.READ_TIMEOUT, "silence"))
+    assert silent.for_client().message == "silence"

@@ -51,7 +51,8 @@ _NUMBER: msgspec.json.Decoder[int | float | None] = msgspec.json.Decoder(int | f
 
 def recognises(fields: RawFields) -> bool:
     """Whether a body with these fields is one of this API. Responses have templates under the same key."""
-    return PROMPT in fields and not {"messages", "input"} & fields.keys()
+    texts = bytes(fields.get(PROMPT, b""))[:1] in (b'"', b"[")
+    return texts and not {"messages", "input"} & fields.keys()
 
 
 def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:

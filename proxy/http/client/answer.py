@@ -13,6 +13,8 @@ from proxy.wire.headers import Header
 UNREACHABLE = "upstream_unreachable"
 KEY_REFUSED = "upstream_key_refused"  # a key of the operator's
 
+SEE_LOG = "see the proxy's log"  # the client is not told which host it is
+
 # The status and code that a client gets for each fault.
 CLIENT_ERRORS: Final = {
     Fault.CONNECT: (502, UNREACHABLE),
@@ -50,7 +52,8 @@ class UpstreamError(Exception):
         """The error for a client that has received no byte of a response. OpenAI's clients may retry it, unless the
         operator's key was refused: it is refused again."""
         after = 1 if self.status == 503 else 0
-        return ClientError(self.status, self.message, code=self.code, retry=self.code != KEY_REFUSED, after=after)
+        said = f"{self.message} ({SEE_LOG})" if self.code == UNREACHABLE else self.message
+        return ClientError(self.status, said, code=self.code, retry=self.code != KEY_REFUSED, after=after)
 
 
 class Reply(Protocol):
