@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Annotated
 
@@ -84,8 +84,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Caller = Annotated[bytes, msgspec.Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, gc=False):
     """What `count` responses to one tenant taught about one model, for prompts of one shape. `latest` holds their last
     pairs, oldest first.
 
@@ -207,8 +206,7 @@ def _stepped(before: float | None, needed: float) -> float:
     return now if row >= 0 and now <= MARGINS[row] else before
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(msgspec.Struct, frozen=True, gc=False):
     """What the responses to one tenant taught about one model: a line for each shape of prompt."""
 
     text: Line = Line()
@@ -221,7 +219,7 @@ class Calibration:
     def with_sample(self, shape: Shape, pair: Pair, start: Correction | None = None) -> Calibration:
         """The calibration after one more response (`Line.with_sample`)."""
         line = self.of(shape).with_sample(pair, start)
-        return replace(self, tools=line) if shape is Shape.TOOLS else replace(self, text=line)
+        return Calibration(self.text, line) if shape is Shape.TOOLS else Calibration(line, self.tools)
 
     def merged(self, other: Calibration) -> Calibration:
         """Of each shape, the line based on more responses."""

@@ -26,7 +26,6 @@ This module is pure: no I/O and no clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -43,8 +42,7 @@ Timestamp = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 Text = Annotated[str, msgspec.Meta(max_length=64)]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True, gc=False):
     """The largest size that was `answered` and the smallest that was `refused` (0: none is known), the `window` to plan
     with, and when it was last confirmed, in seconds since 1970. `rule`: the row of refusals.toml that matched."""
 

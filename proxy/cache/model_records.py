@@ -283,7 +283,7 @@ class ModelRecords:
 
     def _invalidated_at(self, model: str) -> float:
         local = self._local_invalidations.get(model)
-        return max(local, self._invalidations.get(model)) if len(self._invalidations) else local
+        return max(local, self._invalidations.get(model)) if self._invalidations.records.filled else local
 
     def _now(self, model: str) -> float:
         """The time of a new record: later than the last invalidation, since which the clock may have been set back."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Generic, TypeVar
@@ -35,6 +35,7 @@ from proxy.config.window_rules import (
 from proxy.fit.money import Prices
 from proxy.model.limits import GUESS, UNKNOWN_WINDOW, Window
 from proxy.model.names import name_of
+from proxy.model.structs import replace
 
 CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from proxy.model.structs import replace
 
@@ -35,8 +37,7 @@ class Quality(StrEnum):
     ESTIMATED = "estimated"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True, gc=False):
     """The window of a model: `tokens` of prompt and reply together; `max_input`, `max_output`: of each alone, if known.
 
     `source`: where the figures are from. `guessed`: the model is unknown. `can`: the model's capabilities (tools,
@@ -136,8 +137,7 @@ CLOSE_REACH, FAR_SHARE = 3, 0.05  # from so many times it on, the margin is at l
 REACHES = (1.1, 1.5, 2, 3, REACH)
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(msgspec.Struct, frozen=True, gc=False):
     """A correction of a model's counts, learned from usage: `offset + ratio * n` tokens, for n of its encoding.
 
     `ratio`: tokens of the model per token of the encoding; None: that of the model's family. `share`: the margin's
@@ -172,8 +172,7 @@ class Correction:
         return max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)
 
 
-@dataclass(frozen=True, slots=True)
-class Corrections:
+class Corrections(msgspec.Struct, frozen=True, gc=False):
     """The corrections of a model's counts by the shape of the prompt; None where nothing was learned."""
 
     text: Correction | None = None
@@ -189,8 +188,7 @@ class Corrections:
         return Corrections(text, tools)
 
 
-@dataclass(frozen=True, slots=True)
-class CountUnit:
+class CountUnit(msgspec.Struct, frozen=True, gc=False):
     """How a prompt of a shape was counted: `offset + ratio * n` tokens, for n tokens of the model's encoding. `schema`:
     with a response schema."""
 
@@ -204,8 +202,7 @@ class CountUnit:
         return round((counted - self.offset) / self.ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedLimits:
+class LearnedLimits(msgspec.Struct, frozen=True):
     """What responses of an upstream taught about one of its models: its window, its bound on the prompt, and the ratio
     of its counts to ours (`scale` from refusals, `correction` from usage).
 
@@ -229,7 +226,7 @@ class LearnedLimits:
     correction: Corrections | None = None
     requested: int | None = None
     refused: int = 0
-    media: Callable[[int], int | None] | None = field(default=None, compare=False, repr=False)
+    media: Callable[[int], int | None] | None = None
 
     @property
     def bounds(self) -> bool:

@@ -55,12 +55,16 @@ class AnswerLearning:
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
+        counted = outcome.prompt_sent, figures.unit
+        sample = self.knowledge.sample(model, outcome.endpoint, counted, outcome.usage)
+        if sample is None and not figures.media:  # as mostly: whose answer it is makes no difference
+            return
         tenant = figures.tenant or tenant_of(sender)
         if figures.media:
             self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, outcome.usage.prompt)
-        caller = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
-        counted = outcome.prompt_sent, figures.unit
-        self.knowledge.record_usage(model, outcome.endpoint, tenant, counted, outcome.usage, caller)
+        if sample is not None:
+            voter = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
+            self.knowledge.record_sample(sample, tenant, voter if self.knowledge.keys.checked else None)
 
     def _record_size(self, context: RequestContext, figures: Figures, outcome: Outcome) -> None:
         """Records how much was answered, and with it what the refusal before proved. An upstream that read less than

@@ -15,7 +15,7 @@ from proxy.config.windows import GAP, RULES, TABLE, Windows, capped
 from proxy.fit.learn import named_prompt, proven, suspicion, with_learned
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import CHAT, Prompt
-from proxy.model.limits import NOTHING_LEARNED, CountUnit, LearnedLimits, Proof, Suspicion, Window
+from proxy.model.limits import NOTHING_LEARNED, Correction, CountUnit, LearnedLimits, Proof, Shape, Suspicion, Window
 from proxy.model.outcome import Outcome, Refusal, Unmoved, Usage
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
@@ -47,6 +47,17 @@ class ResolvedModel:
     listed: int
     window: Window
     counted_as: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one answer teaches about the counts of a model's prompts of a shape: tokens of the encoding and of the
+    upstream, and what holds without it (`Family.start`)."""
+
+    model: str
+    shape: Shape
+    pair: tuple[int, int]
+    start: Correction | None
 
 
 class Peers(Protocol):
@@ -154,7 +165,7 @@ class Knowledge:
             correction = self.cache.correction(model, tenant, start, self.keys.checked)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
-            return NOTHING_LEARNED if learned == NOTHING_LEARNED else learned
+            return NOTHING_LEARNED if learned.correction is None and learned == NOTHING_LEARNED else learned
         stated = self._stated(model)
         if stated.source == RULES:
             learned = learned.without_figures()
@@ -171,23 +182,18 @@ class Knowledge:
         bounds = (None if window.guessed else window.tokens, cap, self.limit)
         return learned.at(min([size // BYTES_PER_TOKEN, *(tokens for tokens in bounds if tokens is not None)]))
 
-    def record_usage(
-        self,
-        model: str,
-        api: str,
-        tenant: bytes,
-        counted: tuple[int, CountUnit | None],
-        usage: Usage,
-        caller: bytes | None = None,
-    ) -> None:
-        """Learns from the upstream's count of a prompt that we counted; `caller` is whose vote on the counts of others
-        it may become, where the upstream checks keys."""
+    def sample(self, model: str, api: str, counted: tuple[int, CountUnit | None], usage: Usage) -> Sample | None:
+        """What the upstream's count of a prompt that we counted teaches about ours; None if nothing, as mostly."""
         family, unit = self.families.find(model).of(api), counted[1]
-        sample = sample_of(model, family, unit, counted[0], usage)
-        if unit is None or sample is None or (is_noise(family, sample) and not self.cache.has_corrections(model)):
-            return
-        voter = caller if self.keys.checked else None
-        self.cache.record_sample(model, tenant, unit.shape, sample, family.start, voter)
+        pair = sample_of(model, family, unit, counted[0], usage)
+        if unit is None or pair is None or (is_noise(family, pair) and not self.cache.has_corrections(model)):
+            return None
+        return Sample(model, unit.shape, pair, family.start)
+
+    def record_sample(self, found: Sample, tenant: bytes, caller: bytes | None = None) -> None:
+        """Learns from a sample of a tenant; `caller` is whose vote on the counts of others it may become, if the
+        upstream checks keys."""
+        self.cache.record_sample(found.model, tenant, found.shape, found.pair, found.start, caller)
 
     def _stated(self, model: str) -> Window:
         """A model's window from the operator's rows, from what the upstream has loaded, the tables, the upstream's

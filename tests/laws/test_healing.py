@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from proxy.fit.plan import plan, start
 from proxy.model.limits import Margin, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 from tests.laws.cases import VALID, Case, cases
 from tests.laws.dialects import Dialect
 from tests.makers import WordMeter, ladder

@@ -216,7 +216,9 @@ class ProviderCounts:
         if not late and draft.window.fits(tokens, draft.least_reply, WHOLE_MARGIN):
             return
         counted = draft.prompt, unit_of(draft.meter)
-        self.knowledge.record_usage(prompt.model, prompt.api, tenant_of(headers), counted, Usage(tokens, 0))
+        sample = self.knowledge.sample(prompt.model, prompt.api, counted, Usage(tokens, 0))
+        if sample is not None:
+            self.knowledge.record_sample(sample, tenant_of(headers))
 
     async def close(self) -> None:
         """Cancels the calls under way."""
