@@ -13,9 +13,9 @@ another limit, or come from a temporary failure of a gateway.
 * A limit is proven if the refused request, with its reply limit and our margin, exceeds the limit by our count. The
   upstream's count serves as well if it is plausible. A request of 50 tokens proves no limit of 200.
 * A correction of our counts is proven by a plausible count that, with the reply, exceeds the named limit.
-* A refusal without figures proves nothing by itself. Its request is planned again with less: the largest size that was
-  answered before, else a share of what was refused. If that is answered, the refusal is `suspicion` confirmed: the
-  window is smaller than what was refused (`proxy.cache.intervals`).
+* A refusal without figures, or with none but the known window, proves nothing by itself. Its request is planned again
+  with less: the largest size that was answered before, else a share of what was refused. If that is answered, the
+  refusal is `suspicion` confirmed: the window is smaller than what was refused (`proxy.cache.intervals`).
 * A bound in bytes, or on one request alone (memory that several requests share, a sum of inputs), proves nothing. But a
   limit of one pass (llama.cpp's batch) is the bound of an input that is embedded: such an input is not split.
 """
@@ -240,13 +240,22 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
 
 
 def suspicion(sent: Draft, refusal: Refusal, after: LearnedLimits, *, opaque: bool) -> Suspicion | None:
-    """What a refusal of `sent` that names no figure would prove once the same request, planned with what was learned
-    `after` it, is answered. None if that would prove nothing. `opaque`: as in `proven`."""
-    nothing = refusal.bounds in (BODY, ONCE, TOGETHER, INPUTS, ROLES, REASONING) or _limit(sent, refusal) is not None
+    """What a refusal of `sent` that names no figure, or none but the known window, would prove once the same request,
+    planned with what was learned `after` it, is answered. None if that would prove nothing. `opaque`: as in `proven`.
+    """
+    nothing = refusal.bounds in (BODY, ONCE, TOGETHER, INPUTS, ROLES, REASONING) or _says_more(sent, refusal)
     window = after.window or 0
-    if nothing or not after.supposed or window < LEAST_SUPPOSED:
+    if nothing or not (after.supposed or _limit(sent, refusal)) or window < LEAST_SUPPOSED:
         return None
     return Suspicion(sent.prompt + _least(sent), window, refusal.rule[:64], shared=not opaque)
+
+
+def _says_more(sent: Draft, refusal: Refusal) -> bool:
+    """Whether a refusal has figures that are not known: another limit, or a count of the prompt. The known limit, or by
+    how much it was passed, only says that the upstream counts more than we do."""
+    if named_prompt(sent, refusal) is not None:
+        return _limit(sent, refusal) is not None
+    return refusal.limit is not None and refusal.limit != sent.window.tokens
 
 
 def _plausible(sent: Draft, true: int, at_least: bool = False) -> bool:

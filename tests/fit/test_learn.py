@@ -326,6 +326,14 @@ def test_a_refusal_without_figures_proves_nothing_itself_and_is_a_suspicion() ->
     assert suspects(asked(5_000), Refusal("r", limit=4_000)) is None
 
 
+def test_W4_a_refusal_that_names_only_the_known_window_is_a_suspicion_as_one_without_figures() -> None:
+    what = asked(5_000)
+    shrunk = int(UNKNOWN_REFUSAL_SHRINK * 5_500)
+    assert suspects(what, Refusal("r", limit=what.window.tokens)) == Suspicion(5_500, shrunk, "r")
+    assert suspects(what, Refusal("r", excess=1_000)) == Suspicion(5_500, 4_500, "r")
+    assert suspects(what, Refusal("r", limit=what.window.tokens, prompt=9_000)) is None
+
+
 @pytest.mark.parametrize("bounds", ["body", "request", "together", "inputs", "roles", "reasoning"])
 def test_what_bounds_no_window_is_no_suspicion(bounds: str) -> None:
     assert suspects(asked(5_000, guessed=True), Refusal("r", bounds=bounds)) is None
