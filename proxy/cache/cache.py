@@ -136,6 +136,11 @@ class Cache:
         """The valid limits that refusals proved for a model, a tenant and a conversation with these prefixes."""
         return self._records.learned(model, tenant, digests)
 
+    @property
+    def has_proofs(self) -> bool:
+        """Whether any refusal may have proved a limit, of whichever model and tenant: most never see one."""
+        return self._records.has_proofs
+
     def has_conversations(self, model: str, tenant: bytes) -> bool:
         """Whether a conversation of a tenant may have limits of its own."""
         return self._records.has_conversations(model, tenant)

@@ -299,12 +299,15 @@ def _merged(ours: Votes, theirs: Votes) -> Votes:
 def corrections(own: Calibration, agreed: Consensus | None, start: Correction | None) -> Corrections | None:
     """The corrections for a tenant: by its own lines from the third response on, else by the consensus, else by the
     first responses; None if there is nothing. `agreed`: None where callers agree on nothing."""
-    found = {}
-    for shape in Shape:
-        line = own.of(shape)
-        others = None if agreed is None or line.count >= MARGIN_SAMPLES else agreed.correction(shape, start)
-        found[shape.value] = others or line.correction
-    return Corrections(**found) if any(found.values()) else None
+    text = _correction(Shape.TEXT, own.text, agreed, start)
+    tools = _correction(Shape.TOOLS, own.tools, agreed, start)
+    return None if text is None and tools is None else Corrections(text, tools)
+
+
+def _correction(shape: Shape, line: Line, agreed: Consensus | None, start: Correction | None) -> Correction | None:
+    if agreed is None or line.count >= MARGIN_SAMPLES:
+        return line.correction
+    return agreed.correction(shape, start) or line.correction
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):

@@ -205,12 +205,23 @@ class ModelRecords:
 
     def has_tenant_records(self, model: str) -> bool:
         """Whether tenants of a model may get different results. If not, the tenant need not be determined."""
-        limited = self._limits.records.filled or self._intervals.records.filled or self._conversations.filled
-        return limited or self.has_corrections(model)
+        return self._limited or self.has_corrections(model)
+
+    @property
+    def has_proofs(self) -> bool:
+        """Whether a refusal may have proved a limit of any model and tenant."""
+        return self._limits.records.filled
+
+    @property
+    def _limited(self) -> bool:
+        """Whether there may be a limit of any model and tenant."""
+        return self._limits.records.filled or self._intervals.records.filled or self._conversations.filled
 
     def learned(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
         """The valid limits that refusals proved for a model and a tenant. Where none named the window: that of the
         interval of the conversation with these prefixes, else of the tenant's."""
+        if not self._limited:  # as mostly, and the next lines cost microseconds
+            return NOTHING_LEARNED
         record, now = self._limits.get((model, tenant)), self._wall()
         learned = record.learned(now, self._invalidated_at(model)) if record.proofs else NOTHING_LEARNED
         found = None if learned.window is not None else self._interval(model, tenant, digests, now)
@@ -244,12 +255,14 @@ class ModelRecords:
 
     def record_size(self, model: str, tenant: bytes, digests: Sequence[int], size: int) -> None:
         """Records that a request with these prefixes was answered; ends the intervals that its size disproves."""
-        key, now = (model, tenant), self._wall()
+        key = model, tenant
         if size > (self._answered.get(key) or 0):
             self._answered.put(key, size)
         if self._unproven.filled and size >= self.unproven(model, tenant):
             self._unproven.take(key)
-        own = self._conversations.find(model, tenant, digests)
+        if not self._limited:
+            return
+        own, now = self._conversations.find(model, tenant, digests), self._wall()
         if own is not None and own.refused:
             self._conversations.put(model, tenant, digests, own.after_answer(size, now))
         before = self._intervals.get(key)

@@ -156,12 +156,12 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
     def at(self, size: int) -> Correction:
         """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it."""
         if not self.taught or self.ratio is None:  # exact counts: an offset is one everywhere
-            return replace(self, taught=0)
+            return Correction(self.ratio, self.share, self.offset, self.sure, 0, self.reach)
         reach = next((reach for reach in REACHES if size <= reach * self.taught), None)
         if reach is None:
             return Correction(None, None, self.offset, sure=False)
         share = self.share if self.share is None or reach <= CLOSE_REACH else max(self.share, FAR_SHARE)
-        return replace(self, share=share, taught=0, reach=1.0 if reach == REACHES[0] else reach)
+        return Correction(self.ratio, share, self.offset, self.sure, 0, 1.0 if reach == REACHES[0] else reach)
 
     def doubt(self, family: float) -> float:
         """By how much prompts far beyond those that taught it may cost more, as a share of them: they do if the
@@ -184,8 +184,8 @@ class Corrections(msgspec.Struct, frozen=True, gc=False):
 
     def at(self, size: int) -> Corrections:
         """The corrections for a prompt of about `size` tokens."""
-        text, tools = (None if one is None else one.at(size) for one in (self.text, self.tools))
-        return Corrections(text, tools)
+        text, tools = self.text, self.tools
+        return Corrections(None if text is None else text.at(size), None if tools is None else tools.at(size))
 
 
 class CountUnit(msgspec.Struct, frozen=True, gc=False):

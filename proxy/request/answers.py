@@ -48,7 +48,7 @@ class AnswerLearning:
             total = outcome.usage.prompt + outcome.usage.completion
             for ident in filter(None, (outcome.usage.stored_as, figures.appends_to)):
                 self.cache.stored.put(tenant_of(sender), ident, total)
-        if figures.tenant:
+        if figures.tenant and self.cache.has_proofs:
             self._disprove(figures, context.answered, outcome)
         if figures.size >= LEAST_SUPPOSED and outcome.result != "refused":
             self._record_size(context, figures, outcome)
@@ -63,8 +63,10 @@ class AnswerLearning:
         if figures.media:
             self.knowledge.media.learn(tenant, model, figures.media, outcome.prompt_sent, outcome.usage.prompt)
         if sample is not None:
-            voter = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
-            self.knowledge.record_sample(sample, tenant, voter if self.knowledge.keys.checked else None)
+            voter = None
+            if self.knowledge.keys.checked:
+                voter = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
+            self.knowledge.record_sample(sample, tenant, voter)
 
     def _record_size(self, context: RequestContext, figures: Figures, outcome: Outcome) -> None:
         """Records how much was answered, and with it what the refusal before proved. An upstream that read less than

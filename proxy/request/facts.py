@@ -163,6 +163,8 @@ class Knowledge:
         if self.cache.has_corrections(model):
             start = self.families.find(model).start
             correction = self.cache.correction(model, tenant, start, self.keys.checked)
+            if learned is NOTHING_LEARNED and correction is not None:  # as mostly
+                return LearnedLimits(correction=correction)
             learned = learned if correction is None else replace(learned, correction=correction)
         if not learned.bounds:
             return NOTHING_LEARNED if learned.correction is None and learned == NOTHING_LEARNED else learned

@@ -139,7 +139,8 @@ class Reporter:
         if both is None:
             return outcome
         models = (outcome.model, outcome.model_sent)
-        tenant = tenant_of(context.received.headers) + outcome.upstream.encode()  # whose prompt caches differ
+        tenant = (figures.tenant if figures else b"") or tenant_of(context.received.headers)
+        tenant += outcome.upstream.encode()  # whose prompt caches differ
         return replace(outcome, repeated=self._sent_prefixes.add(tenant, models, *both))
 
     def passed(self, headers: Sequence[Header], outcome: Outcome) -> None:
