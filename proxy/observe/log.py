@@ -131,6 +131,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     upstream: str = ""
     unmoved: str = ""
     unplanned: str = ""
+    kept: str = ""
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -172,6 +173,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.upstream,
         o.unmoved,
         o.unplanned,
+        _kept(o),
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -197,7 +199,8 @@ def text_line(o: Outcome, at: float) -> str:
     named = f" model={model} window={o.window:,}" if o.model else ""
     head = f"{time.strftime('%H:%M:%S', time.localtime(at))} {o.status} {o.result} {o.endpoint} {o.path}".rstrip()
     how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
-    more = f" upstream={o.upstream}" if o.upstream else ""
+    more = f" kept=[{_kept(o)}]" if o.kept else ""
+    more += f" upstream={o.upstream}" if o.upstream else ""
     more += "".join(f" [{why}]" for why in (o.unmoved, o.unplanned) if why)
     more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:
@@ -220,6 +223,10 @@ def lost_text(count: int) -> str:
 
 def _steps(notes: Sequence[Note]) -> str:
     return printable(", ".join(map(step_summary, notes)), 8 * MAX_NAME) if notes else ""
+
+
+def _kept(o: Outcome) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in o.kept)
 
 
 def printable(text: str, most: int = MAX_NAME) -> str:

@@ -122,6 +122,13 @@ def test_why_a_request_was_not_planned_is_told() -> None:
     assert " [it is empty] " in text_line(outcome, 1.0)
 
 
+def test_why_claimed_messages_stay_is_told_with_how_many() -> None:
+    outcome = replace(FITTED, kept=(("asked again", 1), ("order", 2)))
+    assert told(outcome)["kept"] == "asked again 1, order 2"
+    assert " kept=[asked again 1, order 2] " in text_line(outcome, 1.0)
+    assert "kept" not in told(FITTED) and "kept" not in text_line(FITTED, 1.0)
+
+
 def test_a_switch_and_a_refusal_are_told() -> None:
     found = told(replace(FITTED, model_sent="gpt-4o", refusals=("openai_old", "vllm"), healed=True, result="healed"))
     assert (found["model_sent"], found["refused"], found["result"]) == ("gpt-4o", "openai_old, vllm", "healed")

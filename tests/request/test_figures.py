@@ -51,6 +51,18 @@ def test_the_outcome_of_what_was_only_observed_has_the_original_as_sent() -> Non
     assert context.headers()[-1] == request(Mode.OBSERVE).headers()[0], "also where nothing was counted"
 
 
+def test_the_outcome_has_why_messages_stay_only_where_the_cut_was_sent() -> None:
+    cut = made()
+    marked = tuple(
+        replace(b, messages=tuple(replace(m, why="kept: order") for m in b.messages)) for b in cut.draft.blocks
+    )
+    kept = replace(cut, draft=replace(cut.draft, blocks=marked))
+    assert request(plan=kept, result="fitted", attempts=1).outcome().kept == (("order", 1),)
+    assert request(plan=made(), result="fitted", attempts=1).outcome().kept == ()
+    assert request(Mode.OBSERVE, kept, attempts=1).outcome().kept == ()
+    assert request(plan=kept, result="unfit").outcome().kept == ()
+
+
 def test_what_was_never_sent_was_neither_cut_nor_granted() -> None:
     outcome = request(plan=made(), result="unfit").outcome()
     assert (outcome.prompt, outcome.load_before) == (made().before.prompt, made().before.load)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from proxy.model.claims import Standing
+from proxy.model.claims import Reason, Standing
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft
 from proxy.model.structs import replace
@@ -35,3 +36,13 @@ def _said(message: Message, reasons: Mapping[int, set[str]]) -> Message:
         return message
     why = KEPT + ", ".join(sorted(reasons[message.index]))
     return replace(message, why=f"{message.why}; {why}" if message.why else why)
+
+
+def counted(messages: Iterable[Message]) -> tuple[tuple[str, int], ...]:
+    """How many of these messages each reason keeps, the strongest reason first; reasons that keep none are left out.
+
+    A message that two reasons keep counts for both.
+    """
+    said = [message.why.rpartition(KEPT)[2].split(", ") for message in messages if KEPT in message.why]
+    found = Counter(reason for reasons in said for reason in reasons)
+    return tuple((reason.value, found[reason.value]) for reason in Reason if found[reason.value])
