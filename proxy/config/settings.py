@@ -92,6 +92,8 @@ class Settings:
     embeddings_upstream: str | None
     embeddings_api_key: str | None = field(repr=False)
     embeddings_timeout: float
+    embeddings_question_prefix: str
+    embeddings_passage_prefix: str
     counter_timeout: float
     extra_calls_budget: int
     extra_calls_keyless: bool
@@ -257,7 +259,19 @@ SETTINGS = (
         "PLIMSOLL_EMBEDDINGS_UPSTREAM", optional(values.upstream), "", "base URL for embeddings; empty: the upstream"
     ),
     Setting("PLIMSOLL_EMBEDDINGS_API_KEY", optional(values.key), "", "key for PLIMSOLL_EMBEDDINGS_UPSTREAM", True),
-    Setting("PLIMSOLL_EMBEDDINGS_TIMEOUT", values.timeout, "2", "seconds to wait for embeddings"),
+    Setting("PLIMSOLL_EMBEDDINGS_TIMEOUT", values.timeout, "200ms", "seconds to wait for embeddings"),
+    Setting(
+        "PLIMSOLL_EMBEDDINGS_QUESTION_PREFIX",
+        values.line,
+        "",
+        "what the embeddings model expects before a question, such as query:",
+    ),
+    Setting(
+        "PLIMSOLL_EMBEDDINGS_PASSAGE_PREFIX",
+        values.line,
+        "",
+        "what the embeddings model expects before a text that may answer it, such as passage:",
+    ),
     Setting(
         "PLIMSOLL_COUNTER_TIMEOUT",
         values.duration,

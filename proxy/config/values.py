@@ -147,6 +147,13 @@ def model(text: str) -> str:
     return text
 
 
+def line(text: str) -> str:
+    """A text of at most 500 characters without line breaks; may be empty."""
+    if not text.isprintable() or len(text) > 500:
+        raise ValueError(f"is {quoted(text)}, must be one line of at most 500 characters")
+    return text
+
+
 def host(text: str) -> str:
     """A host name or address to listen on."""
     if re.search(r"[\s/@]", text):

@@ -74,11 +74,13 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Want:
     """Knowledge that a step lacks: `kind` says what (a summary), `key` under which name it goes into the facts, and
-    `payload` what is needed to get it, in a type of its kind."""
+    `payload` what is needed to get it, in a type of its kind. `parts`: of how many parts it consists, if some of them
+    are worth having; `len()` of the knowledge then says how many are known."""
 
     kind: str
     key: str
     payload: Json = None
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

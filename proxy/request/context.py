@@ -126,7 +126,7 @@ class RequestContext(msgspec.Struct):
             *([UNKNOWN_STORED] if self._is_uncounted() else []),
             *([self.record.unmoved[0]] if self.record.unmoved[0] else []),
             *([REFUSING] if self._is_refusing else []),
-            *(f"{kind} that is not known yet would be asked for" for kind in missing),
+            *missing,
         ]
 
     def _has_notices(self, scanned: Scanned | None) -> bool:

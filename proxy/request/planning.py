@@ -70,8 +70,8 @@ class PlanBuilder:
             if want is None:
                 break
             value = await self._fulfil(received, want, record)
-            if not value and received.dry_run and want.kind not in missing:
-                missing += (want.kind,)
+            if received.dry_run and (lacking := _lacking(want, value)) and lacking not in missing:
+                missing += (lacking,)
             if want.kind == COUNT:
                 known = facts = with_count(facts, want.payload, value)
             else:
@@ -154,6 +154,14 @@ class PlanBuilder:
         """A payload that requests an answer of one piece. Raises `NotUnderstood`."""
         plain = scanned.plain if payload is received.body else payload
         return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.request.without_stream, plain)
+
+
+def _lacking(want: Want, value: Json) -> str:
+    """What a dry run says about a want that it made no call for: what is not known, or of many parts how many are."""
+    if want.parts > 1:
+        known = f"{len(value or ())} of {want.parts} {want.kind} are known"
+        return known if len(value or ()) == want.parts else f"{known}; the others would be asked for"
+    return "" if value else f"{want.kind} that is not known yet would be asked for"
 
 
 def _pieces(api: Api, planned: Planned) -> tuple[bytes, ...]:

@@ -112,7 +112,7 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 class Planned(msgspec.Struct, frozen=True, gc=False):
     """The bytes to send. Where the ladder was descended: the prompt, the facts and the plan that they follow from.
 
-    `missing` are the kinds of `Want` that a dry run could not fulfil. `prefixes`: those of what the client sent and of
+    `missing` says which wants a dry run could not fulfil. `prefixes`: those of what the client sent and of
     a payload that a plan changed. `refusing`: no step changed it, but the server is told to refuse what is too long,
     where it would have dropped something and said nothing.
     `pieces`: the payloads that are sent instead of one.

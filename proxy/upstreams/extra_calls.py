@@ -27,11 +27,13 @@ class CallDenied(Exception):
 
 @dataclass(slots=True)
 class CallCost:
-    """The cost of some extra calls: their number, their tokens (prompt and reply) and their duration in seconds."""
+    """The cost of some extra calls: their number, their tokens (prompt and reply) and their duration in seconds.
+    `waited`: the seconds that their request waited for embeddings."""
 
     calls: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    waited: float = 0.0
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ class FairQueue:
 
     At most `max_active` tasks run at once, at most `max_active_each` of them for one caller. At most `max_waiting`
     tasks wait, at most `max_waiting_each` of one caller. Between callers the order is round-robin, within a caller it
-    is first in, first out.
+    is first in, first out, but for an `urgent` task, which is the next of its caller.
     """
 
     def __init__(self, max_active: int, max_active_each: int, max_waiting: int, max_waiting_each: int) -> None:
@@ -31,15 +31,15 @@ class FairQueue:
         self._waiting = 0
 
     @contextlib.asynccontextmanager
-    async def slot(self, caller: bytes) -> AsyncIterator[None]:
+    async def slot(self, caller: bytes, urgent: bool = False) -> AsyncIterator[None]:
         """Waits for a slot and holds it for the duration of the `with` block. Raises QueueFull without waiting."""
-        await self._acquire(caller)
+        await self._acquire(caller, urgent)
         try:
             yield
         finally:
             self._release(caller)
 
-    async def _acquire(self, caller: bytes) -> None:
+    async def _acquire(self, caller: bytes, urgent: bool) -> None:
         if self._has_slot(caller):
             self._active[caller] += 1
             return
@@ -47,7 +47,8 @@ class FairQueue:
         if self._waiting >= self._max_waiting or len(queue) >= self._max_waiting_each:
             raise QueueFull
         ready = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(caller, deque()).append(ready)
+        waiting = self._queues.setdefault(caller, deque())
+        (waiting.appendleft if urgent else waiting.append)(ready)
         self._waiting += 1
         try:
             await ready

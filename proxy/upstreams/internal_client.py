@@ -80,10 +80,13 @@ class InternalClient:
         return self.dedicated or (caller == ANONYMOUS and self.upstream.has_key)
 
     @contextlib.asynccontextmanager
-    async def slot(self, caller: bytes) -> AsyncIterator[None]:
-        """Waits for a slot in the queue and holds it. Raises CallDenied if the queue is full."""
+    async def slot(self, caller: bytes, urgent: bool = False) -> AsyncIterator[None]:
+        """Waits for a slot in the queue, before the caller's other calls if it is urgent, and holds it.
+
+        Raises CallDenied if the queue is full.
+        """
         try:
-            async with self.queue.slot(caller):
+            async with self.queue.slot(caller, urgent):
                 yield
         except QueueFull:
             self.extra_calls.record_call(self.kind, "busy")

@@ -21,7 +21,8 @@ def test_an_empty_environment_means_the_documented_defaults() -> None:
     assert (settings.summary_model, settings.summary_upstream, settings.summary_api_key) == ("", None, None)
     assert settings.summary_timeout == 20
     embeddings = (settings.embeddings_model, settings.embeddings_upstream, settings.embeddings_api_key)
-    assert (*embeddings, settings.embeddings_timeout) == ("", None, None, 2)
+    assert (*embeddings, settings.embeddings_timeout) == ("", None, None, 0.2)
+    assert (settings.embeddings_question_prefix, settings.embeddings_passage_prefix) == ("", "")
     assert (settings.extra_calls_budget, settings.extra_calls_keyless) == (20_000_000, True)
     assert settings.llm_fallback_enabled is False
     assert settings.llm_allowed_fallback_models == ()
@@ -80,6 +81,8 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_EMBEDDINGS_UPSTREAM": "http://localhost:8002/v1/",
             "PLIMSOLL_EMBEDDINGS_API_KEY": "sk-3",
             "PLIMSOLL_EMBEDDINGS_TIMEOUT": "1s",
+            "PLIMSOLL_EMBEDDINGS_QUESTION_PREFIX": "query:",
+            "PLIMSOLL_EMBEDDINGS_PASSAGE_PREFIX": "passage:",
             "PLIMSOLL_COUNTER_TIMEOUT": "250ms",
             "PLIMSOLL_EXTRA_CALLS_BUDGET": "5_000",
             "PLIMSOLL_EXTRA_CALLS_KEYLESS": "no",
@@ -141,6 +144,8 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         embeddings_upstream="http://localhost:8002/v1",
         embeddings_api_key="sk-3",
         embeddings_timeout=1.0,
+        embeddings_question_prefix="query:",
+        embeddings_passage_prefix="passage:",
         counter_timeout=0.25,
         extra_calls_budget=5_000,
         extra_calls_keyless=False,

@@ -250,10 +250,12 @@ def test_inspect_asks_nobody_and_tells_by_what_is_known_why_a_turn_was_kept() ->
             asked = post(sent(OVER), KEY, *CHAT, target=b"/inspect" + PATH)
             found: Any = json.loads((await ask(proxy.port, asked)).body)
             assert found["messages"]["detail"][22]["why"] != "relevance 1.00" and up.requests == []
+            assert f"0 of {OVER + 2} embeddings are known; the others would be asked for" in json.dumps(found)
             await proxy.chat(sent(OVER), *CHAT)
             before = len(up.requests)
             found = json.loads((await ask(proxy.port, asked)).body)
             assert found["messages"]["detail"][22]["why"] == "relevance 1.00"
+            assert f"{OVER + 2} of {OVER + 2} embeddings are known" in json.dumps(found)
             assert texts(up.requests) and len(up.requests) == before
 
     run(check())

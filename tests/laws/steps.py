@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from proxy.fit import steps
+from proxy.fit.relevance.history.embedding_scores import Embedded
 from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.model.plan import Draft, Facts, LadderStep, Step, Want
 from proxy.model.structs import replace
@@ -89,9 +90,14 @@ def _told(applied: Step, draft: Draft, facts: Facts) -> Draft | Want:
     return applied(draft, replace(facts, knowledge={**facts.knowledge, after.key: told}))
 
 
-def _vectors(want: Want) -> Mapping[str, Vector]:
-    """A vector for each text, as chance has it for that text."""
-    return {text: quantize([Random(f"{text} {i}").gauss() for i in range(8)]) for text in want.payload.texts}
+def _vectors(want: Want) -> Embedded:
+    """A vector for each text but some, as chance has it for that text."""
+    texts = {text: _vector(text) for text in want.payload.texts if Random(f"known {text}").random() < 0.8}
+    return Embedded(_vector(want.payload.question), texts)
+
+
+def _vector(text: str) -> Vector:
+    return quantize([Random(f"{text} {i}").gauss() for i in range(8)])
 
 
 def ladder_step(name: str, variation: int = 0, at: float | None = None) -> LadderStep:

@@ -30,7 +30,7 @@ class Work:
         await self.settle()
 
     async def _hold(self, name: str) -> None:
-        async with self.queue.slot(name[0].encode()):
+        async with self.queue.slot(name[0].encode(), urgent=name.endswith("!")):
             self.began.append(name)
             await self.ends[name].wait()
 
@@ -151,5 +151,15 @@ def test_tasks_that_are_cancelled_in_the_turn_in_which_a_slot_is_free_leave_it_t
         assert work.began == ["a1", "d1"]
         await work.end("d1")
         assert not work.queue._queues and not work.queue._waiting and not work.queue._active
+
+    run(check())
+
+
+def test_an_urgent_task_is_the_next_of_its_caller_and_takes_no_turn_of_another() -> None:
+    async def check() -> None:
+        work = works(1, 1)
+        await work.start("a1", "a2", "b1", "a3!")
+        await work.end("a1", "a3!", "b1", "a2")
+        assert work.began == ["a1", "a3!", "b1", "a2"]
 
     run(check())

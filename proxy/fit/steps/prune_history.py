@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, room_for_claims
@@ -31,6 +32,7 @@ from proxy.model.limits import LARGE_RESERVE_SHARE, MAX_RESERVE_SHARE
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
+T = TypeVar("T")
 OLD = "older than the window holds"
 OLDER, MOST_OLDER = 1.2, 0.9  # of `recall`, and of the room at most, for older turns or blocks (measured)
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
@@ -145,12 +147,9 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         lowered = _with_less_reply(draft)
         made = _replayed(lowered, facts, params)
         return draft if made is lowered else replace(made, reply=draft.reply)
-    alike = _alike(draft.blocks, question, facts, params)
-    if isinstance(alike, Want):
-        return alike
     if layout == BEST:
-        return _best(draft, facts, question, alike)
-    return _with_excerpts(draft, facts, params, question, alike)
+        return _best(draft, facts, params, question)
+    return _with_excerpts(draft, facts, params, question)
 
 
 def _with_less_reply(draft: Draft) -> Draft:
@@ -172,12 +171,14 @@ def _by_relevance(draft: Draft, params: Params) -> str:
     return layout_of(draft, params.layout) if params.recall else ""
 
 
-def _others(blocks: Sequence[Block], question: Question) -> list[Block]:
+def _others(blocks: Sequence[T], question: Question) -> list[T]:
     """All blocks but that of the question."""
     return [*blocks[: question.place], *blocks[question.place + 1 :]]
 
 
-def _alike(blocks: Sequence[Block], question: Question, facts: Facts, params: Params) -> list[float] | Want | None:
+def _alike(
+    blocks: Sequence[Block | None], question: Question, facts: Facts, params: Params
+) -> list[float] | Want | None:
     """The similarity of each other block to the question, by embeddings (see `likeness`)."""
     return likeness(_others(blocks, question), question, params.embeddings, facts)
 
@@ -189,11 +190,14 @@ def _scores(blocks: Sequence[Block], question: Question, alike: Sequence[float] 
     return [*found[: question.place], 0.0, *found[question.place :]]
 
 
-def _best(draft: Draft, facts: Facts, question: Question, alike: Sequence[float] | None) -> Draft:
+def _best(draft: Draft, facts: Facts, params: Params, question: Question) -> Draft | Want:
     """The draft with the newest blocks and the most relevant others, in their order, chosen for this question.
 
     Where more than `EMPTY` of the room is left because no dropped block fits, passages of these are quoted.
     """
+    alike = _alike(draft.blocks, question, facts, params)
+    if isinstance(alike, Want):
+        return alike
     blocks, held = draft.blocks, _held(draft, facts)
     late = {i: cost for i, cost in _claimed(draft, facts).at(len(blocks) - 1).items() if cost and i not in held}
     late = late if sum(late.values()) <= draft.room - _cost(draft, held) else {}
@@ -341,12 +345,12 @@ def _weighed(block: Block) -> Block:
     return replace(block, most=least, least=least)
 
 
-def _with_excerpts(
-    draft: Draft, facts: Facts, params: Params, question: Question, alike: Sequence[float] | None
-) -> Draft:
+def _with_excerpts(draft: Draft, facts: Facts, params: Params, question: Question) -> Draft | Want:
     """The draft with the newest turns by two marks, and excerpts of older turns in the rest of the room.
 
-    The excerpts are one message before the question. Only that message differs from turn to turn.
+    The excerpts are one message before the question. Only that message differs from turn to turn. Embeddings are
+    compared of the turns that the last deep cut dropped: until the next one these are the same turns, so that a new
+    turn needs the embedding of its question alone, and what is kept in place follows from no embedding.
     """
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
@@ -357,6 +361,10 @@ def _with_excerpts(
     stay = [_with_lines(blocks[place], draft, facts) if place in brief else blocks[place] for place in kept]
     made = draft if len(kept) == len(blocks) and not brief else draft.with_blocks(stay, drops(blocks, kept))
     places = {place: number for number, place in enumerate(kept) if place not in brief}
+    dropped = [None if place in kept else block for place, block in enumerate(blocks)]
+    alike = _alike(dropped, question, facts, params)
+    if isinstance(alike, Want):
+        return alike
     return with_quotes(made, blocks, places, facts.original, question, alike, _orders_now(draft, facts, kept))
 
 

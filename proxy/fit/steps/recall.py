@@ -93,7 +93,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     found = [*_from_lorebooks(draft, asked, question, entries, shown)] if entries else []
     if gone and facts.original is not None:
         blocks = [block for place, block in enumerate(facts.original.blocks) if place != question.place]
-        alike = likeness(blocks, question, params.embeddings, facts)
+        dropped = [block if all(m.index in gone for m in block.messages) else None for block in blocks]
+        alike = likeness(dropped, question, params.embeddings, facts)
         if isinstance(alike, Want):
             return alike
         found += _from_history(question, blocks, alike, gone, shown)

@@ -1,21 +1,22 @@
 """Embeddings of texts from a model, cached per caller.
 
-A request waits until a deadline at most. On any failure there are no vectors, and the plan is made without them.
-Vectors that come too late are cached for the next turn. Texts and vectors are content: they are not logged, and stay in
-this process.
+A request waits until a deadline at most, and the plan is made with the vectors that are known by then. Those that come
+too late are cached for the next turn. Texts and vectors are content: they are not logged, and stay in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from typing import TypeVar
 
 from proxy.apis.openai_embeddings.call import PATH, NoVectors, request_body, vectors_in
 from proxy.config.rules import Rules
+from proxy.fit.relevance.history.embedding_scores import Embedded
 from proxy.fit.relevance.text.vectors import Vector, quantize
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
@@ -28,8 +29,10 @@ from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
 
+K = TypeVar("K", bytes, tuple[bytes, bool])
 TARGET = PATH.encode()
-RETRY_S = 15.0  # after a failure or a timeout, no call is made for this caller for so long
+# For so long after a failure no call is made for this caller; after a wait in vain, requests do not wait for the like.
+RETRY_S = 15.0
 BATCH = 32  # texts in one call: the lowest limit among servers (Hugging Face's default)
 BATCH_SECONDS = 30.0  # timeout of a call; the request may have stopped waiting long before
 KIND = "embeddings"
@@ -44,78 +47,114 @@ MOST_CALLERS = 10_000  # callers whose failures are cached
 
 @dataclass(slots=True)
 class Embeddings:
-    """Embeddings from one upstream. `seconds`: how long a request waits."""
+    """Embeddings from one upstream. `seconds`: how long a request waits. `question_prefix`, `passage_prefix`: what its
+    model expects before a question, and before a text that may answer it."""
 
     client: InternalClient
     seconds: float
+    question_prefix: str = ""
+    passage_prefix: str = ""
     _known: Bounded[bytes, Vector | None] = field(default_factory=lambda: Bounded(MOST, BYTES))
     _calls: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
-    _late: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
+    _late: Bounded[tuple[bytes, bool], float] = field(default_factory=lambda: Bounded(MOST_CALLERS))
 
     def with_rules(self, rules: Rules, knowledge: Knowledge) -> Embeddings:
         """The same: embeddings follow no rules."""
         return self
 
-    async def fulfil(
-        self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None
-    ) -> Mapping[str, Vector]:
-        """The vectors of all wanted texts, by text. Empty if one of them failed, is late, or may not be requested.
-        Without `ask` it makes no call. Calls add their cost to `spent`. Never raises."""
+    async def fulfil(self, want: Want, headers: Headers, ask: bool = True, spent: CallCost | None = None) -> Embedded:
+        """The wanted vectors that are known, at the latest after `seconds`. Those that are not known yet are requested,
+        for this request and later ones, as far as that is allowed. Without `ask` it makes no call. Calls add their cost
+        to `spent`. Never raises."""
         caller, model = caller_of(headers), str(want.payload.model)
-        keys = {text: _key(caller, model, text) for text in want.payload.texts}
-        missing = [text for text, key in keys.items() if self._known.get(key) is None]
-        if missing:
-            paused = _is_timed_out(self._failed, caller) or _is_timed_out(self._late, caller)
-            if not ask or paused or len(missing) > MOST_TEXTS:
-                return {}
-            if not self.client.permits(headers):
-                return {}
-            self._start_calls(caller, model, {text: keys[text] for text in missing}, headers, spent)
-            tasks = {task for text in missing if (task := self._calls.get(keys[text])) is not None}
-            _, waiting = await asyncio.wait(tasks, timeout=self.seconds)
-            if waiting:
-                self._late.put(caller, time.monotonic() + RETRY_S)
-                return {}
-        return self._all(caller, model, keys)
+        question = _with_prefix(self.question_prefix, want.payload.question)
+        asked = _key(caller, model, question)
+        texts = {text: _with_prefix(self.passage_prefix, text) for text in want.payload.texts}
+        keys = {text: _key(caller, model, sent) for text, sent in texts.items()}
+        wanted = {asked: question, **{keys[text]: sent for text, sent in texts.items()}}
+        missing = {key: sent for key, sent in wanted.items() if self._known.get(key) is None}
+        if ask and missing and len(missing) <= MOST_TEXTS and not _is_timed_out(self._failed, caller):
+            if self.client.permits(headers):
+                self._start_calls(caller, model, missing, asked, headers, spent)
+                await self._wait(caller, asked, missing, len(missing) < len(wanted), spent or CallCost())
+        return self._found(caller, model, asked, keys)
 
-    def _all(self, caller: bytes, model: str, keys: Mapping[str, bytes]) -> dict[str, Vector]:
-        """The cached vectors, if all texts have one. Vectors of several lengths come from several models: they are
-        removed from the cache."""
-        found = {text: vector for text, key in keys.items() if (vector := self._known.get(key)) is not None}
-        if len({vector.size for vector in found.values()}) > 1:
-            for key in keys.values():
+    async def _wait(self, caller: bytes, asked: bytes, missing: Collection[bytes], some: bool, spent: CallCost) -> None:
+        """Waits for calls, as long as the request still may. If the texts of this caller were late, only for the
+        question, and only if `some` texts are known that it can be compared with; if that was late, too, for nothing.
+        """
+        question = {self._calls[asked]} if asked in self._calls else set[asyncio.Task[None]]()
+        texts = {task for key in missing if key != asked and (task := self._calls.get(key)) is not None} - question
+        awaited = set[asyncio.Task[None]]()
+        if some and not _is_timed_out(self._late, (caller, True)):
+            awaited |= question
+        if not _is_timed_out(self._late, (caller, False)):
+            awaited |= question | texts
+        if not awaited:
+            return
+        began = time.monotonic()
+        _, waiting = await asyncio.wait(awaited, timeout=max(0.0, self.seconds - spent.waited))
+        spent.waited += time.monotonic() - began
+        for late, is_question in ((waiting & question, True), (waiting & texts, False)):
+            if late:
+                self._late.put((caller, is_question), time.monotonic() + RETRY_S)
+
+    def _found(self, caller: bytes, model: str, asked: bytes, keys: Mapping[str, bytes]) -> Embedded:
+        """What is known. Vectors of several lengths come from several models: they are removed from the cache."""
+        question = self._known.get(asked)
+        texts = {text: vector for text, key in keys.items() if (vector := self._known.get(key)) is not None}
+        vectors = [*texts.values()] if question is None else [question, *texts.values()]
+        if len({vector.size for vector in vectors}) > 1:
+            for key in (asked, *keys.values()):
                 self._known.take(key)
             self._fail(caller, model, "its vectors are of several lengths")
-            return {}
-        return found if len(found) == len(keys) else {}
+            return Embedded()
+        return Embedded(question, texts)
 
     def _start_calls(
-        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
+        self,
+        caller: bytes,
+        model: str,
+        missing: Mapping[bytes, str],
+        asked: bytes,
+        headers: Headers,
+        spent: CallCost | None,
     ) -> None:
-        """Starts calls for the texts that no call is under way for, `BATCH` texts each."""
-        fresh = [text for text, key in texts.items() if key not in self._calls]
-        for start in range(0, len(fresh), BATCH):
-            batch = {text: texts[text] for text in fresh[start : start + BATCH]}
-            task = asyncio.create_task(self._call(caller, model, batch, headers, spent))
-            self._calls |= dict.fromkeys(batch.values(), task)
-            task.add_done_callback(partial(self._done, tuple(batch.values())))
+        """Starts calls for the texts that no call is under way for, `BATCH` texts each. The question, without which
+        nothing can be compared, goes alone and first: slow texts must not delay it."""
+        fresh = [key for key in missing if key not in self._calls]
+        first = int(fresh[:1] == [asked])
+        starts = range(first, len(fresh), BATCH)
+        for batch in (fresh[:first], *(fresh[start : start + BATCH] for start in starts)):
+            if not batch:
+                continue
+            texts = {key: missing[key] for key in batch}
+            task = asyncio.create_task(self._call(caller, model, texts, asked in texts, headers, spent))
+            self._calls |= dict.fromkeys(batch, task)
+            task.add_done_callback(partial(self._done, tuple(batch)))
 
     def _done(self, keys: Sequence[bytes], task: asyncio.Task[None]) -> None:
         for key in keys:
             self._calls.pop(key, None)
 
     async def _call(
-        self, caller: bytes, model: str, texts: Mapping[str, bytes], headers: Headers, spent: CallCost | None
+        self,
+        caller: bytes,
+        model: str,
+        texts: Mapping[bytes, str],
+        urgent: bool,
+        headers: Headers,
+        spent: CallCost | None,
     ) -> None:
         """Makes one call and caches its vectors, or its failure."""
         try:
-            async with self.client.slot(caller):
+            async with self.client.slot(caller, urgent):
                 if _is_timed_out(self._failed, caller):
                     return
                 async with asyncio.timeout(BATCH_SECONDS):
-                    vectors = await self._vectors(model, list(texts), headers, spent)
-            for key, vector in zip(texts.values(), vectors, strict=True):
+                    vectors = await self._vectors(model, list(texts.values()), headers, spent)
+            for key, vector in zip(texts, vectors, strict=True):
                 self._known.put(key, vector, FRAME + 3 * vector.size // 8)
         except CallDenied:
             pass
@@ -152,6 +191,10 @@ def _read(payload: bytes, count: int) -> list[Vector]:
         raise NoVectors(str(error)) from None
 
 
+def _with_prefix(prefix: str, text: str) -> str:
+    return f"{prefix} {text}" if prefix else text
+
+
 def _key(caller: bytes, model: str, text: str) -> bytes:
     """The cache key of a text's vector."""
     name = model.encode()
@@ -160,13 +203,15 @@ def _key(caller: bytes, model: str, text: str) -> bytes:
     return made.digest()
 
 
-def _is_timed_out(until: Bounded[bytes, float], caller: bytes) -> bool:
+def _is_timed_out(until: Bounded[K, float], key: K) -> bool:
     """Whether a caller is still in its time-out."""
-    return time.monotonic() < (until.get(caller) or 0.0)
+    return time.monotonic() < (until.get(key) or 0.0)
 
 
 def _create(parts: Parts) -> Embeddings:
-    return Embeddings(parts.client, parts.settings.embeddings_timeout)
+    settings = parts.settings
+    prefixes = settings.embeddings_question_prefix, settings.embeddings_passage_prefix
+    return Embeddings(parts.client, settings.embeddings_timeout, *prefixes)
 
 
 WANT = WantKind(KIND, LIMITS, lambda settings: (settings.embeddings_upstream, settings.embeddings_api_key), _create)

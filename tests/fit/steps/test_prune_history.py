@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from proxy.fit.relevance.history.embedding_scores import Embedded
 from proxy.fit.relevance.history.replay import CUT
 from proxy.fit.relevance.results.messages import brief_block
-from proxy.fit.relevance.text.vectors import Vector, quantize
+from proxy.fit.relevance.text.vectors import quantize
 from proxy.fit.steps import prune_history
 from proxy.fit.steps.prune_history import (
     Params,
@@ -340,10 +341,10 @@ def harbour() -> list[dict[str, Any]]:
     return [system("Be brief."), *said, user("Whereabouts zxq?")]
 
 
-def vectors(want: Want) -> dict[str, Vector]:
+def vectors(want: Want) -> Embedded:
     """As a model would that knows that the question is about the vessel."""
-    near = (SECRET, want.payload.texts[0])
-    return {text: quantize([1.0, 0.0] if text in near else [0.0, 1.0]) for text in want.payload.texts}
+    texts = {text: quantize([1.0, 0.0] if text == SECRET else [0.0, 1.0]) for text in want.payload.texts}
+    return Embedded(quantize([1.0, 0.0]), texts)
 
 
 def meant(layout: str, knows: bool = True) -> Draft:
@@ -365,6 +366,20 @@ def test_what_means_what_the_question_asks_is_kept(layout: str) -> None:
 def test_embeddings_that_could_not_be_had_change_nothing(layout: str) -> None:
     before = draft(harbour(), 1000, max_tokens=100)
     assert meant(layout, knows=False) == apply(before, KNOWN, Params(recall=0.5, layout=layout))
+
+
+def test_between_two_deep_cuts_the_same_turns_are_compared_and_those_that_stay_in_place_are_none_of_them() -> None:
+    params = Params(recall=0.5, layout="stable", embeddings="emb")
+
+    def wanted(more: int) -> set[str]:
+        turns = [harbour()[0], *harbour()[1:-1], *(user(f"newer {i}") for i in range(more)), user("Whereabouts zxq?")]
+        want = prune_history.apply(draft(turns, 1000, max_tokens=100), KNOWN, params)
+        assert isinstance(want, Want)
+        return set(want.payload.texts)
+
+    first, stays = wanted(0), harbour()[-2]["content"]
+    assert SECRET in first and stays not in first
+    assert wanted(1) == wanted(2) == first and first < wanted(200)
 
 
 @pytest.mark.parametrize(

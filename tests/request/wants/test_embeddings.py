@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from proxy.config.settings import read_settings
-from proxy.fit.relevance.history.embedding_scores import EmbeddingsRequest
+from proxy.fit.relevance.history.embedding_scores import Embedded, EmbeddingsRequest
 from proxy.model.plan import Want
 from proxy.request.wants import embeddings as module
 from proxy.request.wants.embeddings import BATCH, MOST_TEXTS, Embeddings
 from proxy.services import Services, build
+from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import caller_of
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 from tests.serving import eventually, run
@@ -25,7 +26,8 @@ BOB = [(b"authorization", b"Bearer bob")]
 
 
 def wanted(*texts: str, model: str = "emb") -> Want:
-    return Want("embeddings", " ".join(texts), EmbeddingsRequest(model, texts))
+    """The first text is the question."""
+    return Want("embeddings", " ".join(texts), EmbeddingsRequest(model, texts[0], texts[1:]), len(texts))
 
 
 def many(count: int) -> Want:
@@ -65,11 +67,11 @@ def test_each_text_is_asked_for_once_and_then_only_what_is_new() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
             first = await found.fulfil(wanted("a", "bb"), ALICE)
-            assert set(first) == {"a", "bb"} and first["a"] != first["bb"]
+            assert set(first.texts) == {"bb"} and first.question not in (None, first.texts["bb"])
             assert await found.fulfil(wanted("a", "bb"), ALICE) == first
             second = await found.fulfil(wanted("a", "bb", "ccc"), ALICE)
-            assert second["a"] == first["a"] and set(second) == {"a", "bb", "ccc"}
-            assert [asked(r) for r in up.requests] == [["a", "bb"], ["ccc"]]
+            assert second.question == first.question and set(second.texts) == {"bb", "ccc"}
+            assert sorted(asked(r) for r in up.requests) == [["a"], ["bb"], ["ccc"]]
             assert up.requests[0].target == b"/v1/embeddings"
             assert json.loads(up.requests[0].body)["model"] == "emb"
 
@@ -80,7 +82,7 @@ def test_another_caller_and_another_model_get_none_of_it() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
             for want, headers in ((wanted("a"), ALICE), (wanted("a"), BOB), (wanted("a", model="b"), ALICE)):
-                assert await found.fulfil(want, headers)
+                assert (await found.fulfil(want, headers)).question
             assert len(up.requests) == 3
 
     run(check())
@@ -89,7 +91,7 @@ def test_another_caller_and_another_model_get_none_of_it() -> None:
 def test_nobody_is_asked_who_must_not_be_and_what_is_known_is_told() -> None:
     async def check() -> None:
         async with embedding() as (up, _, found):
-            assert await found.fulfil(wanted("a"), ALICE, ask=False) == {} and up.requests == []
+            assert await found.fulfil(wanted("a"), ALICE, ask=False) == Embedded() and up.requests == []
             made = await found.fulfil(wanted("a"), ALICE)
             assert await found.fulfil(wanted("a"), ALICE, ask=False) == made
 
@@ -101,7 +103,8 @@ def test_a_long_history_is_asked_for_in_parts_but_never_without_end() -> None:
         async with embedding() as (up, _, found):
             assert len(await found.fulfil(many(2 * BATCH + 1), ALICE)) == 2 * BATCH + 1
             assert sorted(len(asked(r)) for r in up.requests) == [1, BATCH, BATCH]
-            assert await found.fulfil(many(MOST_TEXTS + 2 * BATCH + 2), ALICE) == {} and len(up.requests) == 3
+            known = await found.fulfil(many(MOST_TEXTS + 2 * BATCH + 2), ALICE)
+            assert len(known) == 2 * BATCH + 1 and len(up.requests) == 3
 
     run(check())
 
@@ -114,7 +117,92 @@ def test_two_at_once_ask_once() -> None:
     async def check() -> None:
         async with embedding(slowly) as (up, _, found):
             one, two = await asyncio.gather(found.fulfil(wanted("a"), ALICE), found.fulfil(wanted("a", "bb"), ALICE))
-            assert one and two and sorted(asked(r) for r in up.requests) == [["a"], ["bb"]]
+            assert one.question and two and sorted(asked(r) for r in up.requests) == [["a"], ["bb"]]
+
+    run(check())
+
+
+def test_W29_the_question_goes_alone() -> None:
+    async def check() -> None:
+        async with embedding() as (up, _, found):
+            await found.fulfil(many(3 * BATCH), ALICE)
+            assert ["text 0"] in [asked(r) for r in up.requests]
+
+    run(check())
+
+
+def test_W29_what_is_known_in_time_is_used_and_what_is_not_known_yet_comes_for_later_turns() -> None:
+    waiting = asyncio.Event()
+
+    async def question_only(request: Request, peer: Peer) -> None:
+        if asked(request) != ["text 0"] and "soon" not in asked(request):
+            await waiting.wait()
+        await lengths(request, peer)
+
+    async def check() -> None:
+        async with embedding(question_only) as (_, _, found):
+            found.seconds = 30.0
+            first = await found.fulfil(wanted("text 0", "soon"), ALICE)
+            assert first.question is not None and set(first.texts) == {"soon"}
+            found.seconds = 0.05
+            late = await found.fulfil(wanted("text 0", "soon", "late"), ALICE)
+            assert late == first and len(late) == 2
+            waiting.set()
+            await eventually(lambda: not found._calls, 30)
+            assert set((await found.fulfil(wanted("text 0", "soon", "late"), ALICE)).texts) == {"soon", "late"}
+
+    run(check())
+
+
+def test_W29_after_a_wait_in_vain_a_request_waits_for_its_question_alone_and_then_for_nothing() -> None:
+    """The waits that are waited out would take 30 seconds each."""
+    waiting, fast = asyncio.Event(), {"text 0", "text 1"}
+
+    async def some(request: Request, peer: Peer) -> None:
+        if not fast.issuperset(asked(request)):
+            await waiting.wait()
+        await lengths(request, peer)
+
+    async def check() -> None:
+        async with embedding(some) as (_, _, found):
+            found.seconds = 0.05
+            await found.fulfil(wanted("text 0", "text 1"), ALICE)
+            await found.fulfil(wanted("text 0", "slow"), ALICE)
+            found.seconds = 10**6
+            fast.add("Now?")
+            now = await found.fulfil(wanted("Now?", "text 1", "slow", "slower"), ALICE)
+            assert now.question is not None and set(now.texts) == {"text 1"}
+            found.seconds = 0.05
+            late = await found.fulfil(wanted("Then?", "text 1", "slow"), ALICE)
+            assert late.question is None and not late
+            found.seconds = 10**6
+            assert not await found.fulfil(wanted("Again?", "text 1", "slow"), ALICE)
+            waiting.set()
+
+    run(check())
+
+
+def test_W29_the_waits_of_one_request_together_are_no_longer_than_one() -> None:
+    async def slowly(request: Request, peer: Peer) -> None:
+        await peer.gone()
+
+    async def check() -> None:
+        async with embedding(slowly) as (_, _, found):
+            found.seconds, cost = 10**6, CallCost(waited=10**6)
+            assert not await found.fulfil(wanted("a", "b"), ALICE, spent=cost)
+            assert cost.waited < 2 * 10**6
+
+    run(check())
+
+
+def test_W29_a_question_and_a_passage_have_the_prefixes_that_the_model_expects() -> None:
+    prefixes = {"PLIMSOLL_EMBEDDINGS_QUESTION_PREFIX": "query:", "PLIMSOLL_EMBEDDINGS_PASSAGE_PREFIX": "passage:"}
+
+    async def check() -> None:
+        async with embedding(lengths, **prefixes) as (up, _, found):
+            known = await found.fulfil(wanted("a", "b", "a"), ALICE)
+            assert sorted(asked(r) for r in up.requests) == [["passage: b", "passage: a"], ["query: a"]]
+            assert set(known.texts) == {"a", "b"} and known.question is not None
 
     run(check())
 
@@ -129,12 +217,12 @@ def test_what_comes_too_late_serves_a_later_turn_and_nobody_else_waits() -> None
     async def check() -> None:
         async with embedding(slowly) as (up, _, found):
             found.seconds = 0.05
-            assert await found.fulfil(many(BATCH + 1), ALICE) == {}
-            found.seconds = 30.0
-            assert await found.fulfil(many(BATCH + 2), ALICE) == {}  # at once
+            assert not await found.fulfil(many(BATCH + 1), ALICE)
+            found.seconds = 10**6
+            assert not await found.fulfil(many(BATCH + 2), ALICE)  # at once
             waiting.set()
             await eventually(lambda: not found._calls, 30)
-            assert len(await found.fulfil(many(BATCH + 1), ALICE)) == BATCH + 1 and len(up.requests) == 2
+            assert len(await found.fulfil(many(BATCH + 2), ALICE)) == BATCH + 2 and len(up.requests) == 3
 
     run(check())
 
@@ -160,9 +248,10 @@ def test_a_bad_answer_is_no_vectors_is_told_once_and_for_a_while_nobody_is_asked
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.fulfil(wanted("canary a", "b"), ALICE) == {}
-            assert await found.fulfil(wanted("canary a", "b", "c"), ALICE) == {} and len(up.requests) == 1
-            assert await found.fulfil(wanted("canary a", "b"), BOB) == {} and len(up.requests) == 2
+            assert not await found.fulfil(wanted("canary a", "b", "c"), ALICE)
+            calls = len(up.requests)
+            assert not await found.fulfil(wanted("canary a", "b", "c", "d"), ALICE) and len(up.requests) == calls <= 2
+            assert not await found.fulfil(wanted("canary a", "b", "c"), BOB) and calls < len(up.requests) <= 4
 
     run(check())
     err = capfd.readouterr().err
@@ -175,14 +264,14 @@ def test_of_a_long_history_no_more_is_asked_once_a_part_failed() -> None:
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.fulfil(many(40 * BATCH), ALICE) == {}
+            assert not await found.fulfil(many(40 * BATCH), ALICE)
             assert len(up.requests) <= module.LIMITS[0]
 
     run(check())
 
 
 def test_vectors_of_another_length_than_those_before_are_of_another_model_and_all_are_asked_for_anew() -> None:
-    sizes = [2, 3, 3]
+    sizes = [2, 3, 3, 3]
 
     async def script(request: Request, peer: Peer) -> None:
         size = sizes.pop(0)
@@ -190,11 +279,12 @@ def test_vectors_of_another_length_than_those_before_are_of_another_model_and_al
 
     async def check() -> None:
         async with embedding(script) as (up, _, found):
-            assert await found.fulfil(wanted("a"), ALICE)
-            assert await found.fulfil(wanted("a", "b"), ALICE) == {}
+            assert (await found.fulfil(wanted("a"), ALICE)).question
+            assert await found.fulfil(wanted("a", "b"), ALICE) == Embedded()
             found._failed.put(caller_of(ALICE), 0.0)  # its time out is over
-            assert {vector.size for vector in (await found.fulfil(wanted("a", "b"), ALICE)).values()} == {3}
-            assert asked(up.requests[-1]) == ["a", "b"]
+            known = await found.fulfil(wanted("a", "b"), ALICE)
+            assert known.question is not None and known.question.size == known.texts["b"].size == 3
+            assert sorted(asked(r) for r in up.requests[-2:]) == [["a"], ["b"]]
 
     run(check())
 
@@ -205,7 +295,7 @@ def test_a_bug_of_ours_is_no_vectors(monkeypatch: pytest.MonkeyPatch, capfd: pyt
 
     async def check() -> None:
         async with embedding() as (_, _, found):
-            assert await found.fulfil(wanted("a"), ALICE) == {}
+            assert await found.fulfil(wanted("a"), ALICE) == Embedded()
 
     monkeypatch.setattr(module, "request_body", broken)
     run(check())
@@ -220,6 +310,6 @@ def test_what_is_under_way_ends_with_the_house() -> None:
         async with embedding(stalls) as (up, _, found):
             asking = asyncio.create_task(found.fulfil(wanted("a"), ALICE))
             await eventually(lambda: up.requests, 30)
-        assert await asking == {}
+        assert await asking == Embedded()
 
     run(check())

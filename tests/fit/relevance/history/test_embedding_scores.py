@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, likeness, mixed, rescaled, said
+from proxy.fit.relevance.history.embedding_scores import KIND, WEIGHT, Embedded, likeness, mixed, rescaled, said
 from proxy.fit.relevance.text.question import USER_HEAD, USER_TAIL, question_in
 from proxy.fit.relevance.text.vectors import quantize
 from proxy.model.conversation import Block
@@ -45,10 +45,11 @@ def test_where_there_is_nothing_to_compare_nothing_is_wanted(chat: Sequence[Bloc
     assert likeness(chat, question_in(question), "emb", PLAIN) is None
 
 
-def test_each_text_is_wanted_once_the_question_first() -> None:
+def test_each_text_is_wanted_once_and_the_question() -> None:
     want = wanted([*CHAT, *CHAT])
     assert want.kind == KIND and want.payload.model == "emb"
-    assert want.payload.texts == (QUESTION, "Hi", "The vessel lies at pier four.", "Fine")
+    assert want.payload.question == QUESTION and want.parts == 4
+    assert want.payload.texts == ("Hi", "The vessel lies at pier four.", "Fine")
 
 
 def test_another_model_text_or_question_is_another_want_and_the_same_is_the_same() -> None:
@@ -57,26 +58,39 @@ def test_another_model_text_or_question_is_another_want_and_the_same_is_the_same
 
 
 def test_of_a_long_text_its_ends_are_wanted_and_of_tools_what_the_model_said() -> None:
-    long = wanted(blocks(user("x" * 9_000)), "y" * 9_000).payload.texts
-    assert {len(text) for text in long} == {USER_HEAD + USER_TAIL + 1}
+    long = wanted(blocks(user("x" * 9_000)), "y" * 9_000).payload
+    assert {len(text) for text in (long.question, *long.texts)} == {USER_HEAD + USER_TAIL + 1}
     (block,) = blocks(*tool_round("c", "a long result"))
     assert said(block) == ""
 
 
 def test_the_nearest_is_one_and_what_is_no_nearer_than_most_is_zero() -> None:
-    vectors = {QUESTION: quantize([1, 0]), "Hi": quantize([0, 1]), "Fine": quantize([0, 1])}
-    vectors["The vessel lies at pier four."] = quantize([1, 0.1])
-    assert likeness(CHAT, question_in(QUESTION), "emb", told(vectors)) == [0.0, 1.0, 0.0]
+    vectors = {"Hi": quantize([0, 1]), "Fine": quantize([0, 1]), "The vessel lies at pier four.": quantize([1, 0.1])}
+    found = likeness(CHAT, question_in(QUESTION), "emb", told(Embedded(quantize([1, 0]), vectors)))
+    assert found == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("answer", ["", None, {}, {QUESTION: quantize([1.0])}])
+def test_W29_a_text_without_a_vector_keeps_the_score_of_its_words() -> None:
+    vectors = {"Hi": quantize([0, 1]), "The vessel lies at pier four.": quantize([1, 0.1])}
+    found = likeness(CHAT, question_in(QUESTION), "emb", told(Embedded(quantize([1, 0]), vectors)))
+    assert found == [0.0, 1.0, 0.0]
+    assert mixed([1.0, 1.0, 2.0], found) == [1.0, 1.0 + 2 * WEIGHT, 2.0]
+
+
+def test_a_block_that_is_left_out_is_not_wanted() -> None:
+    found = likeness([CHAT[0], None, CHAT[2]], question_in(QUESTION), "emb", PLAIN)
+    assert isinstance(found, Want) and found.payload.texts == ("Hi", "Fine")
+
+
+@pytest.mark.parametrize("answer", ["", None, Embedded(quantize([1.0])), Embedded(None, {"Hi": quantize([1.0])})])
 def test_what_could_not_be_had_is_as_if_it_were_off(answer: Any) -> None:
     assert likeness(CHAT, question_in(QUESTION), "emb", told(answer)) is None
 
 
 def test_what_has_no_text_stands_out_by_nothing() -> None:
     chat = [*CHAT, *blocks(*tool_round("c", "result"))]
-    vectors = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload.texts)}
+    texts = {text: quantize([float(i + 1), 1.0]) for i, text in enumerate(wanted(chat).payload.texts)}
+    vectors = Embedded(quantize([9.0, 1.0]), texts)
     found = likeness(chat, question_in(QUESTION), "emb", told(vectors, wanted(chat)))
     assert isinstance(found, list) and found[-1] == 0.0 and max(found) == 1.0
 
