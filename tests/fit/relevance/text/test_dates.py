@@ -59,3 +59,46 @@ def test_a_date_that_may_be_the_one_asked_for_is_near(
     asked: PartialDate, found: PartialDate | None, near: float
 ) -> None:
     assert date_match(asked, found) == near
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Was war am 8. Mai 2023?",
+        "Was geschah am 8.5.2023?",
+        "Que s'est-il passé le 8 mai 2023 ?",
+        "¿Qué pasó el 8 de mayo de 2023?",
+        "Che cosa successe l'8 maggio 2023?",
+        "O que houve em 8 de maio de 2023?",
+        "Wat gebeurde er op 8 mei 2023?",
+        "Что было 8 мая 2023 года?",
+        "2023年5月8日发生了什么？",
+    ],
+)
+def test_a_day_is_found_in_each_language(text: str) -> None:
+    assert first_date(text) == PartialDate(5, 2023, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "month"),
+    [
+        ("Wohin fuhr sie im März?", 3),
+        ("Qui est venu en août ?", 8),
+        ("¿Quién vino en enero?", 1),
+        ("Quem veio em fevereiro?", 2),
+        ("Кто приехал в декабре?", 12),
+        ("Le 1er juin, peut-être", 6),
+        ("Oktober 2022", 10),
+        ("setembro de 2022", 9),
+    ],
+)
+def test_a_month_is_found_in_each_language(text: str, month: int) -> None:
+    found = first_date(text)
+    assert found is not None and found.month == month
+
+
+@pytest.mark.parametrize(
+    "text", ["Is there life in Mars?", "Er kam mit dem Mai-Ausflug", "en vain", "version 1.2.3", "5 out of 7"]
+)
+def test_what_only_looks_like_a_date_of_another_language_is_none(text: str) -> None:
+    assert first_date(text) is None
