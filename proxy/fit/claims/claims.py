@@ -38,6 +38,7 @@ OTHERS = 0.2
 RESULTS = 0.65  # all results together: the newest needs room, too
 TYPED = 0.1
 ORDERS = 0.2  # of a chat's room: it has no results
+ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
 RARE = 3  # results at most that contain an id which identifies something
 WHOLE, SHORTER, FRAME = (
     100,
@@ -203,7 +204,7 @@ class ConversationClaims:
         """The messages that have orders, with the text of these, the newest first. Of a longer message their lines are
         enough."""
         reader = sign_reader(self._conventions.orders)
-        told = self._told_by_assistant
+        told = self._transcribed
         found = []
         for message in reversed(self._users):
             if message.answers or (told and read_message(message).speaker in told):
@@ -222,15 +223,17 @@ class ConversationClaims:
         return MessageClaim(message.index, message.index, Reason.ORDER, tokens, spans=spans)
 
     @cached_property
-    def _told_by_assistant(self) -> set[str]:
-        """The speakers of a transcript: names before turns of both sides. What they said, they said to each other."""
+    def _transcribed(self) -> set[str]:
+        """The speakers of a transcript: names before turns of both sides, or of one side that hardly anybody answers. What
+        they said, they said to each other."""
         if self._all:
             return set()
         messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]
         speakers = [read_message(m).speaker for m in messages]
         known = speakers_of(speakers)
         answers = {who for who, m in zip(speakers, messages, strict=True) if m.kind is Kind.ASSISTANT}
-        return known if known & answers else set()
+        replies = sum(m.kind is Kind.ASSISTANT for m in messages)
+        return known if known & answers or ANSWERING * replies < len(messages) else set()
 
     @cached_property
     def _typed(self) -> tuple[tuple[MessageClaim, ...], ...]:

@@ -148,3 +148,8 @@ def test_what_people_of_a_transcript_said_are_no_orders() -> None:
         for turn in (user(f"{'Ann' if i % 2 else 'Bob'}: Never call me late."), assistant("Fine."))
     ]
     assert claims(group).standing(5000).messages, "several people talk to an assistant"
+
+
+def test_turns_of_a_meeting_that_nobody_answers_give_no_orders() -> None:
+    meeting = [user(f"{name}: Never call me late, please.") for name in ("Ann", "Bob", "Cy") * 4]
+    assert not claims([*meeting, user("Who wants no late calls?")]).standing(5000).messages

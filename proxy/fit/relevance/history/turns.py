@@ -32,14 +32,34 @@ def rank_turns(
     alike: Sequence[float] | None = None,
 ) -> list[float]:
     """The relevance of each turn (a message, or a block as one) for the question: 1 for the best, 0 for an irrelevant
-    one. `meaning`: words of similar meaning count too. `alike`: each turn's similarity to the question by embeddings,
-    from 0 to 1."""
+    one. What is asked for itself is ranked apart, and shares the room. `meaning`: words of similar meaning count too.
+    `alike`: each turn's similarity to the question by embeddings, from 0 to 1."""
     index = acquire_index(turns)
-    scores = mixed(index.scores(question.query(index), meaning=meaning), alike)
+    rows = [mixed(index.scores(each.query(index), meaning=meaning), alike) for each in question.apart]
     release_index(index)
-    scores = _with_priors(scores, turns, read_text(question.text), question.text)
+    found = [
+        _of_best(_with_priors(row, turns, read_text(each.text), each.text))
+        for row, each in zip(rows, question.apart, strict=True)
+    ]
+    return found[0] if len(found) == 1 else _of_best(shared(found))
+
+
+def _of_best(scores: Sequence[float]) -> list[float]:
     best = max(scores, default=0.0) or 1.0
     return [score / best for score in scores]
+
+
+def shared(rows: Sequence[Sequence[float]]) -> list[float]:
+    """One row of scores of several rows for the same turns, in which the best turns of each row stand equally high: the
+    n-th best of a row gets the mean of all n-th best, and a turn its best of these."""
+    orders = [sorted(range(len(row)), key=[-score for score in row].__getitem__) for row in rows]
+    found = [0.0] * len(rows[0])
+    for number in range(len(found)):
+        mean = sum(row[order[number]] for row, order in zip(rows, orders, strict=True)) / len(rows)
+        for row, order in zip(rows, orders, strict=True):
+            place = order[number]
+            found[place] = max(found[place], mean) if row[place] > 0 else found[place]
+    return found
 
 
 def _with_priors(scores: list[float], turns: Sequence[Sequence[Reading]], asked: Reading, question: str) -> list[float]:

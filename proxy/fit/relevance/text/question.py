@@ -10,6 +10,10 @@ largest sum, over the turns, of the rarity of those of its words that the turn c
 by a capital or a number has more, a clause that does not end as a question less. The weight of a clause is a power of
 its share of the best clause's.
 
+A message may ask two things. A clause that ends as a question and agrees with a turn as well as a message that is no
+follow-up asks for itself, whatever the others weigh; where none ends so, orders ("Summarise X; and Y") ask. Each is
+ranked apart (`Question.apart`), so that one subject does not fill the room.
+
 The same measure tells a follow-up. "Are you sure?" agrees with no turn: the previous user turn is what it asks about,
 and if that is a follow-up too, the one before it.
 """
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from proxy.fit.relevance.passages.splitting import split
@@ -43,6 +47,14 @@ MAIN = 0.3  # share of the best weight from which a clause is what is asked
 FOLLOWS, STANDS = 0.85, 1.15  # agreement of a message that is surely a follow-up, and of one that surely is none
 FOLLOWING = 0.5  # weight of a follow-up's own words
 CLAUSE = 10  # content words of a clause of an earlier message, from which each weighs less: a story is no question
+ASKS = 0.85  # agreement from which a clause may ask for itself
+APART = 0.3  # share of the best agreement from which a clause asks for itself (measured)
+BESIDE = 0.2  # weight of the other clauses in what each asks
+MOST_APART = 4  # clauses that are ranked apart at most
+ONE_SUBJECT = 0.25  # share of the smaller agreement of two halves by which that of both may pass the larger one
+AND = re.compile(
+    r"(?:,? (?:and|und|et|y|e|и|as well as|sowie|ainsi que|así como)(?: also)? |[、，]?(?:以及|和|と)(?=\S))", re.I
+)
 TURNS = 5  # user turns that are read at most, with the last one
 Spans = Sequence[tuple[int, int]]
 LETTERS = re.compile(r"[^\W_]+")
@@ -51,12 +63,14 @@ LETTERS = re.compile(r"[^\W_]+")
 @dataclass(frozen=True, slots=True)
 class Clause:
     """A piece of a user's text. `weight`: its share in what is asked, over 0 and at most 1. `start`, `end`: where it
-    stands in `own_text()` of the last user message, in characters; both -1 if it is from an earlier message."""
+    stands in `own_text()` of the last user message, in characters; both -1 if it is from an earlier message. `asks`:
+    whether it asks for itself."""
 
     text: str
     weight: float = 1.0
     start: int = -1
     end: int = -1
+    asks: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,18 @@ class Question:
         """The main clauses as one text: for embeddings, and to find names, dates and literals."""
         least = MAIN * max([clause.weight for clause in self.clauses], default=0.0)
         return "\n".join(clause.text for clause in self.clauses if clause.weight >= least)
+
+    @cached_property
+    def apart(self) -> tuple[Question, ...]:
+        """The questions that it consists of: one for each clause that asks for itself; itself if there are no two."""
+        asking = sorted((clause for clause in self.clauses if clause.asks), key=lambda clause: -clause.weight)
+        if len(asking) < 2:
+            return (self,)
+        asking = asking[:MOST_APART]
+        return tuple(
+            Question(tuple(replace(c, weight=1.0 if c is each else BESIDE) for c in asking), self.place)
+            for each in asking
+        )
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -154,13 +180,38 @@ def _clauses(blocks: Sequence[Block], users: Sequence[int], index: Index) -> Ite
             continue  # no other turn contains a word of it
         follows = min(1.0, max(0.0, (STANDS - max(agreements)) / (STANDS - FOLLOWS)))
         asks = any(is_question(text[start:end]) for start, end in spans)
+        apart = _asking(text, spans, agreements) if last and not follows else frozenset()
         for (start, end), share in zip(spans, _weights(text, spans, agreements), strict=True):
             clause = Clause(text[start:end], weight * share * (1 - (1 - FOLLOWING) * follows), start, end)
-            if clause.weight >= LEAST:
+            if (start, end) in apart:
+                yield from _alone(replace(clause, weight=max(clause.weight, MAIN), asks=True), index)
+            elif clause.weight >= LEAST:
                 yield clause if last else _earlier(clause, asks)
         weight *= follows
         if weight < LEAST:
             return
+
+
+def _asking(text: str, spans: Spans, agreements: Sequence[float]) -> frozenset[tuple[int, int]]:
+    """The clauses that ask for themselves: those that end as a question, or all if none does, and that agree with a
+    turn."""
+    asks = [is_question(text[start:end]) for start, end in spans]
+    least = max(ASKS, APART * max(agreements, default=0.0))
+    worthy = [value >= least and (asks[k] or not any(asks)) for k, value in enumerate(agreements)]
+    return frozenset(span for span, worth in zip(spans, worthy, strict=True) if worth)
+
+
+def _alone(clause: Clause, index: Index) -> Iterator[Clause]:
+    """A clause that asks; of an order both halves, if each agrees with a turn, and both not with the same ("Summarise X
+    and Y")."""
+    for joint in () if is_question(clause.text) else AND.finditer(clause.text):
+        halves = clause.text[: joint.start()], clause.text[joint.end() :]
+        both, one, other = _agreements((clause.text, *halves), index, -1)
+        if min(one, other) >= STANDS and both <= max(one, other) + ONE_SUBJECT * min(one, other):
+            yield replace(clause, text=halves[0], end=clause.start + joint.start())
+            yield replace(clause, text=halves[1], start=clause.start + joint.end())
+            return
+    yield clause
 
 
 def _earlier(clause: Clause, asks: bool) -> Clause:

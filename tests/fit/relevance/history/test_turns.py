@@ -15,6 +15,7 @@ from proxy.fit.relevance.history.turns import (
     WINDOW,
     by_worth,
     choose_turns,
+    shared,
     smoothed,
 )
 from proxy.fit.relevance.text.bm25 import Document
@@ -147,3 +148,17 @@ def test_embeddings_that_say_nothing_change_nothing() -> None:
     chat = turns("We went to the museum", "You would have said it", "They are at the beach")
     plain = rank_turns(chat, "When did you go to the museum?")
     assert rank_turns(chat, "When did you go to the museum?", alike=[0.0] * 3) == plain
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=6, max_size=6), min_size=2, max_size=4))
+def test_rows_that_share_the_room_have_their_best_equally_high_and_nothing_of_no_worth(rows: list[list[float]]) -> None:
+    found = shared(rows)
+    for row in rows:
+        best = max(range(6), key=row.__getitem__)
+        assert row[best] == 0 or found[best] == pytest.approx(sum(map(max, rows)) / len(rows))
+    for place, score in enumerate(found):
+        assert (score > 0) <= any(row[place] > 0 for row in rows)
+
+
+def test_one_row_and_its_copy_are_that_row() -> None:
+    assert shared([[0.5, 1.0, 0.0], [0.5, 1.0, 0.0]]) == [0.5, 1.0, 0.0]

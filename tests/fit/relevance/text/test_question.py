@@ -273,3 +273,36 @@ def test_a_long_message_of_two_paragraphs_is_searched_whole_within_its_ends() ->
     lines = "\n".join(f"Barrel b{i}x stands by the wall of quay {i}." for i in range(200))
     found = question_of(draft([user(f"{lines}\n\nWho ties barrel b41x?")], 9000).blocks)
     assert found is not None and "Who ties barrel b41x?" in found.text
+
+
+TWO = "When does the ferry to the northern island leave? And who called about the garden?"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (TWO, [ASKED, "And who called about the garden?"]),
+        (
+            f"Good morning! Could you help me, please? {TWO} Thank you so much!",
+            [ASKED, "And who called about the garden?"],
+        ),
+        (
+            "Collect what was said on this: the northern ferry; the garden of your sister.",
+            ["the northern ferry;", "the garden of your sister."],
+        ),
+        (
+            "Summarise the ferry to the northern island and the garden of your sister",
+            ["Summarise the ferry to the northern island", "the garden of your sister"],
+        ),
+    ],
+)
+def test_what_is_asked_for_itself_is_a_question_of_its_own(text: str, parts: list[str]) -> None:
+    found = asked(user(text))
+    assert sorted(part.text for part in found.apart) == sorted(parts)
+    assert all(text[start:end] in found.text for start, end in found.spans)
+
+
+@pytest.mark.parametrize("text", [ASKED, f"Could you help me? {ASKED} Thank you!", "Are you sure?", "Fine. Go on."])
+def test_one_question_with_courtesy_is_one(text: str) -> None:
+    found = asked(user(text))
+    assert found.apart == (found,)
