@@ -38,7 +38,6 @@ from proxy.config.upstreams import UpstreamRow, parse_upstreams
 from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.errors import ConfigError, bad_header
 from proxy.fit.lore import Entry
-from proxy.model.conventions import Signs
 from proxy.model.plan import Ladder
 from proxy.model.structs import replace
 from proxy.tokens.families import BUILT_IN, FILE, Families
@@ -181,11 +180,11 @@ def read_rules(
     reader = RulesReader([base] if folder is None else [Layer(folder, str(folder)), base])
     _report_unknown_files(reader)
     lorebooks = _lorebooks(reader)
-    written, orders = _conventions(reader)
+    written, signs = _conventions(reader)
     names = {tools.ARGUMENTS: {kind: written[kind] for kind in tools.KINDS if kind in written}}
     defaults = {**defaults, **{step: {**defaults.get(step, {}), **names} for step in tools.STEPS}}
     ladders, ladder_rules, lorebook_rules = _ladders(reader, defaults, steps, overrides, lorebooks)
-    found = tools.conventions(written, orders)
+    found = tools.conventions(written, signs)
     ladders = {name: replace(ladder, conventions=found) for name, ladder in ladders.items()}
     if default not in ladders:
         reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
@@ -339,17 +338,17 @@ def _key_checks(reader: RulesReader) -> tuple[KeyCheck, ...]:
     return found
 
 
-def _conventions(reader: RulesReader) -> tuple[dict[str, tuple[str, ...]], dict[str, Signs]]:
-    """How agents and their tools write, by kind, and how orders are given, by language. What the user's file gives
-    comes first."""
+def _conventions(reader: RulesReader) -> tuple[dict[str, tuple[str, ...]], tools.SignsOf]:
+    """How agents and their tools write, by kind, and the signs of orders and changes, by language. What the user's file
+    gives comes first."""
     found: dict[str, tuple[str, ...]] = {}
-    orders: dict[str, Signs] = {}
+    signs: tools.SignsOf = {}
     for layer in reader.layers:
         given, more, problems = tools.parse_tools(reader.toml(layer, tools.FILE))
         reader.report(layer, tools.FILE, problems)
         found = {**given, **found}
-        orders = {**more, **orders}
-    return found, orders
+        signs = {of: {**more.get(of, {}), **signs.get(of, {})} for of in {**more, **signs}}
+    return found, signs
 
 
 def _refusals(reader: RulesReader) -> refusals.Rules:

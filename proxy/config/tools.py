@@ -69,27 +69,31 @@ class ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     commands: GivenCommands = GivenCommands()
     texts: GivenTexts = GivenTexts()
     orders: dict[str, GivenSigns] = {}
+    reversals: dict[str, GivenSigns] = {}
 
 
-def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], dict[str, Signs], list[str]]:
-    """The names and words by kind, and the signs of orders by language, as far as the file gives them, and its
-    problems."""
+SignsOf = dict[str, dict[str, Signs]]  # by what they are signs of, then by language
+
+
+def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], SignsOf, list[str]]:
+    """The names and words by kind, and the signs of orders and of reversals by language, as far as the file gives them,
+    and its problems."""
     try:
         given = msgspec.convert(table, ToolsFile)
     except ValueError as error:
         return {}, {}, [error_text(error)]
     tables = [msgspec.structs.asdict(each) for each in (given.arguments, given.commands, given.texts)]
     kinds = {kind: names for each in tables for kind, names in each.items() if names is not msgspec.UNSET}
-    return kinds, {language: _signs(signs) for language, signs in given.orders.items()}, []
+    signs = {"orders": given.orders, "reversals": given.reversals}
+    return kinds, {of: {name: _signs(row) for name, row in rows.items()} for of, rows in signs.items() if rows}, []
 
 
 def _signs(given: GivenSigns) -> Signs:
     return Signs(tuple(map(str.casefold, given.words)), given.patterns, given.start)
 
 
-def conventions(given: Mapping[str, tuple[str, ...]], orders: Mapping[str, Signs]) -> Conventions:
+def conventions(given: Mapping[str, tuple[str, ...]], signs: Mapping[str, Mapping[str, Signs]]) -> Conventions:
     """What the files give, as steps use it: all but patterns in lower case."""
-    return Conventions(
-        **{kind: tuple(map(str.casefold, names)) for kind, names in given.items()},
-        orders=tuple(signs for signs in orders.values() if signs.patterns),
-    )
+    of = {kind: tuple(row for row in signs.get(kind, {}).values() if row.patterns) for kind in ("orders", "reversals")}
+    names: dict[str, Any] = {kind: tuple(map(str.casefold, names)) for kind, names in given.items()}
+    return Conventions(**names, orders=of["orders"], reversals=of["reversals"])

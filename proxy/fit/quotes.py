@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from proxy.fit.claims.orders import lines_of_message
 from proxy.fit.excerpts import Excerpt, fitting, said
 from proxy.fit.long_texts import EXCERPTED, rate_of
+from proxy.fit.relevance.history.changes import changing
 from proxy.fit.relevance.history.turns import choose_turns
 from proxy.fit.relevance.passages.file_names import file_names
 from proxy.fit.relevance.passages.ranking import rank_passages
@@ -23,6 +24,7 @@ from proxy.model.structs import replace
 
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
+NEWS, CHANGES = 2.0, 0.02  # the score of what may change the best quotes, and its share of the room (measured)
 FIRST = 3.0  # the score of what comes before all others: the best of these has 1, and costs weigh little
 NONE_FIRST: Mapping[int, Sequence[tuple[int, int]]] = {}
 LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole; less if less is left
@@ -51,17 +53,19 @@ def with_quotes(
     question: Question,
     alike: Sequence[float] | None = None,
     first: Mapping[int, Sequence[tuple[int, int]]] = NONE_FIRST,
+    changes: Collection[int] = (),
 ) -> Draft:
     """The draft with a message before the question that quotes what it lacks, in the room that is left.
 
     `blocks`: those that the draft was cut from; `kept`: the index of each that is still there, to its index in the
     draft. `original`: what the client sent, with the whole texts. `alike`: the similarity of each block but that of the
     question, by embeddings. `first`: blocks that come before all others, with the lines of their text that are enough,
-    as (start, end) in characters; without any, all of them.
+    as (start, end) in characters; without any, all of them. `changes`: blocks with signs of a change; those come next
+    that may change what the best quotes say.
     """
     room = draft.room - draft.prompt
     quotes, needs, speakers = _quotes(draft, blocks, kept, original, question, alike)
-    quotes = _with_first(quotes, first, blocks, draft)
+    quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
     block, told, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
@@ -81,6 +85,25 @@ def with_quotes(
     why = {m.index: quote.score for quote in reversed(told) for m in blocks[quote.block].messages}
     drops = tuple(replace(d, why=_why(why[d.index])) if d.index in why else d for d in draft.drops)
     return replace(draft.with_blocks([*draft.blocks[:at], block, *draft.blocks[at:]]), drops=drops)
+
+
+def _with_changes(
+    quotes: Sequence[_Quote], changes: Collection[int], blocks: Sequence[Block], room: float
+) -> list[_Quote]:
+    """The quotes with those before the others, within `room` tokens, that may change what the best of them say."""
+    whole = [(k, q) for k, q in enumerate(quotes) if not q.text]
+    at = {quote.block: n for n, (_, quote) in enumerate(whole)}
+    wanted = [at[block] for block in changes if block in at]
+    if not wanted:
+        return list(quotes)
+    scores = [quote.score for _, quote in whole]
+    found = list(quotes)
+    for _, place in changing(wanted, lambda n: blocks[whole[n][1].block].messages[0].own_text(), scores, len(wanted)):
+        k, quote = whole[place]
+        if quote.cost <= room:
+            room -= quote.cost
+            found[k] = replace(quote, score=max(quote.score, NEWS))
+    return found
 
 
 def _with_first(
@@ -104,6 +127,8 @@ def _with_first(
 def _why(worth: float) -> str:
     if worth >= FIRST:
         return f"recalled: {Reason.ORDER}"
+    if worth >= NEWS:
+        return f"recalled: {Reason.CHANGED}"
     return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
 
 

@@ -14,6 +14,7 @@ class Reason(StrEnum):
 
     ASKED_AGAIN = "asked again"
     DEFINITION = "definition"
+    CHANGED = "changes what was said"
     NAMED = "named"
     ORDER = "order"
     TYPED = "typed by the user"
@@ -80,6 +81,9 @@ class Claims(Protocol):
 
     def order_lines(self, index: int) -> tuple[tuple[int, int], ...]:
         """The lines with orders of that message's own text, as (start, end) in characters, if they are enough of it."""
+
+    def changes(self) -> frozenset[int]:
+        """The indices of the short messages with signs that something is otherwise now."""
 
     def backs(self) -> tuple[Back, ...]:
         """The results that refer to earlier ones, in order."""

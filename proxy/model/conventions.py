@@ -32,7 +32,7 @@ class Conventions:
     Texts. `stubs`: phrases by which a result says that its text stands in an earlier one. `failures`: how the result of
     a call that failed begins. `sent_by_client`: how a user message begins that nobody typed.
 
-    `orders`: signs of what holds for later answers, by language.
+    By language, `orders`: signs of what holds for later answers; `reversals`: signs of what is otherwise from now on.
     """
 
     paths: tuple[str, ...] = ()
@@ -50,6 +50,7 @@ class Conventions:
     failures: tuple[str, ...] = ()
     sent_by_client: tuple[str, ...] = ()
     orders: tuple[Signs, ...] = field(default=(), hash=False)  # long; `==` compares it
+    reversals: tuple[Signs, ...] = field(default=(), hash=False)
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from functools import cached_property
 from proxy.fit.claims.again import Reference, references, same_path
 from proxy.fit.claims.calls import Result, results_of
 from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
-from proxy.fit.claims.orders import agreements, lines_of_message, orders_of
+from proxy.fit.claims.orders import agreements, has_signs, lines_of_message, orders_of
 from proxy.fit.claims.signs import sign_reader
 from proxy.fit.claims.typed import is_reply, is_typed
 from proxy.fit.relevance.history.replay import lasting
@@ -39,6 +39,7 @@ RESULTS = 0.65  # all results together: the newest needs room, too
 TYPED = 0.1
 ORDERS = 0.2  # of a chat's room: it has no results
 ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
+SHORT = 300  # characters of a message that may say nothing but that something is otherwise now
 RARE = 3  # results at most that contain an id which identifies something
 WHOLE, SHORTER, FRAME = (
     100,
@@ -69,6 +70,10 @@ class ConversationClaims:
     def order_lines(self, index: int) -> tuple[tuple[int, int], ...]:
         """See `Claims`."""
         return next((claim.spans for claim, _ in self._orders if claim.index == index), ())
+
+    def changes(self) -> frozenset[int]:
+        """See `Claims`."""
+        return self._changes
 
     def backs(self) -> tuple[Back, ...]:
         """See `Claims`."""
@@ -223,9 +228,15 @@ class ConversationClaims:
         return MessageClaim(message.index, message.index, Reason.ORDER, tokens, spans=spans)
 
     @cached_property
+    def _changes(self) -> frozenset[int]:
+        reader = sign_reader(self._conventions.reversals)
+        messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]
+        return frozenset(m.index for m in messages if m.index >= 0 and has_signs(m, reader, SHORT))
+
+    @cached_property
     def _transcribed(self) -> set[str]:
-        """The speakers of a transcript: names before turns of both sides, or of one side that hardly anybody answers. What
-        they said, they said to each other."""
+        """The speakers of a transcript: names before turns of both sides, or of one side that hardly anybody answers.
+        What they said, they said to each other."""
         if self._all:
             return set()
         messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from proxy.fit.claims.signs import SignReader
 from proxy.fit.relevance.text.memo import digest
@@ -34,6 +35,19 @@ def orders_of(message: Message, reader: SignReader) -> tuple[Span, ...]:
         found = tuple(_lines_with_orders(message.own_text(), reader))
         FOUND.put(key, found, 100 + 32 * len(found))
     return found
+
+
+def has_signs(message: Message, reader: SignReader, most: int) -> bool:
+    """Whether a message of at most `most` characters has signs. Cached."""
+    if len(message.raw) > 2 * most:
+        return False
+    key = digest(message.raw, reader.key)
+    found = FOUND.get(key)
+    if found is None:
+        text = message.own_text()
+        found = tuple(islice(reader.clauses(text), 1)) if len(text) <= most else ()
+        FOUND.put(key, found, 100 + 32 * len(found))
+    return bool(found)
 
 
 def _lines_with_orders(text: str, reader: SignReader) -> Iterator[Span]:

@@ -16,8 +16,9 @@ from proxy.fit.claims.claims import ORDERS, places_of, room_for_claims
 from proxy.fit.claims.orders import shortened
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
 from proxy.fit.long_texts import EXCERPTED
-from proxy.fit.quotes import with_quotes
+from proxy.fit.quotes import CHANGES, with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
+from proxy.fit.relevance.history.changes import changing
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.replay import BRIEF, NO_CLAIMS, Claimed, Marks, lasting, replay
 from proxy.fit.relevance.history.rooms import Size, low_of, size_of
@@ -199,10 +200,11 @@ def _best(draft: Draft, facts: Facts, params: Params, question: Question) -> Dra
     if isinstance(alike, Want):
         return alike
     blocks, held = draft.blocks, _held(draft, facts)
+    scores = _scores(blocks, question, alike)
+    held = held | _news(draft, facts, scores, min(CHANGES * draft.room, draft.room - _cost(draft, held))).keys()
     late = {i: cost for i, cost in _claimed(draft, facts).at(len(blocks) - 1).items() if cost and i not in held}
     late = late if sum(late.values()) <= draft.room - _cost(draft, held) else {}
     reserve = sum(late.values())
-    scores = _scores(blocks, question, alike)
     newest = FOLLOWED if question.follows else NEWEST
     closing = closings([b.messages for b in blocks])
     worth = _chosen(draft, held, scores, newest, closing, reserve)
@@ -365,7 +367,26 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params, question: Questio
     alike = _alike(dropped, question, facts, params)
     if isinstance(alike, Want):
         return alike
-    return with_quotes(made, blocks, places, facts.original, question, alike, _orders_now(draft, facts, kept))
+    return with_quotes(
+        made, blocks, places, facts.original, question, alike, _orders_now(draft, facts, kept), _changes(draft, facts)
+    )
+
+
+def _changes(draft: Draft, facts: Facts) -> set[int]:
+    """The places of the blocks with signs of a change."""
+    changes = facts.claims.changes() if facts.claims is not None else frozenset()
+    return {place for place, block in enumerate(draft.blocks) if any(m.index in changes for m in block.messages)}
+
+
+def _news(draft: Draft, facts: Facts, scores: Sequence[float], room: float) -> dict[int, float]:
+    """The places of the blocks that may change what the best blocks say, with their worth, in at most `room` tokens."""
+    places = _changes(draft, facts)
+    found: dict[int, float] = {}
+    for worth, place in changing(places, lambda i: draft.blocks[i].messages[0].own_text(), scores, len(places)):
+        if draft.blocks[place].tokens <= room:
+            room -= draft.blocks[place].tokens
+            found[place] = worth
+    return found
 
 
 def _orders_now(draft: Draft, facts: Facts, kept: Collection[int]) -> dict[int, tuple[tuple[int, int], ...]]:
