@@ -36,7 +36,11 @@ def test_N1_without_descriptors_what_has_a_connection_is_answered_and_all_recove
     """Connections to the upstream, files of the recording and connections to Redis are missing too: clients that are
     connected get an answer, or a 502 or 503 that says so."""
     with redis_server() as redis, upstream() as there, contextlib.ExitStack() as stack:
-        settings = {"PLIMSOLL_REDIS": redis.url, "PLIMSOLL_SECRET": "s" * 32, "PLIMSOLL_RECORD": str(tmp_path / "r")}
+        settings: dict[str, Any] = {
+            "PLIMSOLL_REDIS": redis.url,
+            "PLIMSOLL_SECRET": "s" * 32,
+            "PLIMSOLL_RECORD": str(tmp_path / "r"),
+        }
         with running(there.url, workers=workers, **settings) as proxy:
             connected = [proxy.connection() for _ in range(8 * workers)]
             for one in connected:
@@ -57,8 +61,8 @@ def test_N1_without_descriptors_what_has_a_connection_is_answered_and_all_recove
             assert set(found) <= {200, 502, 503, 0} and 0 not in found[:1]
             assert proxy.process.poll() is None and not proxy.log("Traceback", 0)
             workers_before = proxy.workers
-            for one in held:
-                one.close()
+            for extra in held:
+                extra.close()
             for pid in proxy.workers:
                 allow(pid, 1024)
             eventually(lambda: recovered(proxy))
