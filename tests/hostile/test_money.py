@@ -367,4 +367,5 @@ def test_H9_one_tenants_texts_do_not_put_off_anothers(workers: int) -> None:
             thread.join(60)
         little = [i for i, key in enumerate(slow.done) if key == "Bearer sk-little"]
         assert slow.done.count("Bearer sk-much") > 40
-        assert max(little) < 30 * workers, "its nine questions come before most of the other's"
+        # Those that a second look at the plan asks for come after an answer, and therefore later.
+        assert little[len(little) * 3 // 4] < 30 * workers, "its questions come before most of the other's"

@@ -183,7 +183,9 @@ def test_a_proxy_that_does_not_know_us_is_no_affair_of_the_clients(scheme: str) 
                 reply = await ask(proxy.port, get())
                 error = json.loads(reply.body)["error"]
                 assert (reply.status, error["code"]) == (502, "upstream_unreachable")
-                assert error["message"] == "No connection to the upstream: the proxy answered 407."
+                assert (
+                    error["message"] == "No connection to the upstream: the proxy answered 407. (see the proxy's log)"
+                )
 
     run(check())
 
