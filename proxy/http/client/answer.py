@@ -52,7 +52,10 @@ class UpstreamError(Exception):
         """The error for a client that has received no byte of a response. OpenAI's clients may retry it, unless the
         operator's key was refused: it is refused again."""
         after = 1 if self.status == 503 else 0
-        said = f"{self.message} ({SEE_LOG})" if self.code == UNREACHABLE else self.message
+        said = self.message
+        if self.code == UNREACHABLE:
+            stop = "." if said.endswith(".") else ""
+            said = f"{said.removesuffix('.')} ({SEE_LOG}){stop}"
         return ClientError(self.status, said, code=self.code, retry=self.code != KEY_REFUSED, after=after)
 
 

@@ -184,7 +184,7 @@ def test_a_proxy_that_does_not_know_us_is_no_affair_of_the_clients(scheme: str) 
                 error = json.loads(reply.body)["error"]
                 assert (reply.status, error["code"]) == (502, "upstream_unreachable")
                 assert (
-                    error["message"] == "No connection to the upstream: the proxy answered 407. (see the proxy's log)"
+                    error["message"] == "No connection to the upstream: the proxy answered 407 (see the proxy's log)."
                 )
 
     run(check())
