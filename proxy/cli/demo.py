@@ -101,7 +101,8 @@ def _show_response(console: Console, response: Response) -> None:
 def _show_fact(console: Console, plan: dict[str, Any]) -> bool:
     """Shows the question, the early message that answers it, and whether that was sent."""
     survived = any(FACT in message["content"] for message in plan["request"]["messages"])
-    states = [f"{row['state']}: {row['why']}" for row in plan["messages"]["detail"] if row["index"] == FACT_AT]
+    rows = [row for row in plan["messages"]["detail"] if row["index"] == FACT_AT]
+    states = [f"{row['state']}: {row['why'].removeprefix(row['state'] + ': ')}" for row in rows]
     console.print(f"Question: {QUESTION}", highlight=False)
     console.print(f"Message #{FACT_AT} of {plan['messages']['in']} holds the answer: {FACT}", highlight=False)
     found = f"It was {'sent word for word' if survived else 'lost'} ({', '.join(states) or 'absent'})."

@@ -64,7 +64,7 @@ def test_the_fact_that_the_question_needs_survives_and_is_shown(shown: str) -> N
     part = shown.partition(" what survived ")[2].partition(" what Plimsoll did ")[0]
     text = " ".join(part.split())
     assert f"Question: {QUESTION}" in text and f"Message #{FACT_AT} of 144 holds the answer: {FACT}" in text
-    assert "It was sent word for word (recalled: relevance " in text
+    assert "It was sent word for word (kept: order)." in text
 
 
 def test_the_readme_shows_the_beginning_of_what_it_really_prints(shown: str) -> None:

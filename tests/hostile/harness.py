@@ -269,7 +269,15 @@ def upstream(script: Script = friendly, streaming: bool = False, port: int = 0) 
             ready.set()
             await over.wait()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except BaseException as error:  # told where it belongs, not where pytest looks at threads next
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     if not ready.wait(20):
         raise TimeoutError("the upstream did not start")
@@ -279,6 +287,8 @@ def upstream(script: Script = friendly, streaming: bool = False, port: int = 0) 
         loop.call_soon_threadsafe(over.set)
         thread.join(20)
         loop.close()
+    if failed:
+        raise failed[0]
 
 
 def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
