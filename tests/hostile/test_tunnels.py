@@ -29,6 +29,7 @@ async def hostile(request: Request, peer: Peer) -> None:
     await peer.send(switching(request))
     if b"deaf" in target:  # it reads nothing, and answers no close
         await peer.writer.wait_closed()
+        peer.ended = True
     elif b"flood" in target:  # fragments without an end
         with contextlib.suppress(ConnectionError):
             while True:

@@ -57,6 +57,8 @@ class ConversationClaims:
         self._conventions = conventions
         self._meter = meter
         self._standing: dict[tuple[int, int | None], Standing] = {}
+        self._told: dict[str, bool] = {}
+        self._folded: dict[int, str] = {}  # by the identity of results of `_all`
 
     def standing(self, room: int, upto: int | None = None) -> Standing:
         """See `Claims`."""
@@ -169,10 +171,10 @@ class ConversationClaims:
         """The claims of one turn: each definition in the newest result that has it, those of a path that the turn names
         first; then the newest result of each path, and the rare ids."""
         read = sorted(results, key=lambda r: (self._is_named(r, names), r.index), reverse=True)
-        wanted = set(names.definitions)
+        wanted = {name for name in names.definitions if self._is_told(name)}
         defined = set[str]()
         for result in read if wanted else ():
-            texts = named_definitions(result.text, wanted)
+            texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
             for name, text in texts.items():
                 yield self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,))
             wanted -= texts.keys()
@@ -181,7 +183,7 @@ class ConversationClaims:
             newest = next((r for r in read if r.call.reads and r.call.path and same_path(r.call.path, path)), None)
             if newest is not None and newest.call.path not in defined:
                 yield self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text))
-        for ident in names.ids:
+        for ident in filter(self._is_told, names.ids):
             having = [r for r in results if ident in r.text]
             if 0 < len(having) <= RARE:
                 lines = [line for line in having[-1].text.split("\n") if ident in line]
@@ -199,6 +201,25 @@ class ConversationClaims:
     ) -> ResultClaim:
         since = max(message.index, result.index)
         return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids)
+
+    def _is_told(self, name: str) -> bool:
+        """Whether any result has this name, in its own case or in lower case. Each name is searched for once."""
+        found = self._told.get(name)
+        if found is None:
+            found = self._told[name] = name in self._texts[0] or name in self._texts[1]
+        return found
+
+    @cached_property
+    def _texts(self) -> tuple[str, str]:
+        """The texts of all results, and the same without case."""
+        return "\0".join(r.text for r in self._all), "\0".join(map(self._without_case, self._all))
+
+    def _without_case(self, result: Result) -> str:
+        """A result's text without case, made once: each turn that names something searches all results."""
+        found = self._folded.get(id(result))
+        if found is None:
+            found = self._folded[id(result)] = result.text.casefold()
+        return found
 
     @staticmethod
     def _is_named(result: Result, names: Names) -> bool:

@@ -10,7 +10,9 @@ import msgspec
 from proxy.fit.claims.calls import normal
 from proxy.fit.relevance.results.definitions import definitions_of
 from proxy.fit.relevance.results.text_lines import lines_of
+from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.words import STOP
+from proxy.model.bounded import Bounded
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Message
 
@@ -41,9 +43,24 @@ class Names(msgspec.Struct, frozen=True, gc=False):
         return bool(self.definitions or self.paths or self.ids)
 
 
+CACHED, CACHED_BYTES = 20_000, 4 << 20
+FOUND: Bounded[int, Names] = Bounded(CACHED, CACHED_BYTES)
+FRAME, OF_A_NAME = 300, 60  # bytes of names in memory besides their letters
+
+
 def names_in(text: str) -> Names:
-    """What a user's text names. Of a long text only the ends are read."""
+    """What a user's text names. Of a long text only the ends are read. Cached: each turn is read again at each cut."""
     text = text if len(text) <= 2 * READ else f"{text[:READ]}\n{text[-READ:]}"
+    key = digest(text)
+    found = FOUND.get(key)
+    if found is None:
+        found = _read_names(text)
+        told = [*found.definitions, *found.paths, *found.ids]
+        FOUND.put(key, found, FRAME + sum(OF_A_NAME + 4 * len(name) for name in told))
+    return found
+
+
+def _read_names(text: str) -> Names:
     marked = [quoted or other for quoted, other in MARKED.findall(text)]
     paths = {normal(match[0]) for match in PATH.finditer(text)}
     paths |= {normal(each) for each in marked if PATH.fullmatch(each.strip())}
@@ -64,9 +81,11 @@ def names_in(text: str) -> Names:
     return Names(frozenset(definitions[:MOST]), frozenset(sorted(paths)[:MOST]), frozenset(ids[:MOST]))
 
 
-def named_definitions(text: str, names: Collection[str]) -> dict[str, str]:
-    """The texts of the definitions that are among these names. A text without any of the names is not read."""
-    wanted = [name for name in names if name in text or name in text.casefold()]
+def named_definitions(text: str, names: Collection[str], folded: str | None = None) -> dict[str, str]:
+    """The texts of the definitions that are among these names. A text without any of the names is not read. `folded`:
+    the text without case, where the caller has it."""
+    folded = text.casefold() if folded is None else folded
+    wanted = [name for name in names if name in text or name in folded]
     if not wanted:
         return {}
     found = definitions_of(text)
