@@ -153,9 +153,7 @@ class Outcome(msgspec.Struct, frozen=True):
     phases: tuple[tuple[str, float], ...] = ()  # parts of our own time, in seconds
     unmoved: str = ""  # why it was not moved to a model that its ladder allows
     unmoved_by: tuple[str, ...] = ()  # the same as values of `Unmoved`, each once
-    kept: tuple[
-        tuple[str, int], ...
-    ] = ()  # why messages stay that a cut would have taken: reasons, and messages of each
+    kept: tuple[tuple[str, int], ...] = ()  # why messages stay that a cut would have taken: a reason, how many it keeps
     unplanned: str = ""  # why it was sent as it came, without a plan
     upstream: str = ""  # the name of the one that was asked last, if there are several
     shape: str = ""  # what of a prompt its count had to know how to count (`SHAPES`); empty where usage teaches nothing

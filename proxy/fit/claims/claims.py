@@ -41,11 +41,9 @@ ORDERS = 0.2  # of a chat's room: it has no results
 ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
 SHORT = 300  # characters of a message that may say nothing but that something is otherwise now
 RARE = 3  # results at most that contain an id which identifies something
-WHOLE, SHORTER, FRAME = (
-    100,
-    0.7,
-    12,
-)  # an order's message over so many tokens stays with its lines, if these are shorter
+WHOLE = 100  # tokens of an order's message over which its lines are enough, ...
+SHORTER = 0.7  # ... if they have less than this share of them
+FRAME = 12  # tokens that lines of a message cost besides their text
 ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
 
 
