@@ -25,8 +25,8 @@ from tests.hostile.raw import Wire, tried
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head
 
 REQUESTS = 400
-# Of twelve clients some have sent on kept connections when the upstream shows for the first time that it closes them.
-AT_FIRST = REQUESTS // 100
+# One POST at a time tries an upstream that has not yet kept a connection; where machine or upstream are slow, it is lost.
+AT_FIRST = 1
 
 
 @pytest.mark.parametrize("end", ENDS)

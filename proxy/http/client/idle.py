@@ -2,7 +2,8 @@
 
 Some upstreams announce keep-alive and still close, after each response or only after streams. A POST sent at that
 moment fails, because it is never retried. So a POST reuses a young connection only after earlier reuse has succeeded.
-After a failed reuse, the upstream must prove its keep-alive again.
+Until the first success, one POST at a time tries it. After a failed reuse, the upstream must prove its keep-alive again,
+with connections that were idle for longer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from proxy.http.client.connection import Connection
 # response does so within milliseconds. Until the upstream is trusted, younger idle connections are not used for a POST:
 # a new one is dialled, and a round trip takes most of this time.
 MIN_IDLE_SECONDS = 0.1
+LONGEST_IDLE_SECONDS = 3.2  # each failed reuse doubles the time, up to this: a busy upstream closes later
 INITIAL_REUSES = 1  # successful reuses of connections idle for MIN_IDLE_SECONDS or longer until the upstream is trusted
 REUSES_AFTER_FAILURE = 1000  # the same after a failed reuse; it costs more idle connections, but no handshakes
 SAFE_AGE_SHARE = 0.75  # of the idle age at which the upstream closed a connection: older ones are not used for a POST
@@ -23,17 +25,21 @@ SAFE_AGE_SHARE = 0.75  # of the idle age at which the upstream closed a connecti
 class Idle:
     """The idle connections whose last response was of one kind (chunked or not). Times are the loop's.
 
-    The state has two figures. `_reuses_needed` is the number of successful reuses still needed until the upstream is
-    trusted (0: trusted). `_shortest_idle_timeout` is the lowest idle age in seconds at which the upstream closed a
-    connection.
+    `_reuses_needed` is the number of successful reuses still needed until the upstream is trusted (0: trusted).
+    `_shortest_idle_timeout` is the lowest idle age in seconds at which the upstream closed a connection. `_min_idle` are
+    the seconds that a connection rests before a POST while the upstream is not trusted. `_proven`: no reuse failed since
+    the last success. `_trial` is the connection whose POST tries an upstream that is not proven.
     """
 
-    __slots__ = ("_connections", "_reuses_needed", "_shortest_idle_timeout")
+    __slots__ = ("_connections", "_min_idle", "_proven", "_reuses_needed", "_shortest_idle_timeout", "_trial")
 
     def __init__(self) -> None:
         self._connections: dict[Connection, None] = {}  # the newest last
         self._reuses_needed = INITIAL_REUSES
         self._shortest_idle_timeout = inf
+        self._min_idle = MIN_IDLE_SECONDS
+        self._proven = False
+        self._trial: Connection | None = None
 
     def __len__(self) -> int:
         """The number of idle connections."""
@@ -52,34 +58,48 @@ class Idle:
         """Removes and returns a connection for a request, or None. A `repeatable` request gets any open connection,
         another request only a trusted one. The newest comes first, or the oldest while the upstream is not trusted."""
         reuses_needed, max_age = self._reuses_needed, self._shortest_idle_timeout * SAFE_AGE_SHARE
+        if self._trial is not None and not repeatable:
+            return None
         for connection in self._connections if reuses_needed else reversed(self._connections):
             if not repeatable:
                 age = now - connection.idle_since
-                if reuses_needed and age < MIN_IDLE_SECONDS:
+                if reuses_needed and age < self._min_idle:
                     return None  # the remaining ones are younger
                 if age > max_age:
                     continue
             if connection.usable:
                 del self._connections[connection]
+                if not (self._proven or repeatable):
+                    self._trial = connection
                 return connection
         return None
 
-    def record_reuse(self) -> None:
+    def record_reuse(self, connection: Connection) -> None:
         """Records a response on a reused connection."""
         if self._reuses_needed:
             self._reuses_needed -= 1
+            self._proven = True
+            self.end_trial(connection)
 
     def record_failed_reuse(self) -> None:
         """Records a request that failed because the upstream closed a reused connection."""
         self._reuses_needed = REUSES_AFTER_FAILURE
+        self._proven = False
+        self._min_idle = min(2 * self._min_idle, LONGEST_IDLE_SECONDS)
+
+    def end_trial(self, connection: Connection) -> None:
+        """Lets another POST try the upstream, once the one on this connection has ended in any way."""
+        if self._trial is connection:
+            self._trial = None
 
     def record_close(self, connection: Connection, now: float) -> None:
         """Removes a connection that the upstream closed while idle, and records its age."""
         if connection in self._connections:
             del self._connections[connection]
             age = now - connection.idle_since
-            if age < MIN_IDLE_SECONDS:
+            if age < self._min_idle:
                 self._reuses_needed = REUSES_AFTER_FAILURE
+                self._proven = False
             else:
                 self._shortest_idle_timeout = min(self._shortest_idle_timeout, age)
 

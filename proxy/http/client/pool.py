@@ -132,13 +132,15 @@ class Pool:
             try:
                 reader = self._begin(reused, request)
                 await reader.head()
-            except TransportError as error:
-                if error.fault is Fault.CLOSED:
+            except BaseException as error:
+                closed = isinstance(error, TransportError) and error.fault is Fault.CLOSED
+                if closed:
                     idle.record_failed_reuse()
-                if error.fault is not Fault.CLOSED or not request.repeatable:
+                idle.end_trial(reused)
+                if not (closed and request.repeatable):
                     raise
             else:
-                idle.record_reuse()
+                idle.record_reuse(reused)
                 return reader
         reader = self._begin(await self._dial(request.upgrades), request)
         await reader.head()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.http.client.idle import MIN_IDLE_SECONDS, REUSES_AFTER_FAILURE, SAFE_AGE_SHARE, Idle
+from proxy.http.client.idle import LONGEST_IDLE_SECONDS, MIN_IDLE_SECONDS, REUSES_AFTER_FAILURE, SAFE_AGE_SHARE, Idle
 
 
 @dataclass(eq=False)
@@ -19,7 +19,7 @@ class Kept:
 def idle(*connections: Kept, proofs: int = 0) -> Any:
     made: Any = Idle()
     for _ in range(proofs):
-        made.record_reuse()
+        made.record_reuse(Kept())
     for connection in connections:
         made.put(connection)
     return made
@@ -57,7 +57,7 @@ def test_one_that_is_closed_behind_its_answer_takes_the_trust_from_all() -> None
     pool.record_close(closed, MIN_IDLE_SECONDS / 2)
     assert pool.take(MIN_IDLE_SECONDS / 2, False) is None
     for _ in range(REUSES_AFTER_FAILURE):
-        pool.record_reuse()
+        pool.record_reuse(closed)
     assert pool.take(MIN_IDLE_SECONDS / 2, False) is other
 
 
@@ -65,7 +65,37 @@ def test_a_request_that_was_lost_takes_the_trust_too() -> None:
     pool = idle(Kept(), proofs=1)
     pool.record_failed_reuse()
     assert pool.take(0.0, False) is None
-    assert pool.take(MIN_IDLE_SECONDS, False) is not None
+    assert pool.take(MIN_IDLE_SECONDS, False) is None
+    assert pool.take(2 * MIN_IDLE_SECONDS, False) is not None
+
+
+def test_until_a_reuse_succeeds_one_post_at_a_time_tries_it() -> None:
+    first, second, third = Kept(), Kept(), Kept()
+    pool = idle(first, second, third)
+    assert pool.take(1.0, False) is first
+    assert pool.take(1.0, False) is None
+    assert pool.take(1.0, True) is second  # it may be repeated
+    pool.end_trial(second)
+    assert pool.take(1.0, False) is None
+    pool.end_trial(first)
+    assert pool.take(1.0, False) is third
+
+
+def test_after_a_success_posts_do_not_wait_for_each_other_and_after_a_failure_they_do_again() -> None:
+    first, second, third, fourth = (Kept() for _ in range(4))
+    pool = idle(first, second, third, fourth, proofs=1)
+    assert {pool.take(1.0, False), pool.take(1.0, False)} == {third, fourth}
+    pool.record_failed_reuse()
+    assert pool.take(1.0, False) is first
+    assert pool.take(1.0, False) is None
+
+
+def test_each_failure_doubles_the_rest_up_to_a_bound() -> None:
+    pool = idle(Kept())
+    for _ in range(20):
+        pool.record_failed_reuse()
+    assert pool.take(LONGEST_IDLE_SECONDS / 2, False) is None
+    assert pool.take(LONGEST_IDLE_SECONDS, False) is not None
 
 
 def test_one_that_is_none_of_these_teaches_nothing() -> None:
