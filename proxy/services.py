@@ -236,7 +236,7 @@ class Services:
         """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
         it belongs to the gateway of that time. If anything raises, the old rules stay."""
         settings, rules, windows, senders = loaded
-        knowledge = self.knowledge.with_rules(windows, rules.families)
+        knowledge = self.knowledge.with_rules(windows, rules.families.at(self.upstream.server))
         knowledge.keys.use_rows(rules.key_checks)
         providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
         serving = self._serving(rules, senders, knowledge, providers)
@@ -326,7 +326,7 @@ def build(
     limit = settings.context_total_token_limit
     keys = KeyChecks(upstream.server)
     keys.use_rows(rules.key_checks)
-    knowledge = Knowledge(limit, windows, rules.families, cache, listing, loaded=models, keys=keys)
+    knowledge = Knowledge(limit, windows, rules.families.at(upstream.server), cache, listing, loaded=models, keys=keys)
     extra_calls = ExtraCalls(
         settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event, cache.accepted
     )

@@ -53,6 +53,19 @@ def test_wrong_settings_stop_the_start(environment: dict[str, str]) -> None:
     assert "password@" not in str(raised.value)
 
 
+def test_W21_the_default_upstream_counts_by_the_rows_of_its_host(tmp_path: Path) -> None:
+    made = services(PLIMSOLL_UPSTREAM="https://openrouter.ai/api/v1", PLIMSOLL_RULES=str(tmp_path))
+    assert made.knowledge.families.find("gpt-5-mini").name == "gpt-5-mini-routed"
+    (tmp_path / "summary.txt").write_text("In one word.")
+
+    async def check() -> None:
+        made.reloader.request()
+        await made.reloader.poll()
+
+    asyncio.run(check())
+    assert made.gateway.planner.knowledge.families.find("gpt-5-mini").name == "gpt-5-mini-routed"
+
+
 # Rules and keys that change
 
 

@@ -8,7 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from proxy.cli import admin_client
 from proxy.cli.arguments import named_url, settings_of, token
@@ -29,7 +29,8 @@ def models(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     rules = load_rules(settings.rules)
     windows = load_windows(rules.windows)
-    rows = [describe(model, windows, rules.families) for model in arguments.model]
+    families = rules.families.at(urlsplit(settings.upstream).hostname or "")
+    rows = [describe(model, windows, families) for model in arguments.model]
     named = named_url(arguments)
     url = named or _url_of(settings)
     try:

@@ -99,9 +99,10 @@ class Builder:
             known = before.knowledge
             cache, listing, loaded = known.cache, known.listing, known.loaded or LoadedModels(upstream)
         limit = min(limits, default=None)
-        keys = KeyChecks(urlsplit(row.url).hostname or "", row.provider)
+        host = urlsplit(row.url).hostname or ""
+        keys, families = KeyChecks(host, row.provider), default.families.at(host)
         keys.use_rows(self.rules.key_checks)
-        return Knowledge(limit, default.windows, default.families, cache, listing, loaded=loaded, keys=keys)
+        return Knowledge(limit, default.windows, families, cache, listing, loaded=loaded, keys=keys)
 
     def _planner(self, row: UpstreamRow, upstream: Sender, knowledge: Knowledge) -> Planner:
         default = self.default.planner

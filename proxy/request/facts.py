@@ -256,7 +256,7 @@ class Knowledge:
             own = name == model and (cap is not None or learned.window is not None)
             if not own and knowledge.known(name).guessed:
                 await knowledge.inquire(name, headers)
-            if not loaded(needed := self.families.find(name).encoding):
+            if not loaded(needed := knowledge.families.find(name).encoding):
                 await asyncio.to_thread(encoding, needed)
 
     async def facts(

@@ -13,12 +13,12 @@ from proxy.model.lenient_json import Json, compact, mapping, read, string
 from proxy.tokens.content_parts import Cost, key_of, unshown
 from proxy.tokens.images import size_of
 from proxy.tokens.messages import CountingRules
+from proxy.tokens.recipes import SCHEMA_RATE
 
 KEYS = ("tools", "tool_choice", "thinking", "output_format", "output_config", "context_management", "mcp_servers")
 FORCED, BARRED = ("any", "tool"), "none"  # kinds of tool_choice: a call is required, none is allowed
 THINKS = "enabled"  # the type of thinking that costs tokens
 CITATIONS = 560  # tokens of the instructions for citations
-SCHEMA_RATE = 2.1  # tokens of a response schema for one token of its JSON
 PAGE_BYTES, PAGE_TOKENS, MAX_PAGES = 60_000, 1_650, 100  # of a PDF; a page is its text and an image of it
 BASE64_RATIO = 4 / 3
 DEEPEST = 8  # levels of blocks inside blocks; real ones have three
@@ -129,7 +129,12 @@ def _schema(head: Mapping[str, bytes], rules: CountingRules) -> int:
     form = mapping(read(head.get("output_format", b"null"))) or mapping(config.get("format"))
     if "schema" not in form:
         return 0
-    return round(rules.unit * (rules.recipe.schema + SCHEMA_RATE * rules.count(compact(form["schema"]))))
+    return schema_cost(form["schema"], rules)
+
+
+def schema_cost(schema: Json, rules: CountingRules) -> int:
+    """Tokens of the encoding of a response schema."""
+    return round(rules.unit * (rules.recipe.schema + SCHEMA_RATE * rules.count(compact(schema))))
 
 
 def _content(message: Message) -> tuple[Json, bool]:

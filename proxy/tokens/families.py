@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -42,7 +42,8 @@ class Family:
     are exact. `margin` is for its counts, `calibrated` for counts with a learned ratio. `second`
     is tokens of one second of audio. `inline`: a data URI of an image inside a text is an image. `own` is true if the
     encoding is a file of the user's: texts are counted with the model's own encoding, and only the overhead is
-    estimated. `apis`: by its name, an API whose bodies have other figures.
+    estimated. `apis`: by its name, an API whose bodies have other figures. `hosts`: what an upstream's host must match,
+    if that matters.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Family:
     inline: bool = False
     own: bool = False
     apis: Mapping[str, Family] = field(default_factory=dict)
+    hosts: re.Pattern[str] | None = None
 
     @property
     def factor(self) -> float:
@@ -74,10 +76,12 @@ class Family:
 
 
 class Families:
-    """The rows in their order. Immutable, apart from a cache of the rows by model name."""
+    """The rows in their order, for an upstream with a host in lower case; without one, rows of hosts hold for none.
+    Immutable, apart from a cache of the rows by model name."""
 
-    def __init__(self, rows: tuple[Family, ...]) -> None:
+    def __init__(self, rows: tuple[Family, ...], host: str = "") -> None:
         self.rows = rows
+        self._here = tuple(family for family in rows if family.hosts is None or family.hosts.match(host))
         self._cached = lru_cache(maxsize=CACHED_NAMES)(self._search)
 
     def find(self, model: str) -> Family:
@@ -85,9 +89,13 @@ class Families:
         last row if none does. A cached lookup."""
         return self._cached(name_of(model))
 
+    def at(self, host: str) -> Families:
+        """The same rows, for an upstream with another host."""
+        return Families(self.rows, host.lower())
+
     def _search(self, model: str) -> Family:
         name = model.lower().rsplit("/", 1)[-1].removeprefix("ft:")
-        return next((family for family in self.rows if family.pattern.match(name)), self.rows[-1])
+        return next((family for family in self._here if family.pattern.match(name)), self._here[-1])
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,20 +107,25 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     encoding: str = "o200k_base"
     audio_per_second: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 32
     inline_images: bool = False
+    hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.models:
             raise ValueError("name and models must not be empty")
-        for pattern in self.models:
-            if len(pattern) > LONGEST_NAME or not PATTERN.fullmatch(pattern):
-                raise ValueError(f"models: {pattern!r} is not a name with *, ? and [...], without spaces and slashes")
+        for key, patterns in (("models", self.models), ("hosts", self.hosts)):
+            for pattern in patterns:
+                if len(pattern) > LONGEST_NAME or not PATTERN.fullmatch(pattern):
+                    problem = "is not a name with *, ? and [...], without spaces and slashes"
+                    raise ValueError(f"{key}: {pattern!r} {problem}")
         _one_of("encoding", self.encoding, SOURCES)
 
 
 class Exact(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A row whose encoding is the models' own."""
+    """A row whose encoding is the models' own. `tools`: what tools cost once on /v1/chat/completions, if not what the
+    recipe says."""
 
     recipe: str
+    tools: Annotated[int, msgspec.Meta(ge=0, le=900)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,7 +160,7 @@ class MarginRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class MessagesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The `messages` of a row: its figures for bodies of the Messages API, in the model's own tokens
-    (`recipes.of_messages`)."""
+    (`recipes.of_messages`); `schema` also for chat completions."""
 
     ratio: Annotated[float, msgspec.Meta(ge=0.25, le=8)]
     prompt: Annotated[float, msgspec.Meta(ge=0, le=900)]
@@ -172,6 +185,11 @@ class Approximate(Row, frozen=True, forbid_unknown_fields=True, kw_only=True):
     margin: MarginRow
     messages: MessagesRow | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.messages is not None and self.overhead.prompt + self.overhead.no_system + self.messages.schema > 900:
+            raise ValueError("prompt, no_system and messages.schema together must be at most 900")
+
 
 def parse_family(row: Any) -> Family:
     """A `[[family]]` as TOML has it. Raises ValueError with what is wrong."""
@@ -183,22 +201,27 @@ def parse_family(row: Any) -> Family:
         if "ratio" in row:
             return _approximate(msgspec.convert(row, Approximate))
     found = msgspec.convert(row, Exact)
-    return Family(
+    family = Family(
         name=found.name,
-        pattern=_pattern(found),
+        pattern=_pattern(found.models),
         recipe=RECIPES[found.recipe],
         images=found.images,
         encoding=found.encoding,
         second=found.audio_per_second,
         inline=found.inline_images,
+        hosts=_hosts(found),
     )
+    if found.tools is None:
+        return family
+    recipe = replace(family.recipe, name=f"{found.recipe}-tools-{found.tools}", tools=found.tools)
+    return replace(family, recipe=recipe, apis={"responses": family})
 
 
 def _approximate(found: Approximate) -> Family:
     overhead = found.overhead
     family = Family(
         name=found.name,
-        pattern=_pattern(found),
+        pattern=_pattern(found.models),
         recipe=approximate(found.ratio, **msgspec.structs.asdict(overhead)),
         images=found.images,
         encoding=found.encoding,
@@ -207,10 +230,13 @@ def _approximate(found: Approximate) -> Family:
         calibrated=_calibrated(found.margin),
         second=found.audio_per_second,
         inline=found.inline_images,
+        hosts=_hosts(found),
     )
-    return (
-        family if found.messages is None else replace(family, apis={"messages": _of_messages(family, found.messages)})
-    )
+    if found.messages is None:
+        return family
+    recipe, schema = family.recipe, found.messages.schema
+    recipe = replace(recipe, name=f"{recipe.name}-{schema:g}", schema=schema, schema_as_messages=True)
+    return replace(family, recipe=recipe, apis={"messages": _of_messages(family, found.messages)})
 
 
 def _of_messages(family: Family, row: MessagesRow) -> Family:
@@ -226,9 +252,13 @@ def _calibrated(row: MarginRow) -> Margin:
     return Margin(min(row.base, LEARNED_MARGIN.base), min(row.share, LEARNED_MARGIN.share))
 
 
-def _pattern(row: Row) -> re.Pattern[str]:
+def _pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     """All patterns of a row as one expression. `fnmatch` writes an atomic group for each *, so nothing backtracks."""
-    return re.compile("|".join(fnmatch.translate(pattern.lower()) for pattern in row.models))
+    return re.compile("|".join(fnmatch.translate(pattern.lower()) for pattern in patterns))
+
+
+def _hosts(row: Row) -> re.Pattern[str] | None:
+    return _pattern(row.hosts) if row.hosts else None
 
 
 def _one_of(field: str, value: Any, known: Collection[str]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+SCHEMA_RATE = 2.1  # tokens of a Claude for one token of the encoding in the JSON of a response schema
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -34,7 +36,9 @@ class Recipe:
 
     Of the Messages API: `frame`: per message. `call`: per tool call. `forced_tools`, `barred_tools`: in place of
     `tools` where the client requires a call, or forbids any (0: the same). `tool`: per tool. `thinking`: once where the
-    model thinks, and `thinking_tools` if it has tools. `schema`: a schema for the response, besides its JSON.
+    model thinks, and `thinking_tools` if it has tools. `schema`: a schema for the response, besides its JSON, of which
+    each token of the encoding costs `SCHEMA_RATE`, in tokens of the model. `schema_as_messages`: it costs that on
+    /v1/chat/completions, too.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Recipe:
     thinking: int = 0
     thinking_tools: int = 0
     schema: float = 93.0
+    schema_as_messages: bool = False
 
 
 CLASSIC = Recipe("classic")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from proxy.model.lenient_json import Json, compact, mapping, read, string
 from proxy.tokens import schema as schemas
 from proxy.tokens import tools as toolbox
+from proxy.tokens.anthropic_messages import schema_cost
 from proxy.tokens.messages import CountingRules
 
 PARTS = ("base", "tools", "tool_choice", "schema")  # the names of the figures of `fixed_costs`
@@ -114,6 +115,8 @@ def _schema(head: Mapping[str, bytes], system: str | None, tools: bool, rules: C
     found = mapping(response_format.get("json_schema"))
     if not found or response_format.get("type") != "json_schema":
         return 0
+    if rules.recipe.schema_as_messages:
+        return schema_cost(found.get("schema", {}), rules)
     alone, with_system, with_tools = rules.recipe.response_schema
     name, about = string(found.get("name")), string(found.get("description"))
     total = rules.count(schemas.render(found.get("schema", {}))) + rules.count(f" {name}") + rules.count(name)

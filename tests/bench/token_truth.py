@@ -30,6 +30,7 @@ from proxy.apis import apis
 from proxy.fit.blocks import runs
 from proxy.model.api import Api
 from proxy.model.limits import Quality
+from proxy.tokens.families import BUILT_IN
 from proxy.tokens.meter import meter_for
 from proxy.wire.scan import NotUnderstood
 
@@ -46,6 +47,7 @@ TARGET = "OpenAI and Azure, text and tools"
 EXACT = Quality.EXACT.value
 COUNTABLE = "OpenAI and Azure, counted exactly"
 MESSAGES = "messages"
+FAMILIES = {"openrouter": BUILT_IN.at("openrouter.ai")}  # of providers that rows of families.toml name the host of
 NEW_CLAUDE = re.compile(r"opus-4-[7-9]|(?:sonnet|opus|haiku)-5")
 
 Row = Mapping[str, Any]
@@ -66,7 +68,7 @@ class Count:
         return self.truth - self.prompt
 
 
-Ask = Callable[[bytes], Count | None]
+Ask = Callable[[bytes, str], Count | None]  # of a body and the provider that it was sent to
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,7 +116,7 @@ def measured(found: Iterable[Row], ask: Ask) -> tuple[dict[str, Any], int]:
     failed = 0
     for row in found:
         body = {**row["request"], "model": row["model"] or row["request"].get("model") or "unknown"}
-        answer = ask(json.dumps(body).encode())
+        answer = ask(json.dumps(body).encode(), row["provider"])
         if answer is None:
             failed += 1
             continue
@@ -152,13 +154,13 @@ def _claude(row: Row) -> str:
     return "Claude 4.7 and later" if NEW_CLAUDE.search(row["model"] or "") else "Claude up to 4.6"
 
 
-def directly(api: Api, body: bytes) -> Count | None:
-    """Counts a body in this process."""
+def directly(api: Api, body: bytes, provider: str = "") -> Count | None:
+    """Counts a body in this process, as for an upstream with the provider's host."""
     try:
         prompt = api.request.parse(body)
     except NotUnderstood:
         return None
-    meter = meter_for(prompt, prompt.model, _MEMORY)
+    meter = meter_for(prompt, prompt.model, _MEMORY, families=FAMILIES.get(provider, BUILT_IN))
     tokens = sum(meter.fixed.values()) + sum(sum(meter.costs(run)) for run in runs(prompt.messages))
     return Count(0, tokens, meter.margin.of(tokens), meter.quality.value)
 
@@ -174,7 +176,7 @@ _MEMORY = _Memory()
 def over_http(url: str) -> Ask:
     """Asks a running proxy what it would count."""
 
-    def ask(body: bytes) -> Count | None:
+    def ask(body: bytes, provider: str) -> Count | None:
         request = urllib.request.Request(url, body, {"content-type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=SECONDS) as answer:

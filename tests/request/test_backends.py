@@ -68,6 +68,19 @@ def test_each_upstream_has_its_own_pool_list_and_records(tmp_path: Path) -> None
     assert len({id(b.knowledge.cache.memory) for b in backends}) == 1  # counts are the same everywhere
 
 
+def test_W21_each_upstream_counts_by_the_rows_of_its_own_host_also_after_a_reload(tmp_path: Path) -> None:
+    services = made(tmp_path, row("a", "https://openrouter.ai/api/v1"), row("b"))
+
+    def rows() -> list[str]:
+        assert services.routes is not None
+        backends = services.routes.backends
+        return [backends[name].knowledge.families.find("gpt-5-mini").name for name in ("default", "a", "b")]
+
+    assert rows() == ["gpt-5-mini", "gpt-5-mini-routed", "gpt-5-mini"]
+    reload(services, tmp_path, row("a"), row("b", "https://openrouter.ai/api/v1"))
+    assert rows() == ["gpt-5-mini", "gpt-5-mini", "gpt-5-mini-routed"]
+
+
 def test_an_upstream_for_summaries_serves_requests_to_every_upstream(tmp_path: Path) -> None:
     (tmp_path / "upstreams.toml").write_text(row("a"), "utf-8")
     summaries = {"PLIMSOLL_SUMMARY_MODEL": "m", "PLIMSOLL_SUMMARY_UPSTREAM": "http://127.0.0.1:9/v1"}

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from proxy.model.conversation import Prompt
 from proxy.model.limits import Margin
 from proxy.model.names import LONGEST_NAME
 from proxy.tokens.families import BUILT_IN, Families, counted_with, parse_family
 from proxy.tokens.images import Crops, Flat, Patches, Tiles
+from proxy.tokens.meter import meter_for
 from proxy.tokens.ranks import SOURCES
 from proxy.tokens.recipes import HARMONY, RECIPES
+from tests.tokens.remembering import Remembering
 
 EXACT: Mapping[str, Any] = {
     "name": "mine",
@@ -190,6 +193,15 @@ def test_W16_a_row_may_say_what_its_template_adds_where_no_system_message_begins
         parse_family({**APPROXIMATE, "overhead": {**overhead, "prompt": 401}})
 
 
+def test_no_row_says_more_than_the_byte_proof_allows_for() -> None:
+    figures = dict.fromkeys(("prompt", "message", "call", "tools", "forced_tools", "tool"), 1)
+    messages = {**figures, "ratio": 1, "tool_json": 1, "schema": 300, "margin": {"base": 1, "share": 0.1}}
+    overhead = {**APPROXIMATE["overhead"], "prompt": 600}
+    assert parse_family({**APPROXIMATE, "overhead": overhead, "messages": messages}).recipe.schema == 300
+    with pytest.raises(ValueError, match="together"):
+        parse_family({**APPROXIMATE, "overhead": {**overhead, "prompt": 601}, "messages": messages})
+
+
 def test_a_row_with_a_recipe_is_counted_exactly() -> None:
     family = parse_family({**EXACT, "encoding": "cl100k_base", "audio_per_second": 10})
     assert (family.ratio, family.factor, family.recipe, family.images) == (None, 1.0, HARMONY, Flat(9))
@@ -262,6 +274,9 @@ def test_a_pattern_with_many_stars_does_not_go_back() -> None:
         ({**EXACT, "models": ["a[bc"]}, "models: 'a[bc' is not"),
         ({**EXACT, "models": ["a" * (LONGEST_NAME + 1)]}, "is not a name"),
         ({**EXACT, "encoding": "p50k"}, "encoding is 'p50k', must be one of o200k_base, cl100k_base"),
+        ({**EXACT, "hosts": ["https://a.example"]}, "hosts: 'https://a.example' is not a name with"),
+        ({**EXACT, "tools": -1}, ">= 0 - at `$.tools`"),
+        ({**APPROXIMATE, "tools": 9}, "unknown field `tools`"),
         ({**EXACT, "recipe": "new"}, "recipe is 'new', must be one of classic, escaping, june-2023, "),
         ({**EXACT, "audio_per_second": -1}, ">= 0"),
         ({**EXACT, "images": {"tokens": 9}}, "images.formula is None, must be one of tiles, patches, crops, flat"),
@@ -275,6 +290,40 @@ def test_a_row_that_is_wrong_is_refused_with_the_reason(row: Any, problem: str) 
     with pytest.raises(ValueError) as caught:
         parse_family(row)
     assert problem in str(caught.value)
+
+
+TOOL = b'[{"type":"function","function":{"name":"find","description":"Finds.","parameters":{"type":"object"}}}]'
+
+
+def tools_at(host: str, model: str, api: str = "chat") -> int:
+    """What a tool costs in a request for a model at a host."""
+    found = meter_for(Prompt(model, (), {"tools": TOOL}, api=api), model, Remembering(), families=BUILT_IN.at(host))
+    return found.fixed["tools"]
+
+
+@pytest.mark.parametrize(
+    ("model", "less"),
+    [
+        *[(f"openai/{name}", 82) for name in ("gpt-5-mini", "gpt-5-nano", "gpt-5-pro", "gpt-5.2", "gpt-5.4-nano")],
+        *[("openai/gpt-5", 79), ("openai/gpt-5-codex", 79), ("openai/o4-mini", 4)],
+        *[("openai/gpt-4o", 0), ("openai/gpt-4.1", 0), ("anthropic/claude-sonnet-4.5", 0), ("openai/gpt-5-chat", 0)],
+    ],
+)
+def test_W21_tools_of_chat_cost_less_at_hosts_that_send_them_to_responses(model: str, less: int) -> None:
+    for host in ("openrouter.ai", "EU.OpenRouter.ai", "ai-gateway.vercel.sh"):
+        assert tools_at(host, model) == tools_at("api.openai.com", model) - less
+    for other in ("", "notopenrouter.ai", "openrouter.ai.example.com"):
+        assert tools_at(other, model) == tools_at("api.openai.com", model)
+    assert tools_at("openrouter.ai", model, "responses") == tools_at("api.openai.com", model, "responses")
+
+
+def test_a_row_with_hosts_holds_for_upstreams_with_these_alone() -> None:
+    mine = parse_family({**EXACT, "models": ["*"], "hosts": ["a.example", "*.B.example"], "tools": 500})
+    families = Families((mine, *BUILT_IN.rows))
+    for host, name in (("a.example", "mine"), ("x.b.example", "mine"), ("b.example", "gpt-4o"), ("", "gpt-4o")):
+        assert families.at(host).find("gpt-4o").name == name
+    assert (mine.recipe.tools, mine.of("responses").recipe) == (500, HARMONY)
+    assert families.find("gpt-4o").name == "gpt-4o"
 
 
 @pytest.mark.parametrize(

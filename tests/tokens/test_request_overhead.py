@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from proxy.model.conversation import Prompt
 from proxy.model.structs import replace
 from proxy.tokens.images import Tiles
 from proxy.tokens.messages import CountingRules
+from proxy.tokens.meter import meter_for
 from proxy.tokens.recipes import APART, AUDIO, CHANNELS, CLASSIC, HARMONY, JUNE_2023, SEARCH, WRAPPING, Recipe
 from proxy.tokens.request_overhead import fixed_as_text, fixed_costs, functions_in, has_schema, is_certain
 from proxy.tokens.schema import render as render_schema
 from proxy.tokens.tools import render
+from tests.tokens.remembering import Remembering
 
 HOW = CountingRules(len, CLASSIC, Tiles(85, 170))
 F = {"name": "find", "description": "Finds.", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
@@ -108,6 +111,15 @@ def test_a_schema_alone_costs_models_that_reason_nine(recipe: Recipe, frame: int
 def test_a_schema_that_is_rendered_twice_and_more_costs_its_text_as_often() -> None:
     twice = replace(CLASSIC, schema_text=2.5)
     assert fixed(recipe=twice, response_format=WANTED)[3] == round(2.5 * SEEN) + 12
+
+
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-4-8", "claude-sonnet-5"])
+def test_W20_a_schema_costs_a_claude_on_chat_what_it_does_on_messages(model: str) -> None:
+    schema = json.dumps(SCHEMA).encode()
+    chat = Prompt(model, (), {"response_format": json.dumps(WANTED).encode()})
+    messages = Prompt(model, (), {"output_format": b'{"type":"json_schema","schema":%b}' % schema}, api="messages")
+    found, there = (meter_for(one, model, Remembering()).fixed["schema"] for one in (chat, messages))
+    assert found == pytest.approx(there, abs=2) and found > 93 + 2.1 * 9
 
 
 def test_a_schemas_own_description_is_a_comment() -> None:
