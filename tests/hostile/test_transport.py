@@ -25,7 +25,8 @@ from tests.hostile.raw import Wire, tried
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head
 
 REQUESTS = 400
-# One POST at a time tries an upstream that has not yet kept a connection; where machine or upstream are slow, it is lost.
+# One POST at a time tries an upstream that has not yet kept a connection; where machine or upstream are slow, it is
+# lost.
 AT_FIRST = 1
 
 

@@ -2,8 +2,8 @@
 
 Some upstreams announce keep-alive and still close, after each response or only after streams. A POST sent at that
 moment fails, because it is never retried. So a POST reuses a young connection only after earlier reuse has succeeded.
-Until the first success, one POST at a time tries it. After a failed reuse, the upstream must prove its keep-alive again,
-with connections that were idle for longer.
+Until the first success, one POST at a time tries it. After a failed reuse, the upstream must prove its keep-alive
+again, with connections that were idle for longer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Idle:
     """The idle connections whose last response was of one kind (chunked or not). Times are the loop's.
 
     `_reuses_needed` is the number of successful reuses still needed until the upstream is trusted (0: trusted).
-    `_shortest_idle_timeout` is the lowest idle age in seconds at which the upstream closed a connection. `_min_idle` are
-    the seconds that a connection rests before a POST while the upstream is not trusted. `_proven`: no reuse failed since
-    the last success. `_trial` is the connection whose POST tries an upstream that is not proven.
+    `_shortest_idle_timeout` is the lowest idle age in seconds at which the upstream closed a connection. `_min_idle`
+    are the seconds that a connection rests before a POST while the upstream is not trusted. `_proven`: no reuse failed
+    since the last success. `_trial` is the connection whose POST tries an upstream that is not proven.
     """
 
     __slots__ = ("_connections", "_min_idle", "_proven", "_reuses_needed", "_shortest_idle_timeout", "_trial")
