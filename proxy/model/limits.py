@@ -166,7 +166,8 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
     def doubt(self, family: float) -> float:
         """By how much prompts far beyond those that taught it may cost more, as a share of them: they do if the
         family's ratio is right after all, and what was learned of it was an offset. Nearer than `CLOSE_REACH` the
-        errors that were seen decide: a prompt that is always cut would never prove more."""
+        errors that were seen decide: a prompt that is always cut would never prove more (with 2 or 1.5 every prompt of
+        the test R7 was cut), and where an offset was hidden, the prompt lacks 8 % at most, which one refusal tells."""
         if self.ratio is None or self.reach <= CLOSE_REACH:
             return 0.0
         return max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)

@@ -118,6 +118,9 @@ CONSTANTS = (-400, -230, -100, 100, 230, 300)
 FAMILIES = (1.02, 1.05, 1.12, 1.2, 1.45)  # of five families
 
 
+MOST_HIDDEN = 0.08  # of a prompt up to three times those that taught; it costs one refusal (`hostile/test_margins.py`)
+
+
 def of_small_prompts(constant: int, ratio: float, seed: int, answers: int = 12, noise: float = 0.02) -> list[Pair]:
     """Answers to prompts of 1k to 2k tokens with a hidden constant."""
     rng = random.Random(seed)
@@ -159,8 +162,11 @@ def test_W3_after_a_hidden_constant_in_short_prompts_a_long_one_is_within_its_ma
         for size in (1_500, 2_500, 3_500, 5_000, 7_500, 90_000):
             found = correction.at(size)
             counted, truth = round(found.offset + (found.ratio or family) * size), constant + family * size
-            if size <= 1_500 or size > CLOSE_REACH * 2_000:  # between, errors that were seen decide (R7)
-                assert counted + product_margin(found, family, margin).of(counted) >= truth, (size, found)
+            missing = truth - counted - product_margin(found, family, margin).of(counted)
+            if size <= 1_500 or size > CLOSE_REACH * 2_000:
+                assert missing <= 0, (size, found)
+            else:  # errors that were seen decide (R7): what a constant that is counted too high hides stays hidden
+                assert missing <= (0 if constant > 0 else MOST_HIDDEN * truth), (size, found)
             assert abs(counted - truth) <= margin.share * truth + 100, (size, found)
         assert abs(told(line, 90_000, family) / (constant + family * 90_000) - 1) < 0.01
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.tokens.encodings import encoding
-from tests.hostile.harness import CHAT, Running, ok, running, upstream
+from tests.hostile.harness import CHAT, Running, ok, refused, running, upstream
 from tests.recorder import Peer, Recorder, Request, answer
 
 WINDOW = 2_000
@@ -190,3 +190,33 @@ def test_R7_usage_that_holds_what_a_host_found_teaches_nothing(hosted: dict[str,
         for number in range(8):
             counted(proxy, {**about(1_500 + number), **hosted}, key="sk-hosted-poison")
         assert abs(counted(proxy, about(2_001), key="sk-hosted-poison") - fresh) <= 2 and before
+
+
+HIDDEN = 400  # tokens of each prompt that the upstream does not count, and that a family's row says
+
+
+async def narrow(request: Request, peer: Peer) -> None:
+    """An upstream with a window of 5,000 and prompts of 1.2 tokens for one of GPT-4o's, but for a constant."""
+    if request.method == b"GET":
+        await peer.send(answer(b'{"object":"list","data":[]}'))
+        return
+    said = json.loads(request.body)
+    used = round(1.2 * sum(encoding("o200k_base").count(m["content"]) for m in said["messages"])) - HIDDEN
+    if used > 5_000:
+        text = f"This model's maximum context length is 5000 tokens. However, your messages resulted in {used} tokens."
+        await peer.send(refused(text))
+    else:
+        await peer.send(ok(used, model=said["model"]))
+
+
+def test_W3_beyond_the_prompts_that_taught_a_constant_as_a_ratio_one_refusal_teaches_the_rest(workers: int) -> None:
+    """Prompts of one size cannot tell a constant from a ratio. Up to three times that size errors that were seen
+    decide, because a margin for the other case would cut what fits, and what is always cut proves nothing (R7)."""
+    with upstream(narrow) as up, running(up.url, workers=workers) as proxy:
+        for number in range(12 * workers):
+            counted(proxy, about(1_200 + 40 * number))
+        for words in (4_400, 4_600, 5_000):  # 4,880, 5,120 and 5,600 tokens
+            before = len(up.requests)
+            body = json.dumps(about(words)).encode()
+            assert proxy.ask(body, headers={"x-plimsoll-window": "5000"}).status == 200
+            assert len([r for r in up.requests[before:] if r.target == CHAT.encode()]) <= 2
