@@ -114,7 +114,7 @@ def check_admin(settings: Settings) -> None:
     would see texts of messages."""
     if settings.admin_host and settings.admin_port is None:
         raise ConfigError("PLIMSOLL_ADMIN_HOST needs PLIMSOLL_ADMIN_PORT: without it there is no admin port")
-    if settings.port and settings.admin_port == settings.port and settings.admin_host in (None, "", settings.host):
+    if settings.port and settings.admin_port == settings.port and _meet(settings.admin_host, settings.host):
         raise ConfigError(f"PLIMSOLL_ADMIN_PORT is {settings.port}, the proxy's own port: it must be another")
     if not settings.page_content:
         return

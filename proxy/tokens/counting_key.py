@@ -16,6 +16,9 @@ from proxy.tokens.families import BUILT_IN, Families, Family, counted_with
 from proxy.tokens.inline_images import with_inline_images
 from proxy.tokens.messages import CountingRules
 
+# Bytes of a token of the encoding: of usual prose, and the fewest and the most that make a difference (those of random
+# letters, and of the longest words).
+USUAL_BYTES, FEWEST_BYTES, MOST_BYTES = 4.6, 1.5, 8.0
 SEED = int.from_bytes(os.urandom(8))  # per process, so that no client can construct two messages with the same key
 
 
@@ -55,6 +58,8 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
     recipe, unit = family.recipe, 1 / family.factor
     assistant_text = recipe.assistant_text + (recipe.schema_assistant_text[schema - 1] if schema else 0)
     count: Callable[[str], int] = partial(_count, family.encoding)
+    if family.density:
+        count = partial(_weighed, count, family.density / family.factor)
     if family.inline:
         count = partial(with_inline_images, count, family.images, unit)
     rules = CountingRules(count, recipe, family.images, assistant_text, unit, family.second, model)
@@ -62,6 +67,8 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
     name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}|{model}")
     if family.inline:
         name += "|inline"
+    if family.density:
+        name += f"|{family.density / family.factor:.4f}"
     if opaque or family.inline:
         name += f"|{family.images.name}|{unit:.4f}|{family.second}"
     return CountingKey(family, rules, name.encode(), xxh3_64_intdigest(name.encode(), SEED))
@@ -69,3 +76,12 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
 
 def _count(name: str, text: str) -> int:
     return encoding(name).count(text)
+
+
+def _weighed(count: Callable[[str], int], density: float, text: str) -> int:
+    """Tokens of the encoding, by `density` less for each byte that they are longer than usual: a smaller vocabulary
+    splits what a larger one has as one token, and both split what neither has."""
+    tokens = count(text)
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    bounded = max(FEWEST_BYTES * tokens, min(MOST_BYTES * tokens, size))
+    return tokens + round(density * (USUAL_BYTES * tokens - bounded))

@@ -43,7 +43,8 @@ class Family:
     is tokens of one second of audio. `inline`: a data URI of an image inside a text is an image. `own` is true if the
     encoding is a file of the user's: texts are counted with the model's own encoding, and only the overhead is
     estimated. `apis`: by its name, an API whose bodies have other figures. `hosts`: what an upstream's host must match,
-    if that matters.
+    if that matters. `density`: by how many of the model's tokens less a text costs for each byte that its tokens of
+    the encoding are longer than usual (`counting_key.USUAL_BYTES`).
     """
 
     name: str
@@ -59,6 +60,7 @@ class Family:
     own: bool = False
     apis: Mapping[str, Family] = field(default_factory=dict)
     hosts: re.Pattern[str] | None = None
+    density: float = 0.0
 
     @property
     def factor(self) -> float:
@@ -174,6 +176,7 @@ class MessagesRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     thinking_tools: Annotated[float, msgspec.Meta(ge=0, le=200)] = 0
     barred_tools: Annotated[float, msgspec.Meta(ge=0, le=900)] = 0
     schema: Annotated[float, msgspec.Meta(ge=0, le=300)] = 93
+    density: Annotated[float, msgspec.Meta(ge=0, le=0.1)] = 0
     margin: MarginRow
 
 
@@ -244,7 +247,8 @@ def _of_messages(family: Family, row: MessagesRow) -> Family:
     figures = (row.prompt, row.message, row.call, tools, row.tool, row.tool_json, thinking, row.schema)
     recipe = of_messages(row.ratio, *figures)
     margin = Margin(row.margin.base, row.margin.share)
-    return replace(family, recipe=recipe, ratio=row.ratio, margin=margin, calibrated=_calibrated(row.margin))
+    found = replace(family, recipe=recipe, ratio=row.ratio, margin=margin, calibrated=_calibrated(row.margin))
+    return replace(found, density=row.density)
 
 
 def _calibrated(row: MarginRow) -> Margin:

@@ -196,23 +196,23 @@ HELLO = {"role": "user", "content": "hello"}
     ],
 )
 def test_where_the_upstream_adds_or_removes_tokens_usage_teaches_nothing(fields: dict[str, Any]) -> None:
-    assert unit_of(meter(**fields)) is None and unit_of(meter(tools=[TOOL])) == CountUnit(1.07, shape=Shape.TOOLS)
+    assert unit_of(meter(**fields)) is None and unit_of(meter(tools=[TOOL])) == CountUnit(1.13, shape=Shape.TOOLS)
 
 
 @pytest.mark.parametrize("kept", ["all", {"type": "all"}])
 def test_an_edit_that_keeps_everything_removes_no_tokens(kept: object) -> None:
     """Claude Code asks for it with every request."""
     edits = [{"type": "clear_thinking_20251015", "keep": kept}]
-    assert unit_of(meter(context_management={"edits": edits})) == CountUnit(1.07)
+    assert unit_of(meter(context_management={"edits": edits})) == CountUnit(1.13)
     assert (
-        unit_of(meter(context_management={"edits": []})) == unit_of(meter(context_management=None)) == CountUnit(1.07)
+        unit_of(meter(context_management={"edits": []})) == unit_of(meter(context_management=None)) == CountUnit(1.13)
     )
 
 
 def test_a_family_has_other_figures_for_this_api() -> None:
     family = BUILT_IN.find("claude-sonnet-4-5")
-    assert (family.ratio, family.of("messages").ratio, family.of("chat")) == (1.18, 1.07, family)
-    assert meter().margin == Margin(40, 0.07) and meter().quality is Quality.ESTIMATED
+    assert (family.ratio, family.of("messages").ratio, family.of("chat")) == (1.18, 1.13, family)
+    assert meter().margin == Margin(25, 0.06) and meter().quality is Quality.ESTIMATED
 
 
 def test_the_same_bytes_cost_what_each_api_says() -> None:

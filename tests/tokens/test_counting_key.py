@@ -1,7 +1,10 @@
 """The terms that models count on, and the names of what is remembered."""
 
+import pytest
+
 from proxy.model.names import LONGEST_NAME
 from proxy.tokens.counting_key import counting_key_for
+from proxy.tokens.encodings import encoding
 
 
 def test_models_that_count_alike_share_their_terms_name_and_seed() -> None:
@@ -40,3 +43,32 @@ def test_the_terms_count_with_their_own_encoding() -> None:
     text = "お誕生日おめでとう"
     assert counting_key_for("gpt-4o", 0, False).rules.count(text) == 8
     assert counting_key_for("gpt-4", 0, False).rules.count(text) == 9
+
+
+DENSE, PROSE, LONG = (
+    "xq zk vj wq " * 100,
+    "The keeper wrote down each ship. " * 40,
+    " international responsibilities" * 60,
+)
+OLDER = ("claude-sonnet-4-5", "claude-haiku-4-5", "claude-opus-4-6", "claude-sonnet-4-0", "claude-3-haiku-20240307")
+
+
+@pytest.mark.parametrize("model", OLDER)
+def test_W16_short_tokens_cost_a_claude_up_to_4_6_more_than_long_ones(model: str) -> None:
+    """Recorded on texts of 1.5, 4.6 and 8 bytes for each token of the encoding: 1.25, 1.13 and 1.00 tokens each."""
+    counting = counting_key_for(model, 0, False, api="messages")
+    for text, ratio in ((DENSE, 1.24), (PROSE, 1.11), (LONG, 1.0)):
+        tokens = encoding("o200k_base").count(text)
+        assert counting.family.factor * counting.rules.count(text) / tokens == pytest.approx(ratio, abs=0.02)
+
+
+def test_W16_a_text_costs_what_its_pieces_do_and_never_nothing() -> None:
+    count = counting_key_for(OLDER[0], 0, False, api="messages").rules.count
+    pieces = PROSE.splitlines(keepends=True)
+    assert count(PROSE) == pytest.approx(sum(map(count, pieces)), abs=len(pieces)) and count("") == 0
+    assert count(" " * 100_000) > 0.8 * encoding("o200k_base").count(" " * 100_000) and count("\ud800") > 0
+
+
+def test_W16_counts_by_density_are_remembered_apart() -> None:
+    ids = {counting_key_for(model, 0, False, api="messages").id for model in ("claude-opus-4-8", "claude-opus-4-6")}
+    assert len(ids) == 2 and not counting_key_for("gpt-4o", 0, False).family.density
