@@ -35,6 +35,7 @@ GC_THRESHOLDS = (10_000, 20, 20)
 SWITCH_INTERVAL_S = 0.0005  # how long a thread that counts may delay the event loop; Python's default is 5 ms
 BACKLOG = 2048  # connections that wait until they are taken
 OLD_TABLE_S = 182 * 86_400.0  # half a year: then most vendors have newer models than the model table
+WILDCARDS = ("0.0.0.0", "::")
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
 
 
@@ -124,6 +125,14 @@ def check_admin(settings: Settings) -> None:
         raise ConfigError(
             "PLIMSOLL_PAGE_CONTENT needs PLIMSOLL_ADMIN_TOKEN, or a PLIMSOLL_ADMIN_HOST that only this machine reaches"
         )
+
+
+def _meet(host: str | None, other: str) -> bool:
+    """Whether two hosts share an address: they are the same, or one is every address of the other's kind."""
+    if host in (None, "", other):
+        return True
+    pairs = ((host, other), (other, host))
+    return any(all_ in WILDCARDS and (one == "localhost" or (":" in one) is (":" in all_)) for all_, one in pairs)
 
 
 def check_record(settings: Settings) -> None:

@@ -147,6 +147,13 @@ def test_texts_are_shown_to_this_machine_or_behind_a_token(given: dict[str, str]
         ({"PLIMSOLL_ADMIN_PORT": "8080"}, True),
         ({"PLIMSOLL_PORT": "9", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "127.0.0.1"}, True),
         ({"PLIMSOLL_PORT": "9", "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": "127.0.0.2"}, False),
+        *[
+            ({"PLIMSOLL_PORT": "9", "PLIMSOLL_HOST": one, "PLIMSOLL_ADMIN_PORT": "9", "PLIMSOLL_ADMIN_HOST": two}, bad)
+            for one, two, bad in (
+                *(("127.0.0.1", "0.0.0.0", True), ("0.0.0.0", "127.0.0.1", True), ("localhost", "0.0.0.0", True)),
+                *(("::1", "::", True), ("localhost", "::", True), ("::1", "0.0.0.0", False), ("0.0.0.0", "::", False)),
+            )
+        ],
         ({"PLIMSOLL_PORT": "0", "PLIMSOLL_ADMIN_PORT": "0"}, False),
         ({"PLIMSOLL_ADMIN_PORT": "8081"}, False),
     ],

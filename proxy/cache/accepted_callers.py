@@ -15,7 +15,6 @@ all who read the backend could know, nothing is shared. A request reads its call
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import mmap
 import os
 import struct
@@ -29,14 +28,13 @@ from xxhash import xxh3_64_intdigest
 
 from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote
-from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
+from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords, refresh_often
 from proxy.cache.stats import LookupStats
 from proxy.model.ports import ACCEPTED_S
 
 KIND = "accepted:1"
 MAX_CALLERS = 10_000
 RENEW_S = 60.0  # a record is not written again to the backend before it is so old
-REFRESH_S = 2.0  # what another replica was told arrives here within this time
 AHEAD_S = 60.0  # by how much the clock of another replica may be ahead
 
 
@@ -160,11 +158,7 @@ class AcceptedCallers:
 
     async def refresh_loop(self) -> None:
         """Reads the records in use and sends those that are new here, until cancelled."""
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), REFRESH_S)
-            self._changed.clear()
-            await self.refresh()
+        await refresh_often(self.refresh, self._changed)
 
     async def refresh(self) -> None:
         """Reads the records in use from the backend, and sends those that are new here."""

@@ -8,7 +8,6 @@ decide what a refusal proves (`fit.learn`) or what a response's usage says of a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,13 +24,12 @@ from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
 from proxy.cache.keyring import Keyring
 from proxy.cache.limit_proofs import FACTS, LIFETIME_S, LimitProofs
 from proxy.cache.remote import Remote, Values
-from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords
+from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords, refresh_often
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
 from proxy.model.structs import replace
 
-REFRESH_S = 2.0  # what another replica learned arrives here within this time
 RATIO_TTL_S = 86_400.0
 MAX_MODELS = 2_048  # clients choose the names
 # Records of a model and a tenant. Clients choose both, but a record is only made after a refusal that proved something.
@@ -412,12 +410,8 @@ class ModelRecords:
         return sealer.name("caller", tenant)[-8:].decode()
 
     async def refresh_loop(self) -> None:
-        """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled or `left`."""
-        while not self.left:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), REFRESH_S)
-            self._changed.clear()
-            await self.refresh()
+        """Refreshes often, until cancelled or `left`."""
+        await refresh_often(self.refresh, self._changed, lambda: self.left)
 
     async def refresh(self) -> None:
         """Reads the records in use from the backend, and sends those that are new here."""

@@ -5,8 +5,10 @@ It does not know what the records mean; a `Codec` encodes, decodes and merges th
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,6 +17,7 @@ from proxy.cache.remote import Remote, Values
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 
+REFRESH_S = 2.0  # what another replica learned arrives here within this time
 ACTIVE_S = 60.0  # a record is in use for so long after a request for it
 MAX_REFRESH = 512  # records that one refresh reads
 K = TypeVar("K", bound=Hashable)
@@ -44,6 +47,17 @@ class Lookup:
 
     name: bytes
     deliver: Callable[[bytes | None], None]
+
+
+async def refresh_often(
+    refresh: Callable[[], Awaitable[None]], changed: asyncio.Event, ended: Callable[[], bool] = lambda: False
+) -> None:
+    """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled or `ended`."""
+    while not ended():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), REFRESH_S)
+        changed.clear()
+        await refresh()
 
 
 class ReplicatedRecords(Generic[K, R]):

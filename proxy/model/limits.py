@@ -235,6 +235,11 @@ class LearnedLimits(msgspec.Struct, frozen=True):
         found = self.window is not None or self.max_input is not None
         return found or self.alternates or self.binds or self.shared
 
+    @property
+    def limits(self) -> bool:
+        """Whether refusals proved something of it; all else, usage taught."""
+        return self.bounds or self.scale != 1.0
+
     def at(self, size: int) -> LearnedLimits:
         """The same for a prompt of about `size` tokens."""
         return self if self.correction is None else replace(self, correction=self.correction.at(size))

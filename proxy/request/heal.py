@@ -114,7 +114,7 @@ class Healer:
         )
         facts = replace(facts, answered=sizes[0], refused=sizes[1])
         wiser: Facts | None
-        if scanned.probing and kept != NOTHING_LEARNED and refusal.limit is None and refusal.prompt is None:
+        if scanned.probing and kept.limits and refusal.limit is None and refusal.prompt is None:
             scanned = replace(scanned, probing=False)  # the limits that were tested still hold, and say more
             wiser = apply_learned(facts, kept)
         else:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from proxy.cache import model_records as module
+from proxy.cache import replicated
 from proxy.cache.intervals import LIFETIME_S as INTERVAL_S
 from proxy.cache.invalidation import InvalidationTimes
 from proxy.cache.keyring import SECRET_NAME, Keyring
@@ -185,7 +186,7 @@ def test_what_one_replica_learned_the_other_knows_at_its_first_request_for_the_m
 
 
 def test_a_model_in_use_is_refreshed_beside_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await two.load()
@@ -209,7 +210,7 @@ def test_a_request_asks_once_for_a_model_and_again_only_after_a_pause_of_use() -
 
 
 def test_ratios_are_shared_and_that_of_more_answers_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         teach(two.records, "m", ANN, 2.0)
@@ -226,7 +227,7 @@ def test_ratios_are_shared_and_that_of_more_answers_holds(monkeypatch: pytest.Mo
 def test_a_tenant_has_corrections_of_its_own_and_many_callers_agree_on_one_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         teach(one.records, "m", ANN, 2.5, 50, votes=True)
@@ -279,7 +280,7 @@ def test_what_two_replicas_learned_at_once_is_joined_and_not_overwritten() -> No
 
 
 def test_what_was_taken_back_is_taken_back_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         one.prove(LearnedLimits(4096, 3000))
@@ -299,7 +300,7 @@ def test_what_was_taken_back_is_taken_back_everywhere(monkeypatch: pytest.Monkey
 
 
 def test_what_one_replica_forgets_all_forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         one.prove(LearnedLimits(4096))
@@ -316,7 +317,7 @@ def test_what_one_replica_forgets_all_forget(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_interval_is_shared_and_ends_at_the_same_time_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await one.load()
@@ -418,7 +419,7 @@ def test_an_interval_is_probed_and_shown_as_limits_are() -> None:
 
 
 def test_a_backend_that_was_emptied_is_told_again_what_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         await one.load()
@@ -484,16 +485,16 @@ def test_clients_that_invent_names_and_keys_do_not_fill_the_memory(monkeypatch: 
             records.record_proof(f"m{number}\ud800", b"%d" % number, LearnedLimits(5_000), PROOF)
             records.claim_probe(f"m{number}", b"%d" % number)
             await records.load([(f"m{number}", b"%d" % number)])
-        for replicated in (records._calibrations, records._consensus, records._limits):
-            assert len(replicated) <= 10 and len(replicated._unsent) <= 10
-            assert len(replicated._read) <= 10 and len(replicated._used) <= 10
+        for kept in (records._calibrations, records._consensus, records._limits):
+            assert len(kept) <= 10 and len(kept._unsent) <= 10
+            assert len(kept._read) <= 10 and len(kept._used) <= 10
         assert len(records._probed) <= 10
 
     run(test)
 
 
 def test_counts_that_are_forgotten_do_not_come_back_from_another_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.01)
+    monkeypatch.setattr(replicated, "REFRESH_S", 0.01)
 
     async def test(shelf: Shelf, clock: Clock, one: Replica, two: Replica) -> None:
         teach(one.records, "m", ANN, 1.5, VOTE, votes=True)

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from proxy.apis.anthropic_messages import API as MESSAGES
-from proxy.model.limits import LearnedLimits, Proof
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Shape
 from proxy.model.outcome import Refusal
+from proxy.model.ports import Medium
+from proxy.model.structs import replace
 from proxy.request.context import RequestContext
 from proxy.request.heal import Healer
 from proxy.request.prepare import Planner
@@ -54,6 +56,25 @@ def test_what_was_learned_in_the_meantime_heals_a_request_that_was_not_planned()
         "gpt-4o", TENANT, LearnedLimits(window=4_096), Proof(0, 0)
     )  # another request was refused while this one was away
     assert len(healed(made.gateway.planner, context)["messages"]) < 102
+
+
+@pytest.mark.parametrize("known", ["a limit", "media", "counts"])
+def test_after_a_refused_probe_only_limits_that_were_tested_make_another_attempt(known: str) -> None:
+    """What usage taught of images or of counts is no limit: the refusal itself must make the request smaller."""
+    made = services()
+    context = arrived(body(talk(100), "gpt-4o"))
+    prepared(made.gateway.planner, context)
+    assert context.scanned is not None
+    context.scanned = replace(context.scanned, probing=True, tenant=TENANT)
+    if known == "media":
+        made.knowledge.media.learn(TENANT, "gpt-4o", (Medium(7, 700, False),), 1_000, 1_500)
+    elif known == "counts":
+        for _ in range(6):
+            made.cache.record_sample("gpt-4o", TENANT, Shape.TEXT, (1_000, 1_060), None, None)
+    else:
+        made.cache.record_proof("gpt-4o", TENANT, LearnedLimits(window=4_096), Proof(0, 0))
+    assert made.knowledge.learned("gpt-4o", TENANT) != NOTHING_LEARNED
+    assert len(healed(made.gateway.planner, context, Refusal("x"))["messages"]) < 102
 
 
 def test_where_nothing_smaller_is_left_nothing_is_sent() -> None:
