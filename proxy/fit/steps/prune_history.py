@@ -15,12 +15,20 @@ from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, room_for_claims
 from proxy.fit.claims.orders import shortened
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
+from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import CHANGES, with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.changes import changing
 from proxy.fit.relevance.history.embedding_scores import likeness
-from proxy.fit.relevance.history.replay import BRIEF, NO_CLAIMS, Claimed, Marks, lasting, replay
+from proxy.fit.relevance.history.replay import (
+    BRIEF,
+    NO_CLAIMS,
+    Claimed,
+    Marks,
+    lasting,
+    replay,
+)
 from proxy.fit.relevance.history.rooms import Size, low_of, size_of
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
@@ -29,7 +37,6 @@ from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
 from proxy.model.conversation import Block, Kind
-from proxy.model.limits import LARGE_RESERVE_SHARE, MAX_RESERVE_SHARE
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
 
@@ -106,7 +113,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         draft = draft.made()
     kept = set(range(len(draft.blocks)))
     if params.max_messages is not None:
-        kept &= newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
+        kept = newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
+        draft, kept = _with_claimed(draft, facts, kept)
     if params.budget is not None:
         kept &= newest_within(draft.blocks, kept, params.budget, params.min_messages)
     if params.target is not None:
@@ -145,20 +153,12 @@ def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     layout = _by_relevance(draft, params)
     question = question_of(draft.blocks) if layout else None
     if question is None:
-        lowered = _with_less_reply(draft)
+        lowered = with_less_reply(draft)
         made = _replayed(lowered, facts, params)
-        return draft if made is lowered else replace(made, reply=draft.reply)
+        return draft if made is lowered else as_asked(made, draft)
     if layout == BEST:
         return _best(draft, facts, params, question)
     return _with_excerpts(draft, facts, params, question)
-
-
-def _with_less_reply(draft: Draft) -> Draft:
-    """The draft for a replay: a reply limit over half the window, which is lowered in any case (`clamp_output`), is
-    lowered before the history falls under half."""
-    most = int(draft.window.tokens * LARGE_RESERVE_SHARE)
-    over = draft.reply is not None and draft.window.counted(draft.reply) > draft.window.tokens * MAX_RESERVE_SHARE
-    return replace(draft, reply=most) if over and most >= draft.floor else draft
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
@@ -246,6 +246,19 @@ def _chosen(
     room = draft.room - reserve - _cost(draft, held)
     chosen = choose_turns([scores[i] for i in loose], costs, room, newest=newest, closing=needs)
     return {loose[place]: score for place, score in chosen.items()}
+
+
+def _with_claimed(draft: Draft, facts: Facts, kept: set[int]) -> tuple[Draft, set[int]]:
+    """The places that are kept, and those of what is claimed; the draft, in which claimed lines of a message that
+    would go are all of it."""
+    if len(kept) == len(draft.blocks):
+        return draft, kept
+    claimed = _claimed(draft, facts)
+    typed = claimed.at(len(draft.blocks) - 1)
+    lines = {i: _with_lines(draft.blocks[i], draft, facts) for i, enough in typed.items() if enough and i not in kept}
+    if lines:
+        draft = draft.with_blocks([lines.get(i, block) for i, block in enumerate(draft.blocks)])
+    return draft, kept.union(typed, *claimed.raises.values())
 
 
 def _held(draft: Draft, facts: Facts) -> set[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.fit.claims.claims import places_of, room_for_claims
+from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.relevance.history.replay import lasting
 from proxy.fit.relevance.history.rooms import Bounds, Raises, Size, arrival, low_of, newest_results, plan_rooms
 from proxy.fit.relevance.results.messages import RESULT_WHY, costs_of_results, parts_of_results, shorten_results
@@ -64,6 +65,13 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     draft = draft.made()
     if not any(block.has_results for block in draft.blocks):
         return draft
+    lowered = with_less_reply(draft)
+    made = _within_room(lowered, facts, params)
+    return draft if made is lowered else as_asked(made, draft)
+
+
+def _within_room(draft: Draft, facts: Facts, params: Params) -> Draft:
+    """The draft with its results shortened to its room, or to what a lower reply limit leaves."""
     claimed = results_claimed(draft, facts)
     unclaimed = _sizes(draft, params, {})
     sizes = _sizes(draft, params, claimed) if claimed else unclaimed

@@ -1,4 +1,4 @@
-"""What is claimed is kept by the plan of the default ladder."""
+"""What is claimed is kept by the plans of the default ladder, and of the one with fixed figures for agents."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 
 from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
-from proxy.model.plan import Plan
+from proxy.model.plan import Ladder, Plan
 from proxy.model.structs import replace
 from tests.makers import assistant, facts, prompt, system, tool_round, user
 
-LADDER = replace(load_rules(None).ladders["default"], default_reserve=100, floor=50)
+LADDER, FIXED = (
+    replace(load_rules(None).ladders[name], default_reserve=100, floor=50) for name in ("default", "agent")
+)
 ROOM = 3000
 Run = list[dict[str, Any]]
 
@@ -38,8 +40,8 @@ def files(count: int) -> Run:
     return found
 
 
-def planned(messages: Sequence[dict[str, Any]]) -> Plan:
-    made = plan(prompt(list(messages)), LADDER, facts(ROOM))
+def planned(messages: Sequence[dict[str, Any]], ladder: Ladder = LADDER) -> Plan:
+    made = plan(prompt(list(messages)), ladder, facts(ROOM))
     assert made.fits
     return made
 
@@ -58,6 +60,20 @@ def test_a_result_that_is_asked_for_again_is_whole_and_stays_so_for_ten_further_
     for turn in range(10):
         run += [assistant(f"Step {turn} is done."), user(f"Fine, what comes after step {turn}?")]
         assert text("f2") in sent(planned(run)), turn
+
+
+def test_a_ladder_that_counts_messages_keeps_what_is_asked_again_and_what_users_said() -> None:
+    run = files(3)
+    run += [assistant("Found something."), user("Never touch the lock file.")]
+    for i in range(3, 17):
+        run += read(f"c{i}", text(f"f{i}"), f"src/f{i}.py")
+    said = f"Use four spaces from now on.\n\n{text('pasted', 40)}"
+    run[2:2] = [user(said), assistant("I will.")]
+    before = sent(planned(run, FIXED))
+    assert "f2 says" not in before and "f3 says" not in before and "lock file" in before
+    assert "four spaces" in before and "pasted_20" not in before, "of a long message its order is enough"
+    made = planned([*run, *read("again", "[unchanged]", "src/f2.py")], FIXED)
+    assert text("f2") in sent(made) and "f3 says" not in sent(made)
 
 
 @pytest.mark.parametrize("command", ["ls -la", "pytest -q", "git status"])
