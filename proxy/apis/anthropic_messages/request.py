@@ -3,7 +3,7 @@ bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -47,6 +47,7 @@ COMPACTION = "compaction"  # a block that stands for all messages before it
 # Edits that Anthropic makes before the model reads the prompt, when it is long: what is sent may be longer than the
 # window.
 CLEARING = (b'"clear_tool_uses', b'"compact_')
+ENABLED, CLEARS_THINKING = b'"enabled"', b'"clear_thinking'  # the one in "thinking"; an edit that needs it
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -205,10 +206,11 @@ def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
     """The JSON to send: the client's fields in the client's order, each with its own bytes unless a step changed it."""
-    draft = plan.draft
+    draft, head = plan.draft, prompt.head
     changed: dict[str, bytes] = {}
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
+        head = _for_another_model(head, prompt.messages)
     if draft.reply is not None and draft.reply != prompt.ask:
         changed[LIMIT] = b"%d" % draft.reply
     if draft.blocks is not plan.before.blocks:
@@ -216,4 +218,14 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         if SYSTEM in prompt.head and sent[0].kind is Kind.INSTRUCTION:
             changed[SYSTEM] = sent.pop(0).raw
         changed[MESSAGES] = b"[" + b",".join([m.raw for m in sent]) + b"]"
-    return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
+    return object_of((key, changed.get(key, raw)) for key, raw in head.items())
+
+
+def _for_another_model(head: Mapping[str, bytes], messages: Sequence[Message]) -> Mapping[str, bytes]:
+    """The fields without thinking, and edits of it, where the newest run of tools began without: Anthropic refuses
+    that, and other models' runs have none. (A request with signed thinking is bound to its own model.)"""
+    newest = next((message for message in reversed(messages) if message.role == ASSISTANT), None)
+    if newest is None or not newest.calls or ENABLED not in head.get("thinking", b""):
+        return head
+    edits = {"context_management"} if CLEARS_THINKING in head.get("context_management", b"") else set()
+    return {key: raw for key, raw in head.items() if key not in {"thinking", *edits}}

@@ -168,6 +168,32 @@ def test_model_limit_system_and_messages_are_written_where_they_changed() -> Non
     assert list(found) == ["model", "system", "max_tokens", "messages"]
 
 
+ENABLED, ADAPTIVE = {"type": "enabled", "budget_tokens": 2_000}, {"type": "adaptive"}
+KEEPS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+CLEARS = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+RUN = ({"role": "assistant", "content": [use("t1")]}, {"role": "user", "content": [result("x", "t1")]})
+
+
+@pytest.mark.parametrize(
+    ("turns", "model", "fields", "gone"),
+    [
+        (RUN, "n", {"thinking": ENABLED, "context_management": KEEPS}, {"thinking", "context_management"}),
+        (RUN, "n", {"thinking": ENABLED, "context_management": CLEARS}, {"thinking"}),
+        (RUN, "n", {"thinking": ADAPTIVE, "context_management": KEEPS}, set()),
+        (RUN, "m", {"thinking": ENABLED, "context_management": KEEPS}, set()),
+        ((*RUN, {"role": "assistant", "content": "a"}, HELLO), "n", {"thinking": ENABLED}, set()),
+        ((), "n", {"thinking": ENABLED}, set()),
+    ],
+)
+def test_W9_a_run_of_tools_without_thinking_moves_to_another_model_without_it(
+    turns: tuple[dict[str, Any], ...], model: str, fields: dict[str, Any], gone: set[str]
+) -> None:
+    sent = parse(body(HELLO, *turns, max_tokens=5_000, **fields))
+    made = planned(sent)
+    found = json.loads(render(sent, replace(made, draft=replace(made.draft, model=model))))
+    assert {*sent.head} - {*found} == gone and found["model"] == model
+
+
 def test_without_a_system_prompt_only_messages_are_written() -> None:
     sent = parse(body(HELLO, HELLO))
     made = planned(sent)
