@@ -379,7 +379,7 @@ def test_since_gpt_5_6_openai_reads_at_breakpoints(name: str, match: str) -> Non
         (("lfm2", "lfm2:1.2b"), 32_768),
     ],
 )  # fmt: skip
-def test_all_spellings_of_a_name_of_2026_give_one_window_that_is_known(
+def test_W17_all_spellings_of_a_name_of_2026_give_one_window_that_is_known(
     shipped: Windows, names: tuple[str, ...], tokens: int
 ) -> None:
     assert {name: (shipped.find(name).tokens, shipped.find(name).guessed) for name in names} == dict.fromkeys(
@@ -387,5 +387,5 @@ def test_all_spellings_of_a_name_of_2026_give_one_window_that_is_known(
     )
 
 
-def test_a_reply_of_minimax_is_bounded_by_its_window_alone(shipped: Windows) -> None:
+def test_W17_a_reply_of_minimax_is_bounded_by_its_window_alone(shipped: Windows) -> None:
     assert shipped.find("MiniMax-M2").max_output is shipped.find("minimax/MiniMax-M2.5").max_output is None

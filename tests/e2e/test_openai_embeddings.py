@@ -69,7 +69,7 @@ def test_more_tokens_than_one_request_takes_are_sent_in_pieces(here: World) -> N
     assert sorted(len(request.json()["input"]) for request in here.seen("sum")) == [1, 37]
 
 
-def test_an_input_that_is_too_long_is_named_before_anything_is_sent(here: World) -> None:
+def test_U30_an_input_that_is_too_long_is_named_before_anything_is_sent(here: World) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         answer(here.through, "long", input=["a", "word " * 9000, "b"])
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input[1]")
@@ -82,7 +82,7 @@ def test_of_a_model_that_nobody_knows_the_upstream_decides(here: World) -> None:
     assert "maximum context length is 8192" in refused.value.message
 
 
-def test_an_input_is_cut_at_its_end_where_a_rule_asks_for_it(tmp_path: Any) -> None:
+def test_U30_an_input_is_cut_at_its_end_where_a_rule_asks_for_it(tmp_path: Any) -> None:
     (tmp_path / "ladder.toml").write_text('[[step]]\nname = "truncate_inputs"\n')
     with world(SimulatorConfig(), PLIMSOLL_RULES=str(tmp_path)) as there:
         found = answer(there.through, "cut", input=["a", "word " * 9000])

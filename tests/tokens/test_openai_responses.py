@@ -101,7 +101,7 @@ def test_models_that_reason_pay_more_for_calls_and_for_what_they_said() -> None:
     assert cost(call(), model="gpt-5.1-chat") == [2 + 11]
 
 
-def test_o4_mini_pays_one_less_for_tools_and_six_more_for_a_call_and_its_answer_since_june_2026() -> None:
+def test_W19_o4_mini_pays_one_less_for_tools_and_six_more_for_a_call_and_its_answer_since_june_2026() -> None:
     made = {"id": "fc", "status": "completed"}
     assert fixed("o4-mini", tools=[FUNCTION])[1] == fixed("o3", tools=[FUNCTION])[1] - 1
     for one in (call(), call(**made)):

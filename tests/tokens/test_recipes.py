@@ -76,14 +76,14 @@ def test_a_prompt_of_one_message_costs_its_text_and_the_frame(model: str, base: 
     assert counted([{"role": "user", "content": "Say hello to everybody."}], model) == base + text
 
 
-def test_tools_join_the_instructions_only_where_these_come_first() -> None:
+def test_W19_tools_join_the_instructions_only_where_these_come_first() -> None:
     late = [WEATHER[1], WEATHER[0]]
     alone = counted(late, "gpt-4.1", tools=[TOOL]) - counted(late, "gpt-4.1")
     assert alone == counted(WEATHER[1:], "gpt-4.1", tools=[TOOL]) - counted(WEATHER[1:], "gpt-4.1")
     assert alone == counted(WEATHER, "gpt-4.1", tools=[TOOL]) - counted(WEATHER, "gpt-4.1") + 4
 
 
-def test_gpt_5_wraps_parallel_calls_of_chat_in_two_tokens_less_than_its_successors() -> None:
+def test_W19_gpt_5_wraps_parallel_calls_of_chat_in_two_tokens_less_than_its_successors() -> None:
     calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in "ab"]
     results = [{"role": "tool", "tool_call_id": i, "content": "sunny"} for i in "ab"]
     asked: list[dict[str, Any]] = [{"role": "user", "content": "Weather?"}, {"role": "assistant", "tool_calls": calls}]
@@ -96,14 +96,14 @@ def test_gpt_5_wraps_parallel_calls_of_chat_in_two_tokens_less_than_its_successo
     assert in_blocks("gpt-5-nano") not in (in_blocks("gpt-5"), in_blocks("gpt-5.4"))
 
 
-def test_mimo_brings_a_system_prompt_of_its_own_and_less_for_tools() -> None:
+def test_W21_mimo_brings_a_system_prompt_of_its_own_and_less_for_tools() -> None:
     said = [{"role": "user", "content": "Hi"}]
     assert counted(said, "mimo-v2.5") - counted(said, "unheard-of") == pytest.approx(232 - 10, abs=3)
     with_tools = [counted(said, model, tools=[TOOL]) for model in ("mimo-v2.5", "unheard-of")]
     assert with_tools[0] - with_tools[1] == pytest.approx(100, abs=3)
 
 
-def test_gemma_4_costs_nine_more_a_prompt_and_reads_a_schema_two_and_a_half_times() -> None:
+def test_W21_gemma_4_costs_nine_more_a_prompt_and_reads_a_schema_two_and_a_half_times() -> None:
     said = [{"role": "user", "content": "Hi"}]
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": TOOL["function"]["parameters"]}}
 
@@ -114,7 +114,7 @@ def test_gemma_4_costs_nine_more_a_prompt_and_reads_a_schema_two_and_a_half_time
     assert schema("gemma-4-31b") - 22 == pytest.approx(2.5 * (schema("gemma-3-27b-it") - 22), abs=3)
 
 
-def test_tools_of_large_agents_cost_deepseek_one_tenth_more_than_their_json() -> None:
+def test_W21_tools_of_large_agents_cost_deepseek_one_tenth_more_than_their_json() -> None:
     said, many = [{"role": "user", "content": "Hi"}], [TOOL] * 100
     count = encoding("o200k_base").count
     text = json.dumps([TOOL["function"]] * 100, separators=(",", ":"))

@@ -59,12 +59,12 @@ def test_tools_of_later_models_bring_hidden_instructions() -> None:
     assert fixed(PROMPTED, recipe=HARMONY, tools=TOOLS)[1] == 9 + 82 + len(render([F])) - 1 + len("\n\n")
 
 
-def test_tools_of_o4_mini_stand_apart_from_the_instructions_since_2026() -> None:
+def test_W19_tools_of_o4_mini_stand_apart_from_the_instructions_since_2026() -> None:
     assert fixed(PROMPTED, recipe=APART, tools=TOOLS)[1] == fixed(recipe=APART, tools=TOOLS)[1] == 10 + len(render([F]))
     assert fixed(PROMPTED, recipe=CHANNELS, tools=TOOLS)[1] == 10 + len(render([F])) - 4 + len("\n")
 
 
-def test_gpt_audio_pays_three_for_a_prompt_twelve_for_tools_and_one_where_its_only_tool_is_required() -> None:
+def test_W19_gpt_audio_pays_three_for_a_prompt_twelve_for_tools_and_one_where_its_only_tool_is_required() -> None:
     assert fixed(recipe=AUDIO, tools=TOOLS, tool_choice="required") == (3, 12 + len(render([F])), 1, 0)
     assert fixed(recipe=AUDIO, tools=TOOLS * 2, tool_choice="required")[2] == 0
     assert fixed(recipe=AUDIO, tools=TOOLS)[2] == 0
@@ -104,7 +104,7 @@ def test_a_schema_costs_what_is_seen_of_it_and_its_name_twice() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "frame"), [(HARMONY, 9), (WRAPPING, 9), (CHANNELS, 9), (APART, 9)])
-def test_a_schema_alone_costs_models_that_reason_nine(recipe: Recipe, frame: int) -> None:
+def test_W19_a_schema_alone_costs_models_that_reason_nine(recipe: Recipe, frame: int) -> None:
     assert fixed(recipe=recipe, response_format=WANTED)[3] == SEEN + frame
 
 
