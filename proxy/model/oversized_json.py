@@ -29,6 +29,7 @@ TEXTS = (b'"content"', b'"text"', b'"arguments"', b'"input"', b'"output"', b'"st
 KEYS = (*TEXTS, b'"refusal"', b'"description"', b'"reasoning', *DATA)
 STRANGE = 1 << 20  # bytes of a string under any other key: a name, a role, an argument of a call
 MOST_STRANGE = LONGEST // 2  # bytes of such strings together
+MARKED = re.compile(r" \[… [\d,]+ bytes left out …\] ")
 MARKER = " [… {:,} bytes left out …] "  # no line break: it may be inside JSON that is itself a string
 
 # Strings under these keys are content; any other string may be an id or a name.
@@ -239,6 +240,11 @@ def without(raw: bytes, gone: Sequence[Cut]) -> bytes:
         parts += [raw[at:start], MARKER.format(end - start).encode()]
         at = end
     return b"".join((*parts, raw[at:]))
+
+
+def is_cut(text: str) -> bool:
+    """Whether the middle of a string was cut out of a text, so that what is in it cannot be counted any more."""
+    return "bytes left out" in text and MARKED.search(text) is not None
 
 
 def pieces(raw: bytes, cut: Cut) -> Iterator[str]:

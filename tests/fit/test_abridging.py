@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,3 +91,15 @@ def test_the_question_in_an_oversized_message_survives(template: str) -> None:
 def test_an_oversized_text_may_be_cut_where_only_excerpts_are_made() -> None:
     made = planned([user("word " * 300_000), user("And?")], steps=("excerpt_texts",))
     assert made.fits and [note.step for note in made.notes] == ["truncate_longest", "excerpt_texts"]
+
+
+def test_rows_that_were_cut_out_of_a_result_are_not_counted() -> None:
+    rows = [{"id": n, "text": f"row {n} " + "word " * 5_000} for n in range(23)]
+    for result in (json.dumps({"results": rows}), json.dumps(rows)):
+        call = {"id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+        asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+        answer = {"role": "tool", "tool_call_id": "a", "content": result}
+        made = planned([user("Find row 3."), asked, answer, user("What is in row 3?")])
+        told = next(m for m in made.draft.messages if m.answers).raw.decode()
+        assert made.fits and "shown" in told
+        assert "total" not in told and "result_count" not in told

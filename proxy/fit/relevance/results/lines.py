@@ -22,6 +22,7 @@ from proxy.fit.relevance.text.severity import ERROR, EXCEPTION, WARNING, WORD, s
 from proxy.fit.relevance.text.short_text_bm25 import NEIGHBOURS, bm25_scores, fill, largest_fitting, literal_scores
 from proxy.fit.relevance.text.splitting import distinct_tokens, tokens_by_line
 from proxy.fit.relevance.text.words import STOP, identifiers_in, severities
+from proxy.model.oversized_json import is_cut
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
@@ -70,7 +71,7 @@ def shorten_lines(
     records = records_of(texts)
     if records is not None:
         places = _with_heads(places, records)
-    total = len(records.heads) if records is not None else 0 if call.first else rows_of(texts)
+    total = 0 if is_cut(text) else len(records.heads) if records is not None else 0 if call.first else rows_of(texts)
     gap = GAP + NUMBERS * (call.first > 0 and not call.numbered)
     claimed, torn = _claimed(text, lines, query, limit, meter, gap)
     if claimed or torn:

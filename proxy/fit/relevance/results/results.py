@@ -16,6 +16,7 @@ from proxy.fit.relevance.results.tables import COLUMNS, expanded
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.fit.shorten import head_and_tail, marked_by_proxy, marker
 from proxy.model.lenient_json import Json
+from proxy.model.oversized_json import is_cut
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
@@ -110,6 +111,7 @@ def _of_json(text: str, goal: Goal) -> str | None:
         if longest is not None and len(longest) >= MOST_OF_IT * len(text):
             return _around(whole, longest, goal)
     if listed is not None:
+        listed = replace(listed, uncounted=is_cut(text))
         return shorten_rows(listed, goal.limit, goal.query, goal.meter, goal.fits, goal.preview, goal.call)
     made = shrink(whole, goal.limit - WHO * goal.call.says_who, goal.query.words, goal.meter)
     if goal.call.says_who and isinstance(made, dict):

@@ -42,7 +42,7 @@ SAMPLE = 100  # rows that decide the language if the query is too short to
 class ResultRows:
     """A JSON value (`whole`) and the part of it that contains the results (`held`, `size` characters): a list of rows,
     or a map of objects by name, whose entries are the rows. `tabular`: the rows are rendered as a table.
-    `call`: how the call can be repeated."""
+    `call`: how the call can be repeated. `uncounted`: some were cut out of the text before, nobody knows how many."""
 
     whole: Json
     held: Json
@@ -50,6 +50,7 @@ class ResultRows:
     tabular: bool
     size: int
     call: ReadOn = NO_CALL
+    uncounted: bool = False
 
     @property
     def named(self) -> bool:
@@ -63,14 +64,16 @@ class ResultRows:
         by, again = (" by a proxy", f"; read with {', '.join(call.rows)}") if call.says_who else ("", "")
         of_page = f" of {call.page}" if call.page else ""
         shown_of = f"{len(shown) + len(rest)} shown{again if call.rows else ''}"
-        note = f"[Truncated{by}: {count} total results{of_page}, {shown_of}]"
+        total = "" if self.uncounted else f"{count} total results{of_page}, "
+        note = f"[Truncated{by}: {total}{shown_of}]"
+        counted: dict[str, Json] = {} if self.uncounted else {"result_count": count}
         table: Json = as_table(rest) if len(rest) > 1 else list(rest)
         listed: Json = [*shown, table] if shown and len(rest) > 1 else [*shown, *rest] if shown else table
         if self.named:
             listed = {name: value for entry in shown for name, value in entry.items()}
         if self.whole is self.held or not isinstance(self.whole, dict):
-            return encoded({"result_count": count, "results_preview": listed, "note": note})
-        said = {_free("result_count", self.whole): count, _free("note", self.whole): note}
+            return encoded({**counted, "results_preview": listed, "note": note})
+        said = {_free(name, self.whole): value for name, value in {**counted, "note": note}.items()}
         return encoded({**_replaced(self.whole, self.held, listed), **said})
 
     def cost(self, row: Json, meter: Meter, *, table: bool = False) -> int:
