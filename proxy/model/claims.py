@@ -25,7 +25,8 @@ class ResultClaim(msgspec.Struct, frozen=True, gc=False):
 
     `index`: the message that has it, in the client's list. `since`: the message that claims it. `definitions`: names of
     what must stay whole in it; `ids`: what its lines or rows must contain to stay; neither: all of it must stay.
-    `tokens`: what the claimed parts cost, about.
+    `tokens`: what the claimed parts cost, about. `turn`: the message of the user that claims it; -1 where a call does.
+    `until`: the message from which on a newer result is claimed instead.
     """
 
     call: str
@@ -35,6 +36,8 @@ class ResultClaim(msgspec.Struct, frozen=True, gc=False):
     tokens: int
     definitions: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    turn: int = -1
+    until: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -88,5 +91,5 @@ class Claims(Protocol):
     def backs(self) -> tuple[Back, ...]:
         """The results that refer to earlier ones, in order."""
 
-    def moments(self) -> tuple[int, ...]:
-        """The indices of the messages that claim results, in order: only there something is brought back."""
+    def made(self, room: int) -> tuple[ResultClaim, ...]:
+        """The claims of results within `room` tokens, in the order in which they were made, each as it was made."""

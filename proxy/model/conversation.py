@@ -199,8 +199,8 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     `later` makes the block that is to stand in its place, in so many tokens as a rule, at least in `least`: a step
     decided that, but other steps may yet drop it, or have more room for it, and few of those that are to be shortened
-    stay. Until then it counts as `most` tokens. `unclaimed`: what its least would be if nothing of it were claimed (0:
-    nothing is).
+    stay. Until then it counts as `most` tokens. `claimed`: the messages that claim parts of it, in order, each with the
+    least from there on.
     """
 
     messages: tuple[Message, ...]
@@ -208,7 +208,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     later: Callable[[int], Block] | None = None
     most: int = 0
     least: int = 0
-    unclaimed: int = 0
+    claimed: tuple[tuple[int, int], ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -238,7 +238,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     def made(self) -> Block:
         """The block as it will be sent."""
-        return self if self.later is None else self.later(self.least)
+        return self if self.later is None else self.later(self.claimed[-1][1] if self.claimed else self.least)
 
     @property
     def whole(self) -> int:

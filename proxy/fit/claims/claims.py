@@ -3,20 +3,25 @@
 Theory of operation
 ===================
 
-A claim has a message that makes it (`since`), and holds from there on, until newer claims take its share of the room.
-So what was brought back stays: nothing flips from turn to turn, and no state is needed. Two kinds of messages claim
-results: a call that is repeated, whose result refers to the earlier one, and a user's turn that names a definition, a
-path or an id. What a result says claims nothing: whoever writes results must not steer cuts. What users typed in a run
-is claimed by itself.
+A claim has a message that makes it (`since`), and holds from there on. A cut decides again: a claim of the newest turn
+that names something holds, and one that was made since the cut before, as long as newer claims leave it its share. What
+stood at an earlier request follows from what was there then, so a new claim changes no cut that was made, nothing flips
+from turn to turn, and no state is needed. Two kinds of messages claim results: a call that is repeated, whose result
+refers to the earlier one, and a user's turn that names a definition, a path or an id. What a result says claims
+nothing: whoever writes results must not steer cuts. What users typed in a run is claimed by itself.
 
 Claims are bounded: results that are given back by half of the room, one definition by a quarter, all of them by half,
-other results by a fifth, all of these by .65, what users typed by a tenth. The newest claims come first.
+other results by a fifth, all of these by .65, what users typed by a tenth. The newest claims come first. A turn that
+names more than `FEW` things (a plan, an issue) claims as much less of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
+from itertools import accumulate
 
 from proxy.fit.claims.again import Reference, references, same_path
 from proxy.fit.claims.calls import Result, results_of
@@ -25,26 +30,55 @@ from proxy.fit.claims.orders import agreements, has_signs, lines_of_message, ord
 from proxy.fit.claims.signs import sign_reader
 from proxy.fit.claims.typed import is_reply, is_typed
 from proxy.fit.relevance.history.replay import lasting
+from proxy.fit.relevance.history.rooms import NONE_RAISED, Raised, Size
 from proxy.fit.relevance.text.reading import read_message, speakers_of
 from proxy.model.claims import Back, MessageClaim, Reason, ResultClaim, Standing
 from proxy.model.conventions import Conventions
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
+from proxy.model.structs import replace
 
 GIVEN_BACK = 0.5  # shares of the room (DESIGN 5a)
 ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
 OTHERS = 0.2
 RESULTS = 0.65  # all results together: the newest needs room, too
+# Names of a turn; of one that has more, as a plan or an issue, the claims share as much less (measured).
+FEW = 8
 TYPED = 0.1
 ORDERS = 0.2  # of a chat's room: it has no results
 ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
 SHORT = 300  # characters of a message that may say nothing but that something is otherwise now
+MISSES = 64  # claims that find no room, after which older ones are not looked at
 RARE = 3  # results at most that contain an id which identifies something
 WHOLE = 100  # tokens of an order's message over which its lines are enough, ...
 SHORTER = 0.7  # ... if they have less than this share of them
 FRAME = 12  # tokens that lines of a message cost besides their text
 ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
+
+
+class _OfTurn:
+    """The claims of one turn while they are made. `of_path`: the definitions that are claimed of a path that the turn
+    names. `times`: how many results have each id."""
+
+    def __init__(self) -> None:
+        self.claims: list[ResultClaim] = []
+        self.of_path: set[str] = set()
+        self.times: Counter[str] = Counter()
+        self._at: dict[tuple[Reason, str], int] = {}
+
+    def put(self, name: str, claim: ResultClaim, of_path: bool = False) -> None:
+        """Adds a claim for a name; that of an older result ends."""
+        self.end(claim.reason, name, claim.index)
+        self._at[claim.reason, name] = len(self.claims)
+        self.claims.append(claim)
+        self.of_path |= {name} if of_path else set()
+
+    def end(self, reason: Reason, name: str, until: int) -> None:
+        """Ends the claim for a name where a newer result has it."""
+        known = self._at.pop((reason, name), None)
+        if known is not None:
+            self.claims[known] = replace(self.claims[known], until=until)
 
 
 class ConversationClaims:
@@ -55,6 +89,7 @@ class ConversationClaims:
         self._conventions = conventions
         self._meter = meter
         self._standing: dict[tuple[int, int | None], Standing] = {}
+        self._made: dict[int, tuple[ResultClaim, ...]] = {}
         self._told: dict[str, bool] = {}
         self._folded: dict[int, str] = {}  # by the identity of results of `_all`
 
@@ -79,30 +114,55 @@ class ConversationClaims:
         """See `Claims`."""
         return tuple(Back(r.stub.call.id, r.target.call.id) for r in self._references if r.stub is not r.target)
 
-    def moments(self) -> tuple[int, ...]:
+    def made(self, room: int) -> tuple[ResultClaim, ...]:
         """See `Claims`."""
-        return tuple(sorted({claim.since for claim in (*self._again, *self._named)}))
+        found = self._made.get(room)
+        if found is None:
+            moments = sorted({claim.since for claim in self._newest_first(None)})
+            standing = [(moment, self.standing(room, moment).results.values()) for moment in moments]
+            found = tuple(claim for moment, claims in standing for claim in claims if claim.since == moment)
+            self._made[room] = found
+        return found
 
     def _results_within(self, room: int, upto: int | None) -> dict[str, ResultClaim]:
         found: dict[str, ResultClaim] = {}
         together = RESULTS * room
+        of_turn = {turn: DEFINITIONS * room * min(1.0, FEW / count) for turn, count, _ in self._named}
         left = {
             Reason.ASKED_AGAIN: GIVEN_BACK * room,
             Reason.DEFINITION: DEFINITIONS * room,
             Reason.NAMED: OTHERS * room,
         }
-        for claim in (*self._again, *self._named):
+        misses = 0
+        for claim in self._newest_first(upto):
             most = min(left[claim.reason], together)
             if claim.reason is Reason.DEFINITION:
                 most = min(most, ONE_DEFINITION * room)
-            if (upto is not None and max(claim.since, claim.index) > upto) or claim.tokens > most:
+            most = min(most, of_turn.get(claim.turn, most))
+            if claim.until is not None and (upto is None or claim.until <= upto):
+                continue
+            if claim.tokens > most:
+                misses += 1
+                if misses > MISSES:
+                    break
                 continue
             known = found.get(claim.call)
             if known is None or (not known.whole and known.since == claim.since):
                 left[claim.reason] -= claim.tokens
                 together -= claim.tokens
+                if claim.turn in of_turn:
+                    of_turn[claim.turn] -= claim.tokens
                 found[claim.call] = claim if known is None else _both(known, claim)
         return found
+
+    def _newest_first(self, upto: int | None) -> Iterator[ResultClaim]:
+        """The claims of results up to a message, those of repeated calls first. Turns after it are not looked at."""
+        if upto is None:
+            yield from (*self._again, *(claim for _, _, claims in self._named for claim in claims))
+            return
+        yield from self._again[bisect_left(self._again, -upto, key=lambda claim: -claim.since) :]
+        for _, _, claims in self._named[bisect_left(self._named, -upto, key=lambda turn: -turn[0]) :]:
+            yield from (claim for claim in claims if claim.since <= upto)
 
     def _messages_within(self, room: int, upto: int | None) -> dict[int, MessageClaim]:
         found: dict[int, MessageClaim] = {}
@@ -150,43 +210,72 @@ class ConversationClaims:
         return tuple(m for m in users if m is not None and m.index >= 0)
 
     @cached_property
-    def _named(self) -> tuple[ResultClaim, ...]:
-        """What users' turns name, the newest first. A turn claims results from before it, and those that come until the
-        next turn that names something."""
-        found: list[ResultClaim] = []
+    def _named(self) -> tuple[tuple[int, int, list[ResultClaim]], ...]:
+        """What users' turns name, the newest first: the message's index, how many names, and the claims. A turn claims
+        results from before it, and those that come until the next turn that names something."""
+        found: list[tuple[int, int, list[ResultClaim]]] = []
         until = None
         for message in reversed(self._users if self._all else ()):
             names = names_in(text_of(message, self._conventions))
             if names:
                 results = [r for r in self._all if until is None or r.index < until]
-                found += sorted(
-                    self._claims_by(message, names, results), key=lambda claim: claim.reason is Reason.NAMED
-                )
+                found.append((message.index, len(names), self._claims_by(message, names, results)))
                 until = message.index
         return tuple(found)
 
-    def _claims_by(self, message: Message, names: Names, results: Sequence[Result]) -> Iterator[ResultClaim]:
-        """The claims of one turn: each definition in the newest result that has it, those of a path that the turn names
-        first; then the newest result of each path, and the rare ids."""
+    def _claims_by(self, message: Message, names: Names, results: Sequence[Result]) -> list[ResultClaim]:
+        """The claims of one turn: each definition, path and rare id in the newest result that has it, definitions of a
+        path that the turn names first. A result that comes after the turn is claimed when it comes, and the claim of an
+        older one ends there: so what stood at an earlier request follows from what was there then."""
+        made = _OfTurn()
+        before = [r for r in results if r.index < message.index]
+        self._claim_before(message, names, before, made)
+        for result in results[len(before) :]:
+            self._claim_after(message, names, result, made)
+        return sorted(made.claims, key=lambda claim: (claim.reason is Reason.NAMED, -claim.since))
+
+    def _claim_before(self, message: Message, names: Names, results: Sequence[Result], made: _OfTurn) -> None:
+        """Claims of the results before a turn."""
         read = sorted(results, key=lambda r: (self._is_named(r, names), r.index), reverse=True)
-        wanted = {name for name in names.definitions if self._is_told(name)}
+        wanted = dict.fromkeys(filter(self._is_told, names.definitions))
         defined = set[str]()
         for result in read if wanted else ():
             texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
             for name, text in texts.items():
-                yield self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,))
-            wanted -= texts.keys()
+                claim = self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,))
+                made.put(name, claim, self._is_named(result, names))
+            wanted = dict.fromkeys(name for name in wanted if name not in texts)
             defined |= {result.call.path} if texts else set()
         for path in names.paths:
-            newest = next((r for r in read if r.call.reads and r.call.path and same_path(r.call.path, path)), None)
+            newest = next((r for r in read if _reads(r, path)), None)
             if newest is not None and newest.call.path not in defined:
-                yield self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text))
+                made.put(path, self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text)))
         for ident in filter(self._is_told, names.ids):
             having = [r for r in results if ident in r.text]
+            made.times[ident] = len(having)
             if 0 < len(having) <= RARE:
-                lines = [line for line in having[-1].text.split("\n") if ident in line]
-                tokens = self._meter.text("\n".join(lines))
-                yield self._claim(having[-1], message, Reason.NAMED, tokens, ids=(ident,))
+                made.put(ident, self._claim_id(having[-1], message, ident))
+
+    def _claim_after(self, message: Message, names: Names, result: Result, made: _OfTurn) -> None:
+        """Claims of one result that came after the turn."""
+        is_named = self._is_named(result, names)
+        wanted = [name for name in names.definitions if self._is_told(name) and (is_named or name not in made.of_path)]
+        texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
+        for name, text in texts.items():
+            made.put(name, self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,)), is_named)
+        for path in names.paths if not texts else ():
+            if _reads(result, path):
+                made.put(path, self._claim(result, message, Reason.NAMED, self._meter.text(result.text)))
+        for ident in filter(self._is_told, names.ids):
+            if ident in result.text:
+                made.times[ident] += 1
+                made.end(Reason.NAMED, ident, result.index)
+                if made.times[ident] <= RARE:
+                    made.put(ident, self._claim_id(result, message, ident))
+
+    def _claim_id(self, result: Result, message: Message, ident: str) -> ResultClaim:
+        lines = "\n".join(line for line in result.text.split("\n") if ident in line)
+        return self._claim(result, message, Reason.NAMED, self._meter.text(lines), ids=(ident,))
 
     def _claim(
         self,
@@ -198,7 +287,7 @@ class ConversationClaims:
         ids: tuple[str, ...] = (),
     ) -> ResultClaim:
         since = max(message.index, result.index)
-        return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids)
+        return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids, message.index)
 
     def _is_told(self, name: str) -> bool:
         """Whether any result has this name, in its own case or in lower case. Each name is searched for once."""
@@ -298,9 +387,36 @@ class ConversationClaims:
         return MessageClaim(message.index, since, Reason.TYPED, min(message.tokens, ANSWERED), answered=True)
 
 
+def _reads(result: Result, path: str) -> bool:
+    return bool(result.call.reads and result.call.path) and same_path(result.call.path, path)
+
+
 def places_of(blocks: Sequence[Block]) -> dict[int, int]:
     """The place of the block of each message, by its index in the client's list."""
     return {message.index: place for place, block in enumerate(blocks) for message in block.messages}
+
+
+def raised_results(draft: Draft, facts: Facts, size: Callable[[int, ResultClaim], Size]) -> Raised:
+    """The places of the blocks with claimed results. `size(place, claim)`: the size of a block from that claim on; it
+    is asked in the order in which the claims are made."""
+    claims, room, places = facts.claims, room_for_claims(draft, facts), places_of(draft.blocks)
+    made = () if claims is None else claims.made(room)
+    raises: dict[int, dict[int, Size]] = {}
+    for claim in made:
+        if claim.index in places and claim.since in places:
+            target = places[claim.index]
+            raises.setdefault(places[claim.since], {})[target] = size(target, claim)
+    if claims is None or not raises:
+        return NONE_RAISED
+    newest = list(accumulate((max([m.index for m in block.messages], default=-1) for block in draft.blocks), max))
+
+    def held(place: int, before: int) -> Set[int]:
+        standing = claims.standing(room, newest[place]).results.values()
+        since = newest[before] if before >= 0 else -1
+        turn = max([claim.turn for claim in standing], default=-1)
+        return {places[c.index] for c in standing if c.index in places and (c.since > since or 0 <= c.turn == turn)}
+
+    return Raised(raises, held)
 
 
 def room_for_claims(draft: Draft, facts: Facts) -> int:
@@ -323,4 +439,5 @@ def _both(known: ResultClaim, more: ResultClaim) -> ResultClaim:
         known.tokens + more.tokens,
         known.definitions + more.definitions,
         known.ids + more.ids,
+        known.turn,
     )

@@ -33,14 +33,14 @@ SHORTEST_ID = 4  # characters
 
 class Names(msgspec.Struct, frozen=True, gc=False):
     """What a text names: `definitions` as code writes them (of a dotted name the last part), or the title of a section
-    in lower case; `paths`, normal; `ids` as they are written."""
+    in lower case; `paths`, normal; `ids` as they are written. Each once, in the order in which they are written."""
 
-    definitions: frozenset[str] = frozenset()
-    paths: frozenset[str] = frozenset()
-    ids: frozenset[str] = frozenset()
+    definitions: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.definitions or self.paths or self.ids)
+    def __len__(self) -> int:
+        return len(self.definitions) + len(self.paths) + len(self.ids)
 
 
 CACHED, CACHED_BYTES = 20_000, 4 << 20
@@ -62,8 +62,8 @@ def names_in(text: str) -> Names:
 
 def _read_names(text: str) -> Names:
     marked = [quoted or other for quoted, other in MARKED.findall(text)]
-    paths = {normal(match[0]) for match in PATH.finditer(text)}
-    paths |= {normal(each) for each in marked if PATH.fullmatch(each.strip())}
+    paths = [normal(match[0]) for match in PATH.finditer(text)]
+    paths += [normal(each) for each in marked if PATH.fullmatch(each.strip())]
     found: dict[str, None] = {}
     for each in marked:
         last = re.split(r"\.|::|->|#", each.strip().removesuffix("()"))[-1]
@@ -78,7 +78,7 @@ def _read_names(text: str) -> Names:
     files = {part for path in paths for part in (path, *path.split("/"))}
     definitions = [name for name in found if name not in files and normal(name) not in files]
     ids = [match[0] for match in ID.finditer(text) if len(match[0]) >= SHORTEST_ID and match[0] not in files]
-    return Names(frozenset(definitions[:MOST]), frozenset(sorted(paths)[:MOST]), frozenset(ids[:MOST]))
+    return Names(*(tuple(dict.fromkeys(each))[:MOST] for each in (definitions, paths, ids)))
 
 
 def named_definitions(text: str, names: Collection[str], folded: str | None = None) -> dict[str, str]:

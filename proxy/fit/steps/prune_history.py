@@ -12,7 +12,7 @@ from functools import cache
 from typing import TypeVar
 
 from proxy.fit.blocks import closings
-from proxy.fit.claims.claims import ORDERS, places_of, room_for_claims
+from proxy.fit.claims.claims import ORDERS, places_of, raised_results, room_for_claims
 from proxy.fit.claims.orders import shortened
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
 from proxy.fit.less_reply import as_asked, with_less_reply
@@ -36,6 +36,7 @@ from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
+from proxy.model.claims import ResultClaim
 from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
@@ -258,7 +259,7 @@ def _with_claimed(draft: Draft, facts: Facts, kept: set[int]) -> tuple[Draft, se
     lines = {i: _with_lines(draft.blocks[i], draft, facts) for i, enough in typed.items() if enough and i not in kept}
     if lines:
         draft = draft.with_blocks([lines.get(i, block) for i, block in enumerate(draft.blocks)])
-    return draft, kept.union(typed, *claimed.raises.values())
+    return draft, kept.union(typed, claimed.results.held(len(draft.blocks) - 1, -1))
 
 
 def _held(draft: Draft, facts: Facts) -> set[int]:
@@ -266,7 +267,7 @@ def _held(draft: Draft, facts: Facts) -> set[int]:
     question in competition with the turns."""
     pinned = {i for i, block in enumerate(draft.blocks) if block.pinned}
     claimed = _claimed(draft, facts)
-    results = {place for targets in claimed.raises.values() for place in targets}
+    results = claimed.results.held(len(draft.blocks) - 1, -1)
     typed = {place for place, enough in claimed.at(len(draft.blocks) - 1).items() if not enough}
     for place in sorted(results | typed, reverse=True):
         if _cost(draft, pinned | {place}) <= draft.room:
@@ -325,18 +326,18 @@ def _claimed(draft: Draft, facts: Facts) -> Claimed:
     if claims is None:
         return NO_CLAIMS
     places = places_of(draft.blocks)
-    raises: dict[int, dict[int, Size]] = {}
-    for claim in claims.standing(room).results.values():
-        if claim.index in places and claim.since in places:
-            target = places[claim.index]
-            raises.setdefault(places[claim.since], {})[target] = size_of(draft.blocks[target])
+
+    def size(place: int, claim: ResultClaim) -> Size:
+        known = size_of(draft.blocks[place])
+        return Size(known.whole, dict(draft.blocks[place].claimed).get(claim.since, known.least))
+
     newest = [max([m.index for m in block.messages], default=-1) for block in draft.blocks]
 
     def typed(place: int) -> dict[int, int]:
         standing = claims.standing(room, newest[place]).messages
         return {places[i]: claim.tokens if claim.spans else 0 for i, claim in standing.items() if i in places}
 
-    return Claimed(raises, typed)
+    return Claimed(raised_results(draft, facts, size), typed)
 
 
 def _with_lines(block: Block, draft: Draft, facts: Facts) -> Block:
@@ -356,8 +357,9 @@ def _weighed(block: Block) -> Block:
     """The block with its exact tokens. It stays deferred: a short form is made of what the client sent."""
     if block.later is None:
         return block
-    least = block.made().tokens
-    return replace(block, most=least, least=least)
+    least = block.later(block.least).tokens
+    claimed = tuple((since, block.later(room).tokens) for since, room in block.claimed)
+    return replace(block, most=claimed[-1][1] if claimed else least, least=least, claimed=claimed)
 
 
 def _with_excerpts(draft: Draft, facts: Facts, params: Params, question: Question) -> Draft | Want:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 
-from proxy.fit.claims.claims import places_of, room_for_claims
+from proxy.fit.claims.claims import raised_results
 from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.relevance.history.replay import lasting
-from proxy.fit.relevance.history.rooms import Bounds, Raises, Size, arrival, low_of, newest_results, plan_rooms
+from proxy.fit.relevance.history.rooms import Bounds, Raised, Size, arrival, low_of, newest_results, plan_rooms
 from proxy.fit.relevance.results.messages import RESULT_WHY, costs_of_results, parts_of_results, shorten_results
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.shorten import LEAST
-from proxy.model.claims import NOTHING, ResultClaim
+from proxy.model.claims import ResultClaim
 from proxy.model.conversation import Block, Message, Part
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
@@ -25,6 +26,7 @@ BEHIND = 0.25  # of the room without pinned blocks: an answer after the newest r
 SHORTER = 0.9  # of the room: results that are so much shorter than estimated are JSON, and nothing need be dropped
 SURELY = 1.25  # times the room: a prompt estimated above this almost never fits after shortening
 AROUND, OUTLINE = 1.1, 150  # of what is claimed of a result, the tokens that it takes; and those of the rest's outline
+NOTHING: Mapping[str, ResultClaim] = {}
 FRAME = 64  # tokens: the most that a result's role and name add to its text
 
 
@@ -72,14 +74,13 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 def _within_room(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its results shortened to its room, or to what a lower reply limit leaves."""
-    claimed = results_claimed(draft, facts)
-    unclaimed = _sizes(draft, params, {})
-    sizes = _sizes(draft, params, claimed) if claimed else unclaimed
-    raises = _raises(draft, claimed, sizes)
+    first = _sizes(draft, params)
+    claimed = _claimed(draft, facts, params, first)
+    sizes = [_last(claimed, place, size) for place, size in enumerate(first)]
     always = lasting(draft.blocks)
     for room in dict.fromkeys((draft.room, _widest(draft))):
         bounds = Bounds(room, draft.fixed, low_of(draft, params.low))
-        rooms = plan_rooms(draft.blocks, unclaimed, always, bounds, raises)
+        rooms = plan_rooms(draft.blocks, first, always, bounds, claimed.places)
         if rooms is not None:
             return _trimmed(draft, params, rooms, sizes, claimed)
     least = [size.least for size in sizes]
@@ -88,12 +89,11 @@ def _within_room(draft: Draft, facts: Facts, params: Params) -> Draft:
         made = _trimmed(draft, params, least, sizes, claimed)
         if made.prompt <= (SHORTER if loose else 1) * widest or (made.excess <= 0 and not loose):
             return _with_rest(draft, made, params, least, sizes, claimed)
-    made = _trimmed(draft, params, _over(draft, sizes), sizes, claimed, later=True)
-    return _with_unclaimed(draft, made, unclaimed, raises)
+    return _trimmed(draft, params, _over(draft, sizes), sizes, claimed, later=True)
 
 
 def _with_rest(
-    draft: Draft, made: Draft, params: Params, least: Sequence[int], sizes: Sequence[Size], claimed: Claimed
+    draft: Draft, made: Draft, params: Params, least: Sequence[int], sizes: Sequence[Size], claimed: Claims
 ) -> Draft:
     """The draft with what all results at their least leave free for the newest; `made` is the draft without that."""
     fresh, rest = newest_results(draft.blocks), made.room - made.prompt
@@ -104,34 +104,38 @@ def _with_rest(
     return filled if filled.prompt <= made.room else made
 
 
-Claimed = Mapping[str, ResultClaim]
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What is claimed of the results of a draft. `first`: the sizes of its blocks without. `results`: the claims by the
+    ids of their calls, each as it was made last. `leasts`: by the place of a block, the messages that claim of it, in
+    order, each with its least from there on. `places`: of the blocks."""
+
+    first: Sequence[Size]
+    results: Mapping[str, ResultClaim]
+    leasts: Mapping[int, Sequence[tuple[int, int]]]
+    places: Raised
 
 
-def results_claimed(draft: Draft, facts: Facts) -> Claimed:
-    """What is claimed of the results of a draft, by the ids of their calls."""
-    return (NOTHING if facts.claims is None else facts.claims.standing(room_for_claims(draft, facts))).results
+def _claimed(draft: Draft, facts: Facts, params: Params, first: Sequence[Size]) -> Claims:
+    results: dict[str, ResultClaim] = {}
+    leasts: dict[int, list[tuple[int, int]]] = {}
+    cap = _cap(draft, params)
+
+    def size(place: int, claim: ResultClaim) -> Size:
+        results[claim.call] = claim
+        block, least = draft.blocks[place], first[place].least
+        if least < block.tokens:
+            least = max(least, _capped(block, cap, params.cap_chars, draft.meter, results))
+        leasts.setdefault(place, []).append((claim.since, least))
+        return Size(block.tokens, least)
+
+    places = raised_results(draft, facts, size)
+    return Claims(first, results, leasts, places)
 
 
-def _raises(draft: Draft, claimed: Claimed, sizes: Sequence[Size]) -> Raises:
-    """The blocks whose results are claimed, each with its size, by the block that claims them."""
-    places = places_of(draft.blocks) if claimed else {}
-    found: dict[int, dict[int, Size]] = {}
-    for claim in claimed.values():
-        if claim.index in places and claim.since in places:
-            target = places[claim.index]
-            found.setdefault(places[claim.since], {})[target] = sizes[target]
-    return found
-
-
-def _with_unclaimed(draft: Draft, made: Draft, unclaimed: Sequence[Size], raises: Raises) -> Draft:
-    """The draft with what the least of its claimed blocks was before they were claimed: steps after this one make cuts
-    of then again."""
-    targets = {target for each in raises.values() for target in each}
-    blocks = list(made.blocks)
-    for place in targets:
-        if blocks[place] is not draft.blocks[place]:
-            blocks[place] = replace(blocks[place], unclaimed=unclaimed[place].least)
-    return made.with_blocks(blocks) if targets else made
+def _last(claimed: Claims, place: int, size: Size) -> Size:
+    """The size of a block with what was claimed of it last."""
+    return Size(size.whole, claimed.leasts[place][-1][1]) if place in claimed.leasts else size
 
 
 def _may_drop(draft: Draft, sizes: Sequence[Size]) -> bool:
@@ -156,13 +160,17 @@ def _over(draft: Draft, sizes: Sequence[Size]) -> list[int]:
     return rooms
 
 
-def _sizes(draft: Draft, params: Params, claimed: Claimed) -> list[Size]:
-    """What each block takes as it came, and the least that it may be shortened to.
+def _cap(draft: Draft, params: Params) -> int:
+    """The tokens to which a result may be shortened."""
+    return min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
 
-    The newest results may get less than the cap where what is pinned leaves no more. What is claimed of a result raises
-    its least.
+
+def _sizes(draft: Draft, params: Params) -> list[Size]:
+    """What each block takes as it came, and the least that it may be shortened to where nothing of it is claimed.
+
+    The newest results may get less than the cap where what is pinned leaves no more.
     """
-    cap = min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
+    cap = _cap(draft, params)
     blocks, fresh = draft.blocks, newest_results(draft.blocks)
     left_whole = _left_whole(blocks, params.keep_newest)
     pinned = draft.fixed + sum(b.tokens for i, b in enumerate(blocks) if b.pinned and i != fresh)
@@ -172,7 +180,7 @@ def _sizes(draft: Draft, params: Params, claimed: Claimed) -> list[Size]:
     for place, block in enumerate(blocks):
         least = block.tokens
         if block.has_results and place not in left_whole and (place == len(blocks) - 1 or not block.pinned):
-            least = _capped(block, cap, params.cap_chars, claimed, draft.meter)
+            least = _capped(block, cap, params.cap_chars, draft.meter)
             least = min(least, draft.room - pinned) if place == fresh else least
         found.append(Size(block.tokens, least))
     return found
@@ -188,7 +196,7 @@ def _trimmed(
     params: Params,
     rooms: Sequence[int],
     sizes: Sequence[Size],
-    claimed: Claimed,
+    claimed: Claims,
     *,
     later: bool = False,
 ) -> Draft:
@@ -197,19 +205,22 @@ def _trimmed(
     With `later`, blocks that are certain to fit their room are only marked: `Block.later` shortens them when needed.
     """
 
-    def trimmed(block: Block, source: Source | None, room: int, size: Size) -> Block:
-        if source is None or block.tokens <= (size.least if later else room):
+    def trimmed(place: int, block: Block, source: Source | None, room: int) -> Block:
+        least = sizes[place].least
+        if source is None or block.tokens <= (least if later else room):
             return block
+        unclaimed = dataclass_replace(source, claimed={}) if source.claimed else source
 
-        def made(room: int) -> Block:
-            return _block(block, source, draft, params, room, capped=room <= size.least)
+        def made(room: int) -> Block:  # what is claimed has no room any more where a cut has released it
+            return _block(block, source if room >= least else unclaimed, draft, params, room, capped=room <= least)
 
-        if later and _is_sure(block, size.least):
-            return replace(block, later=made, most=room, least=size.least)
+        first = claimed.first[place].least
+        if later and _is_sure(block, first):
+            return replace(block, later=made, most=room, least=first, claimed=tuple(claimed.leasts.get(place, ())))
         return made(room)
 
-    asked = sources(draft.blocks, following=True, tools=draft.tools, claimed=claimed)
-    blocks = [trimmed(*each) for each in zip(draft.blocks, asked, rooms, sizes, strict=True)]
+    asked = sources(draft.blocks, following=True, tools=draft.tools, claimed=claimed.results)
+    blocks = [trimmed(*each) for each in zip(range(len(rooms)), draft.blocks, asked, rooms, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
@@ -220,7 +231,9 @@ def _is_sure(block: Block, room: int) -> bool:
     return least <= room < block.tokens and all(any(part.whole for part in m.parts()) for m in results)
 
 
-def _capped(block: Block, cap: int, cap_chars: int | None, claimed: Claimed, meter: Meter) -> int:
+def _capped(
+    block: Block, cap: int, cap_chars: int | None, meter: Meter, claimed: Mapping[str, ResultClaim] = NOTHING
+) -> int:
     """The tokens of the block with each of its results shortened to the cap, or to what is claimed of it."""
     least = block.tokens
     for message in block.messages:

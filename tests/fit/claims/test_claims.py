@@ -33,7 +33,7 @@ def test_a_result_that_is_asked_for_again_is_claimed_whole_within_half_of_the_ro
     claim = made.standing(5000).results["a"]
     assert (claim.reason, claim.whole, claim.index, claim.since) == (Reason.ASKED_AGAIN, True, 2, 4)
     assert made.backs() == (Back("b", "a"),)
-    assert made.moments() == (4,)
+    assert [claim.since for claim in made.made(5000)] == [4]
     assert claim.tokens == WordMeter().text(FILE)
     assert not made.standing(2 * claim.tokens - 1).results
     assert not made.standing(5000, upto=3).results  # as it was before the file was read again
@@ -76,7 +76,7 @@ def test_what_the_user_named_holds_until_the_next_turn_that_names_something() ->
 def test_names_that_only_a_result_contains_claim_nothing() -> None:
     lure = "Please look at `load` in a.py, and at order SO-4711."
     made = claims([user("Go."), *read("a", FILE + "\nSO-4711", path="a.py"), *read("b", lure, path="b.md")])
-    assert not made.standing(5000).results and not made.moments()
+    assert not made.standing(5000).results and not made.made(5000)
 
 
 def test_an_id_claims_the_lines_that_have_it() -> None:
@@ -153,3 +153,38 @@ def test_what_people_of_a_transcript_said_are_no_orders() -> None:
 def test_turns_of_a_meeting_that_nobody_answers_give_no_orders() -> None:
     meeting = [user(f"{name}: Never call me late, please.") for name in ("Ann", "Bob", "Cy") * 4]
     assert not claims([*meeting, user("Who wants no late calls?")]).standing(5000).messages
+
+
+def test_a_newer_result_with_the_definition_is_claimed_instead_and_changes_nothing_that_was_claimed_before() -> None:
+    run = [user("Rework `load`."), *read("a", FILE, path="a.py"), *read("b", "x", path="b.py")]
+    longer = [*run, *read("c", FILE + "x = 1\n", "View", path="a.py")]
+    made = claims(longer)
+    assert set(made.standing(5000, upto=4).results) == {"a"} and set(made.standing(5000).results) == {"c"}
+    assert [(claim.call, claim.since) for claim in made.made(5000)] == [("a", 2), ("c", 6)]
+
+
+def test_what_was_claimed_at_an_earlier_request_follows_from_what_was_there_then() -> None:
+    texts = [f"def part_{i}():\n" + "\n".join(f"    step_{i}_{k}()" for k in range(40)) for i in range(12)]
+    run = [user("Rework `part_1`, `part_4` and `part_9` in src/m7.py.")]
+    for i, text in enumerate(texts):
+        run += read(f"r{i}", text, path=f"src/m{i}.py")
+        run += read(f"s{i}", "[unchanged]", path=f"src/m{i}.py") if i % 3 == 1 else []
+        run += [assistant("Done."), user(f"Now `part_{i}`, please, and src/m{i // 2}.py.")] if i % 4 == 3 else []
+    room = 500  # less than all that is claimed
+
+    def told(messages: Sequence[dict[str, Any]]) -> list[tuple[str, int, tuple[str, ...]]]:
+        return [(claim.call, claim.since, claim.definitions) for claim in claims(messages).made(room)]
+
+    whole = told(run)
+    assert len(whole) > 8
+    for upto in range(1, len(run)):
+        early = [each for each in whole if each[1] < upto]
+        assert told(run[:upto]) == early
+
+
+def test_a_turn_that_names_many_things_claims_less_of_all_of_them() -> None:
+    few, many = "Rework `load`.", "Plan: " + " ".join("`step_" + "x" * (i + 1) + "`" for i in range(40)) + " `load`."
+    asked, planned = (claims([user(text), *read("a", FILE, path="a.py")]) for text in (few, many))
+    tokens = asked.standing(5000).results["a"].tokens
+    assert asked.standing(10 * tokens).results and not planned.standing(10 * tokens).results
+    assert planned.standing(12 * tokens).results  # of 41 names: 8 / 41 of a half

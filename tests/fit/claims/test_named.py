@@ -13,9 +13,9 @@ ASKS = (
 
 def test_definitions_paths_and_ids_are_told_apart() -> None:
     found = names_in(ASKS)
-    assert found.definitions == {"load", "parse_rows", "nextRow"}
-    assert found.paths >= {"src/io.py", "lib/util.ts"}
-    assert found.ids == {"SO-4711-A"}
+    assert found.definitions == ("load", "parse_rows", "nextRow")
+    assert {*found.paths} >= {"src/io.py", "lib/util.ts"}
+    assert found.ids == ("SO-4711-A",)
 
 
 def test_plain_words_and_single_numbers_name_nothing() -> None:
@@ -23,12 +23,12 @@ def test_plain_words_and_single_numbers_name_nothing() -> None:
 
 
 def test_a_section_is_named_by_its_title_in_quotation_marks() -> None:
-    assert names_in('What does "Rolling back a release" say?').definitions == {"rolling back a release"}
+    assert names_in('What does "Rolling back a release" say?').definitions == ("rolling back a release",)
 
 
 def test_only_the_ends_of_a_pasted_text_are_read() -> None:
     text = f"Fix first_one.\n{'blah ' * 4000}\nhidden_name\n{'blah ' * 4000}\nSee last_one."
-    assert names_in(text).definitions == {"first_one", "last_one"}
+    assert names_in(text).definitions == ("first_one", "last_one")
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,9 @@ def test_a_definition_is_found_whole_in_each_language(language: str, numbered: b
     text, name = CODE[language]
     first = text[: text.index(WHOLE[language])].count("\n") + 1
     assert named_definitions(shown(text, 1), {name}) == {name: shown(WHOLE[language], first)}
+
+
+def test_names_are_told_in_the_order_in_which_they_are_written() -> None:
+    named = names_in("Move `zeta` from lib/z.py and `alpha` from lib/a.py for SO-9 and SO-10, then `mid`.")
+    assert named.definitions == ("zeta", "alpha", "mid")
+    assert named.paths == ("lib/z.py", "lib/a.py") and named.ids == ("SO-9", "SO-10")

@@ -18,15 +18,16 @@ the same place. Cuts are cached, which only saves time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.history.rooms import (
+    NONE_RAISED,
     Bounds,
-    Raises,
+    Raised,
     Size,
     arrival,
     fresh_results,
@@ -34,7 +35,6 @@ from proxy.fit.relevance.history.rooms import (
     lower_mark,
     raised,
     size_of,
-    unclaimed_size_of,
 )
 from proxy.fit.relevance.text.bm25 import Document, Index, acquire_index, release_index
 from proxy.fit.relevance.text.reading import Reading, read_message
@@ -75,10 +75,12 @@ class Marks:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The blocks that stay. `costs`: index -> tokens in the form in which the block stays, in order. `worth`: index of
-    an older block -> the value for which it was chosen (1 for the best match without reuse)."""
+    an older block -> the value for which it was chosen (1 for the best match without reuse). `held`: those whose
+    results are claimed."""
 
     costs: Mapping[int, int]
     worth: Mapping[int, float]
+    held: frozenset[int] = frozenset()
 
     def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
         """The indices of the blocks that stay in their short form."""
@@ -95,11 +97,11 @@ def never(place: int) -> Mapping[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `raises`: results, from the block that
-    claims them on. `at`: others, by a cut that is made at a place, with the tokens of the form that is enough of each,
-    0 if only all of it is; it may depend on the blocks up to there alone."""
+    """The places of blocks that cuts keep because they are claimed (DESIGN 5a). `results`: those with claimed results.
+    `at`: others, by a cut that is made at a place, with the tokens of the form that is enough of each, 0 if only all of
+    it is; it may depend on the blocks up to there alone."""
 
-    raises: Raises = field(default_factory=dict)
+    results: Raised = NONE_RAISED
     at: Callable[[int], Mapping[int, int]] = never
 
 
@@ -113,35 +115,40 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
     only on the blocks up to that one. `claimed`: what cuts keep besides the lasting blocks. Linear time; cached cuts
     are not made again."""
     claimed = claimed or NO_CLAIMS
+    raises = claimed.results.raises
     pins = lasting(blocks)
-    sizes = _unclaimed(blocks, claimed)
+    first = [size_of(block) for block in blocks]
+    sizes = list(first)
     numbers = _numbers(blocks, marks, pins, sizes, claimed)
     start, kept = next(
         ((i + 1, cut) for i in range(len(blocks) - 1, -1, -1) if (cut := CUT.get(numbers[i]))), (0, NOTHING)
     )
     seen = _Replayed(blocks)
-    was_cut = start > 0
+    before = start - 1
     live = dict(kept.costs)
-    given = set[int]()  # what was claimed so far of results
-    for place in sorted(place for place in claimed.raises if place < start):
-        raised({}, sizes, claimed.raises[place])
-        given |= claimed.raises[place].keys()
+    given = set(kept.held)  # what is claimed of results
+    for place in sorted(place for place in raises if place < start):
+        raised({}, sizes, {target: size for target, size in raises[place].items() if target in given})
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
-        live[place] = arrival(sizes[place], used, marks.bounds) if was_cut else sizes[place].whole
+        live[place] = arrival(sizes[place], used, marks.bounds) if before >= 0 else sizes[place].whole
         used += live[place]
-        if place in claimed.raises:
-            used += raised(live, sizes, claimed.raises[place])
-            given |= claimed.raises[place].keys()
+        if place in raises:
+            used += raised(live, sizes, raises[place])
+            given |= raises[place].keys()
             live = {p: live[p] for p in sorted(live)}
         if used > marks.room:
-            was_cut = True
+            held = claimed.results.held(place, before)
+            before = place
+            for released in given - held:
+                sizes[released] = first[released]
+            given &= held
             costs = _lowered(blocks, live, pins | given, marks, sizes)
             if marks.fixed + sum(costs.values()) <= marks.room:
-                kept = Kept(costs, kept.worth)
+                kept = Kept(costs, kept.worth, frozenset(given))
             else:
                 kept = _cut(seen, costs, pins, marks, brief, kept, _ordered(claimed.at(place), given))
-                kept = _raised(blocks, kept, costs, marks, sizes)
+                kept = replace(_raised(blocks, kept, costs, marks, sizes), held=frozenset(given))
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
@@ -196,19 +203,13 @@ def _ordered(typed: Mapping[int, int], results: Iterable[int]) -> dict[int, int]
     return {place: typed.get(place, 0) for place in [*sorted(typed, reverse=True), *sorted(results, reverse=True)]}
 
 
-def _unclaimed(blocks: Sequence[Block], claimed: Claimed) -> list[Size]:
-    """The sizes of the blocks before anything of them was claimed."""
-    places = {target for targets in claimed.raises.values() for target in targets}
-    return [unclaimed_size_of(b) if place in places else size_of(b) for place, b in enumerate(blocks)]
-
-
 def _numbers(
     blocks: Sequence[Block], marks: Marks, pins: Set[int], sizes: Sequence[Size], claimed: Claimed
 ) -> list[int]:
     """A cache key for each beginning of the run: a hash of its blocks, its pins, its claims and the marks."""
     number, found = hash(marks), []
     for place, block in enumerate(blocks):
-        claims = tuple(claimed.raises[place].items()) if place in claimed.raises else ()
+        claims = tuple(claimed.results.raises[place].items()) if place in claimed.results.raises else ()
         number = hash((number, sizes[place], place in pins, claims, *[message.raw for message in block.messages]))
         found.append(number)
     return found

@@ -9,16 +9,14 @@ and every cut is found again by replaying the run, so nothing has to be remember
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence, Set
+from dataclasses import dataclass, field
 
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft
 
 ARRIVING = 0.12  # of the room: results up to it come whole, though others were cut (measured)
 DEPTH = 0.85  # of the lower mark, to which results are shortened: so cuts are fewer (measured)
-Raises = Mapping[int, Mapping[int, "Size"]]  # by the block that claims: the blocks that it claims, with their sizes
-NO_RAISES: Raises = {}
 AFTER = 2  # blocks that may follow the newest results: an answer and the next question
 
 
@@ -28,6 +26,28 @@ class Size:
 
     whole: int
     least: int
+
+
+Raises = Mapping[int, Mapping[int, Size]]
+
+
+def no_places(place: int, before: int) -> Set[int]:
+    """No place."""
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The places of blocks with claimed results (DESIGN 5a). `raises`: by the block that claims, those that it claims,
+    with their sizes from there on. `held`: whose claims hold at a cut that is made at a place, by that place and the
+    place of the cut before it (-1: none). Both depend on the blocks up to there alone: what comes later changes no
+    earlier cut."""
+
+    raises: Raises = field(default_factory=dict)
+    held: Callable[[int, int], Set[int]] = no_places
+
+
+NONE_RAISED = Raised()
 
 
 def newest_results(blocks: Sequence[Block]) -> int:
@@ -92,12 +112,6 @@ def size_of(block: Block) -> Size:
     return Size(block.whole, block.tokens if block.later is None else block.least)
 
 
-def unclaimed_size_of(block: Block) -> Size:
-    """The size that a block had before anything of it was claimed."""
-    size = size_of(block)
-    return Size(size.whole, block.unclaimed) if block.unclaimed else size
-
-
 def arrival(size: Size, used: int, bounds: Bounds) -> int:
     """The tokens of a block when it comes, once others were cut: whole up to `ARRIVING` of the room. Beyond that it
     takes what is free up to the lower mark: the rest is for the next blocks, so that it need not be cut at once.
@@ -116,25 +130,37 @@ def fresh_results(blocks: Sequence[Block], places: Sequence[int]) -> int:
 
 
 def plan_rooms(
-    blocks: Sequence[Block], sizes: Sequence[Size], always: Set[int], bounds: Bounds, raises: Raises = NO_RAISES
+    blocks: Sequence[Block],
+    first: Sequence[Size],
+    always: Set[int],
+    bounds: Bounds,
+    claimed: Raised = NONE_RAISED,
 ) -> list[int] | None:
     """The room of each block, in tokens; None where so much must go that the newest results did not find room beside
     the least of the others: then blocks must go.
 
-    `always`: the places of the blocks that every request has, and at its length. `raises`: what claims raise, and when.
+    `first`: the size of each where nothing is claimed. `always`: the places of the blocks that every request has, and
+    at its length.
     """
     rooms: dict[int, int] = {}
-    sizes = list(sizes)
-    used, pinned, oldest, user, cut = bounds.fixed, bounds.fixed, 0, 0, False
+    sizes, given = list(first), set[int]()
+    used, pinned, oldest, user, before = bounds.fixed, bounds.fixed, 0, 0, -1
     for place, block in enumerate(blocks):
         size = sizes[place]
-        rooms[place] = arrival(size, used, bounds) if cut else size.whole
-        used += rooms[place] + raised(rooms, sizes, raises.get(place, {}))
+        rooms[place] = arrival(size, used, bounds) if before >= 0 else size.whole
+        claims = claimed.raises.get(place, {})
+        used += rooms[place] + raised(rooms, sizes, claims)
+        given |= claims.keys()
         pinned += rooms[place] if place in always else 0
         user = place if block.user is not None else user
         if used <= bounds.room:
             continue
-        cut = True
+        held = claimed.held(place, before)
+        before = place
+        for released in given - held:
+            sizes[released] = first[released]
+            oldest = min(oldest, released)
+        given &= held
         fresh = fresh_results(blocks, range(place + 1))
         stays = pinned + sum(rooms[p] for p in {place, min(fresh, place), user} - always)
         excess = used - lower_mark(bounds.room, stays, bounds.low)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from proxy.fit.blocks import group
 from proxy.fit.relevance.history import replay as module
-from proxy.fit.relevance.history.replay import CUT, WHOLE, Marks, replay
+from proxy.fit.relevance.history.replay import CUT, WHOLE, Claimed, Marks, replay
+from proxy.fit.relevance.history.rooms import Raised, Size
 from proxy.model.conversation import Block
 from proxy.model.structs import replace
 from tests.makers import WordMeter, assistant, prompt, system, tool_round, user, words
@@ -245,3 +246,31 @@ def test_the_cut_does_not_depend_on_the_hash_seed() -> None:
         for seed in ("0", "1", "77")
     }
     assert len(printed) == 1
+
+
+def test_a_claim_holds_at_the_cut_after_it_and_is_let_go_at_the_next_one() -> None:
+    blocks, marks = run(60), Marks(1500, 0, recalled=0.0)
+    asked: list[tuple[int, int]] = []
+
+    def held(place: int, before: int) -> set[int]:
+        asked.append((place, before))
+        return {3} if before < 20 else set()
+
+    CUT.clear()
+    claimed = Claimed(Raised({20: {3: Size(blocks[3].tokens, blocks[3].tokens)}}, held))
+    with_claim = [3 in replay(blocks[:upto], marks, half(blocks), claimed).costs for upto in range(21, len(blocks))]
+    cuts = [place for place, before in sorted(set(asked)) if place > 20]
+    assert with_claim[0] and len(cuts) > 2
+    first, second = cuts[0] - 20, cuts[1] - 20  # a request with so many blocks more makes that cut
+    assert all(with_claim[:second]) and first < second and not any(with_claim[second:])
+
+
+def test_a_later_claim_changes_no_earlier_cut() -> None:
+    blocks, marks = run(60), Marks(1500, 0, recalled=0.0)
+    later = Claimed(Raised({50: {3: Size(blocks[3].tokens, blocks[3].tokens)}}, lambda place, before: {3}))
+    CUT.clear()
+    before = replay(blocks[:50], marks, half(blocks))
+    CUT.clear()
+    assert replay(blocks[:50], marks, half(blocks), later) == before
+    after = replay(blocks[:51], marks, half(blocks), later)
+    assert {**after.costs, 50: 0, 3: 0} == {**before.costs, 50: 0, 3: 0} and 3 in after.costs
